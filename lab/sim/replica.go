@@ -7,8 +7,11 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -28,12 +31,12 @@ type replica struct {
 	lives int
 
 	// What follows is gone with the process.
-	intake  feed.Intake
-	watch   *watched
-	readers []*stream
-	wake    *event
-	poked   bool
-	depth   int
+	publisher collector.Publisher
+	watch     *watched
+	readers   []*stream
+	wake      *event
+	poked     bool
+	depth     int
 
 	lying int // which lie
 	tick  int // of it
@@ -58,11 +61,11 @@ func (r *replica) start() {
 	r.alive = true
 	epoch := fmt.Sprintf("%s-%d-%d", r.cluster.name, slices.Index(r.replicas, r), r.lives)
 	r.tellf("%s starts, epoch %s", r.name, epoch)
-	cfg := roster.Config{Resolver: roster.ByNodeAddress, CIDRs: prefixes(r.cidr(16))}
+	cfg := roster.Config{Method: resolve.ByNodeAddress, CIDRs: prefixes(r.cidr(16))}
 	if r.script.Setup.ByCloud {
-		cfg.Resolver = roster.ByCloud
+		cfg.Method = resolve.ByCloud
 	}
-	r.intake = feed.Intake{Roster: roster.New(cfg), Stores: feed.NewStores(epoch)}
+	r.publisher = collector.Publisher{Roster: roster.New(cfg), Stores: feed.NewStores(epoch)}
 	r.watch, r.readers, r.poked, r.depth, r.lying = newWatched(r), nil, false, 1, 0
 	r.watch.begin()
 	r.poke()
@@ -90,33 +93,34 @@ func (r *replica) poke() {
 	r.poked = true
 	r.at(time.Now(), func() {
 		r.poked = false
-		r.step(nil)
+		r.step(roster.Update{})
 	})
 }
 
 // step is what the collector does, and what the server does then.
-func (r *replica) step(answer func(*roster.Roster)) {
+func (r *replica) step(update roster.Update) {
 	now := time.Now()
-	changes := r.intake.Ingest(now, r.watch.take(), answer)
+	update.Source = r.watch.take()
+	changes := r.publisher.Roster.Apply(now, update)
 	if r.lying > 0 {
 		return // its words are made up elsewhere
 	}
 	for _, c := range changes {
 		r.tellf("%s: %s", r.name, describe(c))
 	}
-	_, ask := r.intake.Publish(now, changes)
-	if ask.Look != source.NoVerification {
-		r.watch.look(ask.Look, func(mark uint64, err error) {
-			r.step(func(to *roster.Roster) { to.Looked(time.Now(), now, ask.Look, mark, err) })
+	_, next := r.publisher.Publish(now, changes)
+	if next.Verify != source.NoVerification {
+		r.watch.look(next.Verify, func(number uint64, err error) {
+			r.step(roster.Update{Verification: &observe.VerificationResult{StartedAt: now, Mode: next.Verify, Number: number, Err: err}})
 		})
 	}
-	if ask.List {
+	if next.List {
 		r.cloud.list(r.at, func(l source.Listing, err error, after time.Duration) {
-			r.step(func(to *roster.Roster) { to.Listed(time.Now(), now, l, err, after) })
+			r.step(roster.Update{Listing: &observe.ListingResult{StartedAt: now, Listing: l, Err: err, RetryAfter: after}})
 		})
 	}
 	r.wake.cancel()
-	r.wake = r.at(ask.Wake, func() { r.step(nil) })
+	r.wake = r.at(next.Wake, func() { r.step(roster.Update{}) })
 	r.pump()
 }
 
@@ -135,7 +139,7 @@ func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
 		return
 	}
 	s.replica, s.depth = r, request.Confirmations
-	s.store = r.intake.Stores.Acquire(view)
+	s.store = r.publisher.Stores.Acquire(view)
 	s.reader = nodeserver.NewReader(s.store, request.From, heartbeat)
 	r.readers = append(r.readers, s)
 	r.deepen()
@@ -144,7 +148,7 @@ func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
 
 // observe is what the server does with a request for observations.
 func (r *replica) observe(observations int) {
-	r.intake.Roster.Doubt(time.Now(), max(1, observations))
+	r.publisher.Roster.RequestObservations(time.Now(), max(1, observations))
 	r.poke()
 }
 
@@ -152,7 +156,7 @@ func (r *replica) observe(observations int) {
 func (r *replica) leave(s *stream) {
 	if n := slices.Index(r.readers, s); n >= 0 {
 		r.readers = slices.Delete(r.readers, n, n+1)
-		r.intake.Stores.Release(s.store, time.Now())
+		r.publisher.Stores.Release(s.store, time.Now())
 		r.deepen()
 	}
 }
@@ -164,7 +168,7 @@ func (r *replica) deepen() {
 	}
 	if deepest != r.depth {
 		r.depth = deepest
-		r.intake.SetConfirmations(deepest)
+		r.publisher.SetConfirmations(deepest)
 		r.poke()
 	}
 }

@@ -11,8 +11,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
@@ -60,20 +63,21 @@ const framing = 5 + 9 + 22
 
 // fleet is an inventory's cores with a cloud of so many servers, told.
 type fleet struct {
-	now    time.Time
-	roster *roster.Roster
-	intake feed.Intake
-	store  *feed.Store
-	nodes  []source.Candidate
-	cloud  source.Listing
+	now       time.Time
+	publisher collector.Publisher
+	store     *feed.Store
+	nodes     []source.Candidate
+	cloud     source.Listing
 }
 
 func (in *Inputs) fleet(nodes int) *fleet {
 	f := &fleet{now: time.Now()}
 	in.RosterBytes = grown(func() {
-		f.roster = roster.New(roster.Config{Resolver: roster.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-		f.intake = feed.Intake{Roster: f.roster, Stores: feed.NewStores("epoch")}
-		f.store = f.intake.Stores.Acquire(feed.View{Labels: []string{"pool"}})
+		f.publisher = collector.Publisher{
+			Roster: roster.New(roster.Config{Method: resolve.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+			Stores: feed.NewStores("epoch"),
+		}
+		f.store = f.publisher.Stores.Acquire(feed.View{Labels: []string{"pool"}})
 		for i := range nodes {
 			id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i)
 			f.nodes = append(f.nodes, source.Candidate{
@@ -84,8 +88,10 @@ func (in *Inputs) fleet(nodes int) *fleet {
 				ID: id, LAN: "2", Addresses: []netip.Addr{address(i)},
 			}}})
 		}
-		f.roster.Hear(f.now, source.Update{Changed: f.nodes, LastContact: f.now, Verified: 1})
-		f.roster.Looked(f.now, f.now, source.FullVerification, 1, nil)
+		f.apply(roster.Update{
+			Source:       source.Update{Changed: f.nodes, LastContact: f.now, Verified: 1},
+			Verification: &observe.VerificationResult{StartedAt: f.now, Mode: source.FullVerification, Number: 1},
+		})
 		f.list()
 	}) / float64(nodes)
 	return f
@@ -96,8 +102,12 @@ func address(i int) netip.Addr {
 }
 
 func (f *fleet) list() {
-	f.roster.Listed(f.now, f.now, f.cloud, nil, 0)
-	f.intake.Publish(f.now, f.roster.Take())
+	f.apply(roster.Update{Listing: &observe.ListingResult{StartedAt: f.now, Listing: f.cloud}})
+}
+
+// apply is what the collector does with an update.
+func (f *fleet) apply(update roster.Update) {
+	f.publisher.Publish(f.now, f.publisher.Roster.Apply(f.now, update))
 }
 
 // toggle has one node be Ready no more, or again.
@@ -105,7 +115,7 @@ func (f *fleet) toggle() {
 	one := &f.nodes[len(f.nodes)/2]
 	one.State = source.Ready + source.NotReady - one.State
 	f.now = f.now.Add(time.Second)
-	f.intake.Publish(f.now, f.intake.Ingest(f.now, source.Update{Changed: []source.Candidate{*one}, LastContact: f.now, Verified: 1}, nil))
+	f.apply(roster.Update{Source: source.Update{Changed: []source.Candidate{*one}, LastContact: f.now, Verified: 1}})
 }
 
 func (f *fleet) messages(from *feed.Position) []*inventoryv1.WatchNodesResponse {

@@ -27,6 +27,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -70,8 +71,8 @@ type inventory struct {
 // publishes to no client. The commands explain and preflight run it alone.
 type pipeline struct {
 	source    source.Source
-	cloud     cloud // nil if addresses come from elsewhere
-	collector *collector
+	cloud     collector.Cloud // nil if addresses come from elsewhere
+	collector *collector.Collector
 	stores    *feed.Stores
 }
 
@@ -93,7 +94,7 @@ func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, 
 	i := &inventory{pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer, health: health.NewServer()}
 	i.server = nodeserver.New(nodeserver.Config{
 		Stores: i.stores, Identify: identifyClient, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
-		Observer: i.collector, OnDeltaSent: i.collector.metrics.recordSent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+		Observer: i.collector, OnDeltaSent: i.collector.RecordSent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
 	})
 	return i, nil
 }
@@ -106,7 +107,9 @@ func newPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 		return nil, err
 	}
 	p := &pipeline{source: src, cloud: cloud, stores: feed.NewStores(rand.Text())}
-	p.collector = newCollector(src, cloud, newRosterConfig(cfg), p.stores, newMetrics(registry), log.With("source", cfg.SourceKind))
+	p.collector = collector.New(collector.Config{
+		Source: src, Cloud: cloud, Roster: newRosterConfig(cfg), Stores: p.stores, Registerer: registry, Log: log.With("source", cfg.SourceKind),
+	})
 	return p, nil
 }
 

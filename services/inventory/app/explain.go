@@ -17,6 +17,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -43,7 +44,7 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[Conf
 	e, known := pipeline.collector.Explain(name)
 	printExplanation(inv.Out, name, e)
 	if !known {
-		printSuggestions(inv.Out, name, pipeline.collector.nodeNames())
+		printSuggestions(inv.Out, name, nodeNames(pipeline.collector.Snapshot()))
 	}
 	printGrpcurlHint(inv.Out, name)
 	switch {
@@ -104,14 +105,12 @@ func (p *pipeline) observeOnce(ctx context.Context, timeout time.Duration, repor
 }
 
 // nodeNames returns the names of all nodes of the source, sorted.
-func (c *collector) nodeNames() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func nodeNames(s collector.Snapshot) []string {
 	var all []string
-	for _, n := range c.intake.Roster.Nodes() {
+	for _, n := range s.Nodes {
 		all = append(all, n.Name)
 	}
-	for _, o := range c.intake.Roster.Omitted() {
+	for _, o := range s.Omitted {
 		all = append(all, o.Name)
 	}
 	slices.Sort(all)

@@ -156,7 +156,14 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 	if err = errors.Join(err, missing); err != nil {
 		return "", err
 	}
-	published, omitted := pipeline.collector.summarizeRoster()
+	snapshot := pipeline.collector.Snapshot()
+	published := len(snapshot.Nodes)
+	var omitted []string // the eligible ones
+	for _, o := range snapshot.Omitted {
+		if o.Reason != source.ControlPlane && o.Reason != source.ExcludedByLabel && o.Reason != source.NotSelected {
+			omitted = append(omitted, fmt.Sprintf("%s (%s)", o.Name, strings.ToUpper(o.Reason.String())))
+		}
+	}
 	switch {
 	case published == 0:
 		return "", fmt.Errorf("no node would be published; omitted: %s; run slicefeed-inventory explain NODE", abbreviate(omitted))
@@ -164,19 +171,6 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 		return "", preflight.Warning("published nodes: %d; omitted eligible nodes: %s; run slicefeed-inventory explain NODE", published, abbreviate(omitted))
 	}
 	return fmt.Sprintf("published nodes: %d", published), nil
-}
-
-// summarizeRoster returns how many nodes the roster publishes, and the eligible ones that it omits,
-// each with the reason.
-func (c *collector) summarizeRoster() (published int, omitted []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, o := range c.intake.Roster.Omitted() {
-		if o.Reason != source.ControlPlane && o.Reason != source.ExcludedByLabel && o.Reason != source.NotSelected {
-			omitted = append(omitted, fmt.Sprintf("%s (%s)", o.Name, strings.ToUpper(o.Reason.String())))
-		}
-	}
-	return len(c.intake.Roster.Nodes()), omitted
 }
 
 // abbreviate lists the first of all and counts the others.

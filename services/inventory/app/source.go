@@ -12,11 +12,13 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -95,17 +97,17 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 
 // newRosterConfig returns how the roster resolves addresses, and how often it reads the source and the cloud.
 func newRosterConfig(cfg *Config) roster.Config {
-	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), Poll: cfg.CloudPollInterval, Pace: cfg.SourcePollInterval}
+	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), ListInterval: cfg.CloudPollInterval, ConfirmInterval: cfg.SourcePollInterval}
 	switch {
 	case cfg.usesCloud():
-		c.Resolver = roster.ByCloud
+		c.Method = resolve.ByCloud
 	case cfg.SourceKind == "kubernetes":
-		c.Resolver = roster.ByNodeAddress
+		c.Method = resolve.ByNodeAddress
 	default:
-		c.Resolver = roster.ByRecord
+		c.Method = resolve.ByRecord
 	}
 	if cfg.SourceKind == "file" || cfg.SourceKind == "command" {
-		c.Rest = cfg.SourcePollInterval // a verification is the only read
+		c.VerifyInterval = cfg.SourcePollInterval // a verification is the only read
 	}
 	return c
 }
@@ -131,7 +133,7 @@ func loadClusterConfig(cfg *Config, version string) (*rest.Config, error) {
 }
 
 // newCloudClient creates the client of the cloud. It returns nil if addresses come from elsewhere.
-func newCloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (cloud, error) {
+func newCloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (collector.Cloud, error) {
 	if !cfg.usesCloud() {
 		return nil, nil
 	}

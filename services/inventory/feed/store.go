@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -16,7 +17,7 @@ type Store struct {
 	set           *deltaset.Set[*Entry]
 	status        source.Status
 	statusVersion uint64 // see Update
-	detector      roster.AnomalyDetector
+	detector      observe.AnomalyDetector
 	readyCount    int // READY nodes in the set
 	changed       chan struct{}
 
@@ -98,10 +99,10 @@ func (s *Store) addReady(e *Entry, delta int) {
 // detectAnomaly reports a new anomaly of the published set. Before the first publication there is none.
 func (s *Store) detectAnomaly() bool {
 	if !s.status.Publishable {
-		s.detector.Forget()
+		s.detector.ForgetActive()
 		return false
 	}
-	return s.detector.Arose(s.readyCount)
+	return s.detector.DetectNew(s.readyCount)
 }
 
 // SetStatus sets the status of the roster. It reports whether there is a new anomaly, such as a set
@@ -113,7 +114,7 @@ func (s *Store) SetStatus(status source.Status) (anomaly bool) {
 	s.status = status
 	s.statusVersion++
 	if status.Observation != old.Observation {
-		s.detector.Observed()
+		s.detector.ObservationDone()
 	}
 	if !SameStatus(old, status) {
 		s.wakeReaders()

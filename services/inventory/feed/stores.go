@@ -89,7 +89,7 @@ func (s *Stores) Release(store *Store, now time.Time) {
 }
 
 // FreeUnused frees the stores that had no reader for unusedTimeout, such as those of edited views.
-// Intake calls it regularly.
+// The collector calls it regularly.
 func (s *Stores) FreeUnused(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,13 +99,13 @@ func TestCountsRevisionsOfFreedStores(t *testing.T) {
 	checkEqual(t, "changes with those of the next store", all.TotalRevisions(), 3)
 }
 
-func TestIntakeFreesUnusedStores(t *testing.T) {
-	s := newFakeSource()
-	s.Stores.Release(s.Stores.Acquire(View{}), s.now)
-	s.Publish(s.now.Add(unusedTimeout-1), nil)
-	checkEqual(t, "stores", len(s.Stores.stores), 1)
-	s.Publish(s.now.Add(unusedTimeout), nil)
-	checkEqual(t, "stores later", len(s.Stores.stores), 0)
+func TestUnusedStoresAreFreed(t *testing.T) {
+	all := NewStores("epoch")
+	all.Release(all.Acquire(View{}), start)
+	all.FreeUnused(start.Add(unusedTimeout - 1))
+	checkEqual(t, "stores", len(all.stores), 1)
+	all.FreeUnused(start.Add(unusedTimeout))
+	checkEqual(t, "stores later", len(all.stores), 0)
 }
 
 // However often the list of clients is edited, there are at most as many stores as views that have a

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -35,20 +37,20 @@ func (s *cloudRoster) candidate(name string, server int) source.Candidate {
 }
 
 // poll advances time by a poll interval. Kubernetes adds the nodes, and its responses are valid.
-func (s *cloudRoster) poll(added ...roster.Candidate) {
+func (s *cloudRoster) poll(added ...source.Candidate) {
 	s.now = s.now.Add(time.Minute)
 	for range 4 {
-		s.roster.Hear(s.now, source.Update{Changed: added, LastContact: s.now, Verified: 1})
+		s.roster.Apply(s.now, roster.Update{Source: source.Update{Changed: added, LastContact: s.now, Verified: 1}})
 		added = nil
-		actions := s.roster.Ask(s.now)
-		if actions.Look != source.NoVerification {
-			s.roster.Looked(s.now, s.now, actions.Look, 1, nil)
+		actions := s.roster.NextActions(s.now)
+		if actions.Verify != source.NoVerification {
+			s.roster.Apply(s.now, roster.Update{Verification: &observe.VerificationResult{StartedAt: s.now, Mode: actions.Verify, Number: 1}})
 		}
 		if actions.List {
 			s.listings++
 			l, err := s.List(s.t.Context())
 			after, _ := RetryAfter(err)
-			s.roster.Listed(s.now, s.now, l, err, after)
+			s.roster.Apply(s.now, roster.Update{Listing: &observe.ListingResult{StartedAt: s.now, Listing: l, Err: err, RetryAfter: after}})
 		}
 	}
 }
@@ -262,7 +264,7 @@ func TestBadInput(t *testing.T) {
 				good.ServeHTTP(w, r)
 			}))
 			s := &cloudRoster{Client: newTestClient(t, cfg), t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-			s.roster = roster.New(roster.Config{Resolver: roster.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}})
+			s.roster = roster.New(roster.Config{Method: resolve.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}})
 			s.poll(s.candidate("a", 1), s.candidate("b", 2))
 			known := []string{"a 10.0.0.1", "b 10.0.0.2"}
 			if diff := cmp.Diff(known, s.nodes()); diff != "" {

@@ -14,7 +14,10 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/codes"
@@ -91,28 +94,32 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool", "k", "", strings.Repeat("x", 129)}}}
 	anywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	rapid.Check(t, func(t *rapid.T) {
-		resolver := rapid.SampledFrom([]roster.Resolver{roster.ByCloud, roster.ByNodeAddress, roster.ByRecord}).Draw(t, "resolver")
-		intake := feed.Intake{
-			Roster: roster.New(roster.Config{Resolver: resolver, CIDRs: anywhere}), Stores: feed.NewStores("epoch"),
+		method := rapid.SampledFrom([]resolve.Method{resolve.ByCloud, resolve.ByNodeAddress, resolve.ByRecord}).Draw(t, "method")
+		publisher := collector.Publisher{
+			Roster: roster.New(roster.Config{Method: method, CIDRs: anywhere}), Stores: feed.NewStores("epoch"),
 		}
 		server := &Server{cfg: Config{
-			Stores: intake.Stores, Omitted: intake.Roster.Omitted, Explain: intake.Roster.Explain, Log: slog.New(slog.DiscardHandler),
+			Stores: publisher.Stores, Omitted: publisher.Roster.Omitted, Explain: publisher.Roster.Explain, Log: slog.New(slog.DiscardHandler),
 			Identify: func(context.Context) (Client, bool) { return Client{Name: "operator", Operator: true}, true },
 		}}
 		clients := make([]strictClient, len(views))
 		readers := make([]*Reader, len(views))
 		for i := range views {
-			readers[i] = server.connect(intake.Stores, views[i], &clients[i])
+			readers[i] = server.connect(publisher.Stores, views[i], &clients[i])
 		}
 		now := time.Now()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			now = now.Add(time.Minute)
 			update := anyUpdate.Draw(t, "update")
 			update.LastContact = now
-			intake.Publish(now, intake.Ingest(now, update, func(r *roster.Roster) { r.Looked(now, now, source.FullVerification, 1, nil) }))
+			publisher.Publish(now, publisher.Roster.Apply(now, roster.Update{
+				Source: update, Verification: &observe.VerificationResult{StartedAt: now, Mode: source.FullVerification, Number: 1},
+			}))
 			if rapid.Bool().Draw(t, "listed") {
 				l := anyListing.Draw(t, "listing")
-				intake.Publish(now, intake.Ingest(now, source.Update{LastContact: now}, func(r *roster.Roster) { r.Listed(now, now, l, nil, 0) }))
+				publisher.Publish(now, publisher.Roster.Apply(now, roster.Update{
+					Source: source.Update{LastContact: now}, Listing: &observe.ListingResult{StartedAt: now, Listing: l},
+				}))
 			}
 			for i := range clients {
 				if err := receiveAll(&clients[i], readers[i]); err != nil {

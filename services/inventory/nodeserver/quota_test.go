@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -32,13 +34,15 @@ type rosterObserver struct {
 	*roster.Roster
 }
 
-func (o rosterObserver) RequestObservations(n int) int { return o.Doubt(time.Now(), n) }
-func (rosterObserver) SetConfirmations(n int)          {}
+func (o rosterObserver) RequestObservations(n int) int {
+	return o.Roster.RequestObservations(time.Now(), n)
+}
+func (rosterObserver) SetConfirmations(n int) {}
 
 // A subscriber that requests observations in a loop harms only itself (I7).
 func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 	runServer(t, func(h *harness) {
-		r := roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+		r := roster.New(roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 		h.server.cfg.Observer = rosterObserver{r}
 		full, mark := 0, uint64(0)
 		minute := func(request bool, name string) (verifications int) {
@@ -48,13 +52,13 @@ func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 					h.requestObservations(10, name)
 				}
 				now := time.Now()
-				r.Hear(now, source.Update{LastContact: now, Verified: mark})
-				if a := r.Ask(now); a.Look != source.NoVerification {
+				r.Apply(now, roster.Update{Source: source.Update{LastContact: now, Verified: mark}})
+				if a := r.NextActions(now); a.Verify != source.NoVerification {
 					mark++
-					if a.Look == source.FullVerification {
+					if a.Verify == source.FullVerification {
 						full++
 					}
-					r.Looked(now, now, a.Look, mark, nil)
+					r.Apply(now, roster.Update{Verification: &observe.VerificationResult{StartedAt: now, Mode: a.Verify, Number: mark}})
 				}
 				time.Sleep(5 * time.Second)
 			}

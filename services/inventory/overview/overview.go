@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -23,7 +24,7 @@ type Config struct {
 	Version, Instance string // of this replica
 	Kind              string // SOURCE_KIND
 
-	ReadData    func() PageData
+	ReadData    func() collector.Snapshot
 	Explain     func(name string) (e roster.Explanation, known bool)
 	Subscribers func() []nodeserver.Subscriber
 	Cloud       Cloud // nil if addresses come from elsewhere
@@ -33,22 +34,6 @@ type Config struct {
 type Cloud interface {
 	Budget() ionos.Budget
 	TokenExpiry() (at time.Time, known bool, err error)
-}
-
-// PageData is the state of the roster and of the last listing at one moment.
-type PageData struct {
-	Status  source.Status
-	Nodes   []*roster.Node // sorted by name
-	Omitted []roster.Omission
-	Listing Listing
-}
-
-// Listing is the last listing of the cloud.
-type Listing struct {
-	StartedAt time.Time // zero if there was none
-	Duration  time.Duration
-	Servers   int
-	Err       error // nil if it succeeded
 }
 
 // Limits of a page. The page states how much it omits.
@@ -61,7 +46,7 @@ const (
 
 // Page returns the page at this time. Filter is the name of the only node to show, or empty.
 func (c *Config) Page(at time.Time, filter string) statuspage.Page {
-	b := pageBuilder{Config: c, PageData: c.ReadData(), at: at, filter: filter}
+	b := pageBuilder{Config: c, Snapshot: c.ReadData(), at: at, filter: filter}
 	if filter != "" {
 		b.Nodes = slices.DeleteFunc(b.Nodes, func(n *roster.Node) bool { return n.Name != filter })
 		b.Omitted = slices.DeleteFunc(b.Omitted, func(o roster.Omission) bool { return o.Name != filter })
@@ -81,7 +66,7 @@ func (c *Config) Page(at time.Time, filter string) statuspage.Page {
 // pageBuilder builds one page, and collects the problems for its headline.
 type pageBuilder struct {
 	*Config
-	PageData
+	collector.Snapshot
 
 	at     time.Time
 	filter string

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
@@ -42,7 +43,7 @@ func node(name string, state source.NodeState, address string) *roster.Node {
 
 // fixture holds the inputs of a Config.
 type fixture struct {
-	data        PageData
+	data        collector.Snapshot
 	cloud       *fakeCloud
 	steps       []source.Step
 	subscribers []nodeserver.Subscriber
@@ -51,11 +52,11 @@ type fixture struct {
 func healthyFixture() *fixture {
 	synced := source.PartStatus{Sync: source.Synced, Since: now.Add(-time.Hour)}
 	return &fixture{
-		data: PageData{
+		data: collector.Snapshot{
 			Status:  source.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Publishable: true},
 			Nodes:   []*roster.Node{node("worker-1", source.Ready, "10.0.1.11"), node("worker-2", source.Draining, "10.0.1.12")},
 			Omitted: []roster.Omission{{Name: "master", Reason: source.ControlPlane}},
-			Listing: Listing{StartedAt: now.Add(-30 * time.Second), Duration: 250 * time.Millisecond, Servers: 4},
+			Listing: collector.Listing{StartedAt: now.Add(-30 * time.Second), Duration: 250 * time.Millisecond, Servers: 4},
 		},
 		cloud: &fakeCloud{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90 * 24 * time.Hour)},
 		steps: []source.Step{
@@ -71,7 +72,7 @@ func healthyFixture() *fixture {
 func (f *fixture) page(filter string) statuspage.Page {
 	c := &Config{
 		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: f.cloud,
-		ReadData: func() PageData {
+		ReadData: func() collector.Snapshot {
 			data := f.data
 			data.Nodes, data.Omitted = append([]*roster.Node(nil), data.Nodes...), append([]roster.Omission(nil), data.Omitted...)
 			return data
@@ -161,7 +162,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 			f.data.Status.Membership = source.PartStatus{Sync: source.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
 		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   no contact with the source"}},
 		"addresses are unsynced": {func(f *fixture) { f.data.Status.Addresses = source.PartStatus{Sync: source.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
-		"nothing observed yet": {func(f *fixture) { f.data = PageData{} }, statuspage.Error, []string{
+		"nothing observed yet": {func(f *fixture) { f.data = collector.Snapshot{} }, statuspage.Error, []string{
 			"No complete observation yet: nothing is published.", "The source has reported no nodes yet.", "none yet",
 		}},
 		"not published yet":               {func(f *fixture) { f.data.Status.Publishable = false }, statuspage.OK, []string{"Not published yet: subscribers keep their current set."}},

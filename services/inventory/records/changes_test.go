@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -113,7 +114,7 @@ func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]source.Node
 			t.Fatalf("%q is changed and removed", c.Name)
 		}
 	}
-	f.roster.Hear(time.Now(), update)
+	f.roster.Apply(time.Now(), roster.Update{Source: update})
 	got := map[string]source.NodeState{}
 	for _, n := range f.roster.Nodes() {
 		got[n.Name] = n.State

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // must ends the test if its setup fails.
@@ -121,7 +123,7 @@ func TestFileWatchReportsChanges(t *testing.T) {
 			for f.summary() != "synced: a ready 10.0.0.11" && f.summary() != "unsynced: a ready 10.0.0.11" {
 				select {
 				case <-f.source.Changed():
-					f.roster.Hear(time.Now(), f.source.Take())
+					f.roster.Apply(time.Now(), roster.Update{Source: f.source.Take()})
 				case <-time.After(5 * time.Second):
 					t.Fatalf("timed out with %s", f.summary())
 				}

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -46,7 +48,7 @@ type testPipeline struct {
 func newTestPipeline(r Reader) *testPipeline {
 	return &testPipeline{
 		source: New(Config{Reader: r, Name: "the test", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}),
-		roster: roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}}),
+		roster: roster.New(roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}}),
 	}
 }
 
@@ -54,8 +56,9 @@ func newTestPipeline(r Reader) *testPipeline {
 func (f *testPipeline) verify(ctx context.Context) error {
 	startedAt := time.Now()
 	number, err := f.source.Verify(ctx, source.FullVerification)
-	f.roster.Hear(time.Now(), f.source.Take())
-	f.roster.Looked(time.Now(), startedAt, source.FullVerification, number, err)
+	f.roster.Apply(time.Now(), roster.Update{Source: f.source.Take(), Verification: &observe.VerificationResult{
+		StartedAt: startedAt, Mode: source.FullVerification, Number: number, Err: err,
+	}})
 	return err
 }
 

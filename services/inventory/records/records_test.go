@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -217,7 +218,7 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 		for range 6 {
 			f.verify(t.Context())
 		}
-		if ask := f.roster.Ask(time.Now()); ask.Look != source.NoVerification {
+		if ask := f.roster.NextActions(time.Now()); ask.Verify != source.NoVerification {
 			t.Fatalf("the roster verifies immediately after a failure: %+v", ask)
 		}
 		text = validJSON
@@ -226,8 +227,8 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 		}
 		change <- struct{}{}
 		<-f.source.Changed()
-		f.roster.Hear(time.Now(), f.source.Take())
-		if ask := f.roster.Ask(time.Now()); ask.Look == source.NoVerification {
+		f.roster.Apply(time.Now(), roster.Update{Source: f.source.Take()})
+		if ask := f.roster.NextActions(time.Now()); ask.Verify == source.NoVerification {
 			t.Errorf("the roster waits %s although the source works again", time.Until(ask.Wake))
 		}
 	})

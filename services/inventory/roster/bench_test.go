@@ -5,13 +5,17 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // fleet is a roster of n nodes, each with a machine of the cloud, told and at rest, and what the
 // source and the cloud say of them.
-func fleet(b *testing.B, n int) (r *Roster, nodes []Candidate, cloud Listing) {
+func fleet(b *testing.B, n int) (r *Roster, nodes []source.Candidate, cloud source.Listing) {
 	b.Helper()
-	r = New(Config{Resolver: ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
+	r = New(Config{Method: resolve.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
 	labels := map[string]string{"kubernetes.io/os": "linux", "pool": "blue"}
 	for i := range n {
 		id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i)
@@ -20,10 +24,12 @@ func fleet(b *testing.B, n int) (r *Roster, nodes []Candidate, cloud Listing) {
 		nodes = append(nodes, c)
 		cloud.Servers = append(cloud.Servers, server(id, c.Name, fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 	}
-	r.Hear(t0, News{Changed: nodes, LastContact: t0, Verified: 1})
-	r.Looked(t0, t0, Full, 1, nil)
-	r.Listed(t0, t0, cloud, nil, 0)
-	if got := len(r.Take()); got != n {
+	r.Apply(t0, Update{
+		Source:       source.Update{Changed: nodes, LastContact: t0, Verified: 1},
+		Verification: &observe.VerificationResult{StartedAt: t0, Mode: source.FullVerification, Number: 1},
+	})
+	changes := r.Apply(t0, Update{Listing: &observe.ListingResult{StartedAt: t0, Listing: cloud}})
+	if got := len(changes); got != n {
 		b.Fatalf("%d nodes are told, want %d", got, n)
 	}
 	return r, nodes, cloud
@@ -35,17 +41,17 @@ func sizes(b *testing.B, run func(b *testing.B, nodes int)) {
 	}
 }
 
-// One Node is no longer Ready, then it is again, and so on.
+// One Node is no longer source.Ready, then it is again, and so on.
 func BenchmarkNodeChange(b *testing.B) {
 	sizes(b, func(b *testing.B, n int) {
 		r, nodes, _ := fleet(b, n)
 		one, now := nodes[n/2], t0
 		b.ReportAllocs()
 		for b.Loop() {
-			one.State = Ready + NotReady - one.State
+			one.State = source.Ready + source.NotReady - one.State
 			now = now.Add(time.Second)
-			r.Hear(now, News{Changed: []Candidate{one}, LastContact: now, Verified: 1})
-			if len(r.Take()) != 1 {
+			changes := r.Apply(now, Update{Source: source.Update{Changed: []source.Candidate{one}, LastContact: now, Verified: 1}})
+			if len(changes) != 1 {
 				b.Fatal("it is no change")
 			}
 		}
@@ -62,8 +68,8 @@ func BenchmarkNICChange(b *testing.B) {
 		for i := 1; b.Loop(); i++ {
 			nic.Addresses = both[i%2]
 			now = now.Add(time.Minute)
-			r.Listed(now, now, cloud, nil, 0)
-			if len(r.Take()) != 1 {
+			changes := r.Apply(now, Update{Listing: &observe.ListingResult{StartedAt: now, Listing: cloud}})
+			if len(changes) != 1 {
 				b.Fatal("it is no change")
 			}
 		}

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestAnAddressStays(t *testing.T) {
@@ -12,12 +15,12 @@ func TestAnAddressStays(t *testing.T) {
 		name string
 		then func(*world)
 	}{
-		{"while listings fail", func(w *world) { w.Listed(w.now, w.now, Listing{}, errors.New("503"), 0) }},
+		{"while listings fail", func(w *world) { w.listed(w.now, w.now, source.Listing{}, errors.New("503"), 0) }},
 		{"when the cloud lists nothing at all", func(w *world) { w.list(listing()) }},
 		{"when the server is missing", func(w *world) { w.list(listing(server(s2, "b"))) }},
-		{"when the NIC is missing", func(w *world) { w.list(listing(Server{ID: s1, Datacenter: dc})) }},
+		{"when the NIC is missing", func(w *world) { w.list(listing(source.Server{ID: s1, Datacenter: dc})) }},
 		{"when the NIC has no address", func(w *world) { w.list(listing(server(s1, "a"))) }},
-		{"when the server's data cannot be read", func(w *world) { w.list(Listing{Invalid: map[string]string{s1: "nics is a string"}}) }},
+		{"when the server's data cannot be read", func(w *world) { w.list(source.Listing{Invalid: map[string]string{s1: "nics is a string"}}) }},
 		{"when the server has two others now", func(w *world) { w.list(listing(server(s1, "a", "10.0.0.21", "10.0.0.22"))) }},
 		{"when the server's address is outside now", func(w *world) { w.list(listing(server(s1, "a", "172.16.0.1"))) }},
 		{"when it is a failover address now", func(w *world) {
@@ -43,7 +46,7 @@ func TestAnAddressStays(t *testing.T) {
 		{"over an exclusion that is taken back while the cloud lists nothing", func(w *world) {
 			w.list(listing())
 			c := node("a", s1)
-			c.Excluded = ExcludedByLabel
+			c.Excluded = source.ExcludedByLabel
 			w.up(c)
 			w.sees()
 			w.up(node("a", s1))
@@ -66,7 +69,7 @@ func TestAnAddressGoes(t *testing.T) {
 		then func(*world)
 		want []string
 	}{
-		{"with the Node", func(w *world) { w.Remove(w.now, "a") }, nil},
+		{"with the Node", func(w *world) { w.remove(w.now, "a") }, nil},
 		{"with the Node's UID", func(w *world) {
 			w.list(listing())
 			c := node("a", s1)
@@ -111,12 +114,12 @@ func TestAReplacedWorkerThatInheritsAnAddressHasItWhileTheOldNodeLingers(t *test
 	w.up(node("old", s1))
 	w.observed(listing(server(s1, "old", "10.0.0.11")))
 	old := node("old", s1)
-	old.State = NotReady
+	old.State = source.NotReady
 	w.up(old, node("new", s2))
 	w.list(listing(server(s2, "new", "10.0.0.11")))
 	w.sees("new 10.0.0.11")
 	o := w.omits("old")
-	if o.Reason != NotFoundInIONOS || !strings.Contains(o.Advice, s1) {
+	if o.Reason != source.NotFoundInIONOS || !strings.Contains(o.Advice, s1) {
 		t.Errorf("the loser is left out with %s: %s", o.Reason, o.Advice)
 	}
 }
@@ -132,39 +135,39 @@ func TestTwoNodesOfOneMachine(t *testing.T) {
 	}
 	t.Run("the first keeps the address, the second is told why not", func(t *testing.T) {
 		w := start(t)
-		if o := w.omits("b"); o.Reason != SharedAddress || !strings.Contains(o.Advice, `"a"`) {
+		if o := w.omits("b"); o.Reason != source.SharedAddress || !strings.Contains(o.Advice, `"a"`) {
 			t.Errorf("got %+v", o)
 		}
 	})
 	t.Run("the second has it once the first is deleted", func(t *testing.T) {
 		w := start(t)
-		w.Remove(w.now, "a")
+		w.remove(w.now, "a")
 		w.sees("b 10.0.0.11")
 	})
 	t.Run("the second has it once the first is excluded", func(t *testing.T) {
 		w := start(t)
 		a := node("a", s1)
-		a.Excluded = NotSelected
+		a.Excluded = source.NotSelected
 		w.up(a)
 		w.sees("b 10.0.0.11")
 	})
 	t.Run("the second is not forgotten when a third waits too", func(t *testing.T) {
 		w := start(t)
 		w.up(node("c", s1))
-		w.Remove(w.now, "a")
+		w.remove(w.now, "a")
 		w.sees("b 10.0.0.11")
 	})
 	t.Run("nor when the third ceases to wait", func(t *testing.T) {
 		w := start(t)
 		w.up(node("c", s1))
-		w.Remove(w.now, "c")
-		w.Remove(w.now, "a")
+		w.remove(w.now, "c")
+		w.remove(w.now, "a")
 		w.sees("b 10.0.0.11")
 	})
 	t.Run("a READY one goes before one that is not", func(t *testing.T) {
 		w := start(t)
 		a := node("a", s1)
-		a.State = NotReady
+		a.State = source.NotReady
 		w.up(a)
 		w.sees("b 10.0.0.11")
 		w.up(node("a", s1))
@@ -173,23 +176,23 @@ func TestTwoNodesOfOneMachine(t *testing.T) {
 }
 
 func TestByNodeAddressNeedsNoCloud(t *testing.T) {
-	w := newWorld(t, Config{Resolver: ByNodeAddress})
-	a := Candidate{Name: "a", UID: "1", State: Ready, InternalIPs: addrs("192.0.2.1", "10.0.0.11", "fd00::1")}
-	b := Candidate{Name: "b", UID: "2", State: Ready, InternalIPs: addrs("10.0.0.12", "10.0.0.13")}
-	c := Candidate{Name: "c", UID: "3", State: Ready, InternalIPs: addrs("192.0.2.1")}
+	w := newWorld(t, Config{Method: resolve.ByNodeAddress})
+	a := source.Candidate{Name: "a", UID: "1", State: source.Ready, InternalIPs: addrs("192.0.2.1", "10.0.0.11", "fd00::1")}
+	b := source.Candidate{Name: "b", UID: "2", State: source.Ready, InternalIPs: addrs("10.0.0.12", "10.0.0.13")}
+	c := source.Candidate{Name: "c", UID: "3", State: source.Ready, InternalIPs: addrs("192.0.2.1")}
 	w.up(a, b, c)
-	looks, lists := w.serve(Listing{}, 3)
-	if len(lists) > 0 || looks[0] != Full {
+	looks, lists := w.serve(source.Listing{}, 3)
+	if len(lists) > 0 || looks[0] != source.FullVerification {
 		t.Errorf("looks %v, lists %v", looks, lists)
 	}
 	w.sees("a 10.0.0.11 fd00::1")
-	if o := w.omits("b"); o.Reason != AmbiguousAddress {
+	if o := w.omits("b"); o.Reason != source.AmbiguousAddress {
 		t.Errorf("b: %+v", o)
 	}
-	if o := w.omits("c"); o.Reason != OutsideSubnet {
+	if o := w.omits("c"); o.Reason != source.OutsideSubnet {
 		t.Errorf("c: %+v", o)
 	}
-	if s := w.Status(w.now); !s.Publishable || s.Observation == 0 || s.Addresses.Sync != Synced {
+	if s := w.Status(w.now); !s.Publishable || s.Observation == 0 || s.Addresses.Sync != source.Synced {
 		t.Errorf("status %+v", s)
 	}
 	a.InternalIPs = nil
@@ -197,19 +200,28 @@ func TestByNodeAddressNeedsNoCloud(t *testing.T) {
 	w.sees("a 10.0.0.11 fd00::1")
 }
 
-func TestANameIsBelievedOnlyOfAListingOfTheNodesTime(t *testing.T) {
+func TestNameMatchesOnlyInListingAfterNodeWasFirstSeen(t *testing.T) {
 	w := newWorld(t, Config{})
 	a := node("a", s1)
-	w.up(node("z", s3), Candidate{Name: "a", UID: "1", State: Ready})
+	w.up(node("z", s3), source.Candidate{Name: "a", UID: "1", State: source.Ready})
 	w.observed(listing(server(s3, "z", "10.0.0.9"), server(s1, "a", "10.0.0.11")))
 	w.sees("a 10.0.0.11", "z 10.0.0.9")
 	a.UID, a.ProviderID = "2", ""
 	w.pass(time.Second)
 	w.up(a) // the next machine of that name: its address is not the old one's
 	w.sees("z 10.0.0.9")
-	if o := w.omits("a"); o.Reason != NotResolvedYet {
+	if o := w.omits("a"); o.Reason != source.NotResolvedYet {
 		t.Errorf("got %+v", o)
 	}
 	w.list(listing(server(s3, "z", "10.0.0.9"), server(s2, "a", "10.0.0.12")))
 	w.sees("a 10.0.0.12", "z 10.0.0.9")
+}
+
+// A UUID that reads the same in either byte order names one server, not two.
+func TestAUUIDThatIsItsOwnSwapMatchesItsServer(t *testing.T) {
+	const same = "abababab-cdcd-efef-8000-00000000000a"
+	w := newWorld(t, Config{})
+	w.up(source.Candidate{Name: "a", UID: "a", State: source.Ready, SystemUUID: strings.ToUpper(same)})
+	w.observed(listing(server(strings.ToUpper(same), "other", "10.0.0.11")))
+	w.sees("a 10.0.0.11")
 }

@@ -3,6 +3,8 @@ package roster
 import (
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestANodeWhoseNICAppearsMinutesLateHasItsAddressWithTheListingThatShowsIt(t *testing.T) {
@@ -10,15 +12,15 @@ func TestANodeWhoseNICAppearsMinutesLateHasItsAddressWithTheListingThatShowsIt(t
 	w.pass(20 * time.Second)
 	w.up(node("b", s2))
 	born := w.now
-	late := listing(server(s1, "a", "10.0.0.11"), Server{ID: s2, Datacenter: dc, Name: "b"})
+	late := listing(server(s1, "a", "10.0.0.11"), source.Server{ID: s2, Datacenter: dc, Name: "b"})
 	for w.now.Sub(born) < 4*time.Minute {
 		w.serve(late, 1)
 		w.sees("a 10.0.0.11")
-		if s := w.Status(w.now); s.Addresses.Sync != Synced || s.Membership.Sync != Synced {
+		if s := w.Status(w.now); s.Addresses.Sync != source.Synced || s.Membership.Sync != source.Synced {
 			t.Fatalf("a NIC that is late degrades: %+v", s)
 		}
 	}
-	if o := w.omits("b"); o.Reason != NoAddressOnLAN {
+	if o := w.omits("b"); o.Reason != source.NoAddressOnLAN {
 		t.Errorf("got %+v", o)
 	}
 	attached := w.now
@@ -34,11 +36,11 @@ func TestANodeWhoseNICAppearsMinutesLateHasItsAddressWithTheListingThatShowsIt(t
 func TestAListingThatOnlyLooksDifferentChangesNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		l    Listing
+		l    source.Listing
 	}{
 		{"ips in another order", listing(server(s1, "a", "10.0.0.11", "192.168.0.1", "fd00::11"))},
 		{"the same address twice, and in its IPv4-mapped form", listing(server(s1, "a", "10.0.0.11", "fd00::11", "::ffff:10.0.0.11"))},
-		{"the addresses on two NICs of the LAN", listing(Server{ID: s1, Datacenter: dc, NICs: []NIC{
+		{"the addresses on two NICs of the LAN", listing(source.Server{ID: s1, Datacenter: dc, NICs: []source.NIC{
 			{ID: "1", LAN: "3", Addresses: addrs("10.0.0.11")}, {ID: "2", LAN: "3", Addresses: addrs("fd00::11")},
 		}})},
 		{"servers that are no nodes", listing(server(s3, "", "10.0.0.33"), server(s1, "a", "fd00::11", "10.0.0.11"))},
@@ -48,10 +50,10 @@ func TestAListingThatOnlyLooksDifferentChangesNothing(t *testing.T) {
 			w := newWorld(t, Config{})
 			w.up(node("a", s1))
 			w.observed(listing(server(s1, "a", "fd00::11", "192.168.0.1", "10.0.0.11")))
-			w.Take()
+			w.take()
 			w.list(tc.l)
 			w.sees("a 10.0.0.11 fd00::11")
-			if changes := w.Take(); len(changes) != 0 {
+			if changes := w.take(); len(changes) != 0 {
 				t.Errorf("told %+v", changes)
 			}
 		})
@@ -61,21 +63,21 @@ func TestAListingThatOnlyLooksDifferentChangesNothing(t *testing.T) {
 func TestANewNodeIsGivenNoAddressThatItSharesWithAnother(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		l      Listing
+		l      source.Listing
 		want   []string
-		reason Reason // for b; 0: it is listed
+		reason source.OmissionReason // for b; 0: it is listed
 	}{
 		{
 			"a failover address, declared",
-			Listing{Servers: []Server{server(s1, "a", "10.0.0.11"), server(s2, "b", "10.0.0.99")}, Failover: addrs("10.0.0.99")},
+			source.Listing{Servers: []source.Server{server(s1, "a", "10.0.0.11"), server(s2, "b", "10.0.0.99")}, Failover: addrs("10.0.0.99")},
 			[]string{"a 10.0.0.11"},
-			SharedAddress,
+			source.SharedAddress,
 		},
 		{
 			"a failover address, borne by all and not declared",
 			listing(server(s1, "a", "10.0.0.99", "10.0.0.11"), server(s2, "b", "10.0.0.99")),
 			[]string{"a 10.0.0.11"},
-			SharedAddress,
+			source.SharedAddress,
 		},
 		{
 			"a failover address before its own",
@@ -87,7 +89,7 @@ func TestANewNodeIsGivenNoAddressThatItSharesWithAnother(t *testing.T) {
 			"the address of a server that is no node",
 			listing(server(s1, "a", "10.0.0.11"), server(s2, "b", "10.0.0.33"), server(s3, "", "10.0.0.33")),
 			[]string{"a 10.0.0.11"},
-			SharedAddress,
+			source.SharedAddress,
 		},
 		{
 			"a shared address of one family only",

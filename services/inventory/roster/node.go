@@ -5,29 +5,30 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// Node is a member of the roster: an eligible worker with at least one address.
-// Nodes are immutable once published.
+// Node is a published node: an eligible worker with at least one address. Nodes are immutable.
 type Node struct {
 	Name string // of the Kubernetes Node; the key
 	UID  string // of the Kubernetes Node object
 
-	// Addresses are canonical, sorted, at least one, at most one of each family,
-	// and borne by no other node of the roster.
+	// Addresses are canonical and sorted: one or two, at most one of each family, and assigned to no
+	// other node of the roster.
 	Addresses []netip.Addr
 
-	State State
+	State source.NodeState
 	Since time.Time // when the node entered its state, by this process's clock
 
 	Zone, Region string
-	Labels       map[string]string // all of the Node's labels; views choose from them
+	Labels       map[string]string // all labels of the Node; views select from them
 
 	ProviderID string // spec.providerID, for operators
-	ServerID   string // the cloud's identifier of the machine, for operators; empty with node-address
+	ServerID   string // the cloud's identifier of the server, for operators; empty with node-address
 }
 
-// Equal reports whether a subscriber could tell the two nodes apart: Since does not count.
+// Equal reports whether a subscriber cannot tell the two nodes apart: Since does not count.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && n.State == o.State &&
 		n.Zone == o.Zone && n.Region == o.Region &&
@@ -35,16 +36,62 @@ func (n Node) Equal(o Node) bool {
 		slices.Equal(n.Addresses, o.Addresses) && maps.Equal(n.Labels, o.Labels)
 }
 
-// Change is what became of one node: Node is nil when it left the roster.
+// equalNodes reports whether two published nodes are equal, including their time in their state.
+func equalNodes(a, b *Node) bool {
+	return a == b || a != nil && b != nil && a.Since.Equal(b.Since) && a.Equal(*b)
+}
+
+// Change is the new state of one node; Node is nil if it is no longer published.
 type Change struct {
 	Name string
 	Node *Node
 }
 
-// Omission is a node that is left out, with one sentence that says what was seen and what to do.
+// Omission is an omitted node, with a sentence that says what was found and what to do.
 type Omission struct {
 	Name       string
-	Reason     Reason
+	Reason     source.OmissionReason
 	Advice     string
 	ProviderID string
+}
+
+// Nodes returns the published nodes, sorted by name. Its cost grows with their number.
+func (r *Roster) Nodes() []*Node {
+	var nodes []*Node
+	for _, name := range slices.Sorted(maps.Keys(r.members)) {
+		if n := r.members[name].node; n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// Omitted returns the omitted nodes, sorted by name. Its cost grows with the number of nodes.
+func (r *Roster) Omitted() []Omission {
+	var omitted []Omission
+	for _, name := range slices.Sorted(maps.Keys(r.members)) {
+		if m := r.members[name]; m.node == nil {
+			omitted = append(omitted, Omission{Name: name, Reason: m.omission.Reason, Advice: m.omission.Advice, ProviderID: m.ProviderID})
+		}
+	}
+	return omitted
+}
+
+// Counts are the numbers of published nodes by state and of omitted nodes by reason. Every state and
+// reason has an entry.
+type Counts struct {
+	States  map[source.NodeState]int
+	Omitted map[source.OmissionReason]int
+}
+
+// Counts returns the counts. Its cost does not depend on the number of nodes.
+func (r *Roster) Counts() Counts {
+	c := Counts{States: map[source.NodeState]int{}, Omitted: map[source.OmissionReason]int{}}
+	for s := source.Ready; s <= source.NotReady; s++ {
+		c.States[s] = r.states[s]
+	}
+	for reason := source.ControlPlane; reason <= source.InvalidRecord; reason++ {
+		c.Omitted[reason] = r.omitted[reason]
+	}
+	return c
 }

@@ -1,21 +1,23 @@
 package roster
 
 import (
-	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-func TestNodesAreEqualIfNobodyCouldTellThemApart(t *testing.T) {
+func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 	base := func() Node {
 		return Node{
-			Name: "a", UID: "u", Addresses: addrs("10.0.0.1"), State: Ready, Since: t0, Zone: "z", Region: "r",
+			Name: "a", UID: "u", Addresses: addrs("10.0.0.1"), State: source.Ready, Since: t0, Zone: "z", Region: "r",
 			Labels: map[string]string{"k": "v"}, ProviderID: "p", ServerID: "s",
 		}
 	}
 	for what, alter := range map[string]func(*Node){
 		"name": func(n *Node) { n.Name = "b" }, "UID": func(n *Node) { n.UID = "b" },
-		"addresses": func(n *Node) { n.Addresses = addrs("10.0.0.2") }, "state": func(n *Node) { n.State = NotReady },
+		"addresses": func(n *Node) { n.Addresses = addrs("10.0.0.2") }, "state": func(n *Node) { n.State = source.NotReady },
 		"zone": func(n *Node) { n.Zone = "b" }, "region": func(n *Node) { n.Region = "b" },
 		"labels":      func(n *Node) { n.Labels = map[string]string{"k": "w"} },
 		"provider ID": func(n *Node) { n.ProviderID = "b" }, "server": func(n *Node) { n.ServerID = "b" },
@@ -32,32 +34,33 @@ func TestNodesAreEqualIfNobodyCouldTellThemApart(t *testing.T) {
 }
 
 func TestANodesTimeInItsStateBeginsWithTheState(t *testing.T) {
-	w := told(t, Config{})
+	w := newPublishedRecord(t, Config{})
 	since := func() time.Time { return w.Nodes()[0].Since }
-	in := func(s State, label string) {
-		w.pass(time.Second)
+	state := func(s source.NodeState, label string) source.Candidate {
 		c := record("a", "10.0.0.1")
 		c.State, c.Labels = s, map[string]string{"k": label}
-		w.Hear(w.now, News{Changed: []Candidate{c}})
+		return c
+	}
+	apply := func(states ...source.Candidate) {
+		w.pass(time.Second)
+		w.applySource(w.now, source.Update{Changed: states})
 	}
 	began := since()
-	if in(Ready, "x"); !since().Equal(began) {
-		t.Error("a change of a label began the state anew")
+	if apply(state(source.Ready, "x")); !since().Equal(began) {
+		t.Error("a change of a label restarted the time in the state")
 	}
-	w.Take()
-	in(NotReady, "x")
-	in(Ready, "x")
-	if changes := w.Take(); len(changes) != 1 || !changes[0].Node.Since.Equal(w.now) {
-		t.Errorf("not ready and back again: told %+v, want one change, since %s", changes, w.now)
+	w.take()
+	apply(state(source.NotReady, "x"), state(source.Ready, "x"))
+	if changes := w.take(); len(changes) != 1 || !changes[0].Node.Since.Equal(w.now) {
+		t.Errorf("not ready and back again: %+v, want one change, since %s", changes, w.now)
 	}
-	in(Ready, "y")
-	in(Ready, "x")
-	if changes := w.Take(); len(changes) != 0 {
-		t.Errorf("a label altered and back again: told %+v", changes)
+	apply(state(source.Ready, "y"), state(source.Ready, "x"))
+	if changes := w.take(); len(changes) != 0 {
+		t.Errorf("a label altered and back again: %+v", changes)
 	}
 }
 
-func TestANodeIsToldWithItsServer(t *testing.T) {
+func TestNodeIsPublishedWithItsServer(t *testing.T) {
 	w := ready(t, Config{})
 	if got := w.Nodes()[0].ServerID; got != s1 {
 		t.Errorf("server %q", got)
@@ -66,13 +69,11 @@ func TestANodeIsToldWithItsServer(t *testing.T) {
 
 // One family that is somebody else's must not cost a node the other.
 func TestANodeThatWaitsForOneFamilyIsListedWithTheOther(t *testing.T) {
-	w := newWorld(t, Config{Resolver: ByNodeAddress})
-	w.up(Candidate{Name: "a", UID: "a", State: Ready, InternalIPs: addrs("10.0.0.11", "fd00::11")})
-	w.up(Candidate{Name: "b", UID: "b", State: Ready, InternalIPs: addrs("10.0.0.12", "fd00::11")})
+	w := newWorld(t, Config{Method: resolve.ByNodeAddress})
+	w.up(source.Candidate{Name: "a", UID: "a", State: source.Ready, InternalIPs: addrs("10.0.0.11", "fd00::11")})
+	w.up(source.Candidate{Name: "b", UID: "b", State: source.Ready, InternalIPs: addrs("10.0.0.12", "fd00::11")})
 	w.sees("a 10.0.0.11 fd00::11", "b 10.0.0.12")
-	if w.Remove(w.now, "a"); len(w.waiting) != 0 {
-		t.Errorf("waiting for what is free: %v", w.waiting)
-	}
+	w.remove(w.now, "a")
 	w.sees("b 10.0.0.12 fd00::11")
 }
 
@@ -83,27 +84,20 @@ func TestAddressesAreDegradedWhileANodesServerCannotBeRead(t *testing.T) {
 	both := listing(server(s1, "a", "10.0.0.11"), server(s2, "b", "10.0.0.12"))
 	for name, then := range map[string]func(*world){
 		"until it can":           func(w *world) { w.list(both) },
-		"until the node is gone": func(w *world) { w.Remove(w.now, "b") },
+		"until the node is gone": func(w *world) { w.remove(w.now, "b") },
 	} {
 		w := ready(t, Config{})
 		w.up(node("b", s2))
-		if w.list(odd); w.Status(w.now).Addresses.Sync != Degraded {
+		if w.list(odd); w.Status(w.now).Addresses.Sync != source.Degraded {
 			t.Errorf("%s: %+v, want it degraded first", name, w.Status(w.now).Addresses)
 		}
-		if then(w); w.Status(w.now).Addresses.Sync != Synced {
+		if then(w); w.Status(w.now).Addresses.Sync != source.Synced {
 			t.Errorf("%s: %+v", name, w.Status(w.now).Addresses)
 		}
 	}
 	w := ready(t, Config{})
 	w.up(node("c", s3))
-	if w.list(one); w.Status(w.now).Addresses.Sync != Synced {
+	if w.list(one); w.Status(w.now).Addresses.Sync != source.Synced {
 		t.Errorf("a node without a server: %+v", w.Status(w.now).Addresses)
-	}
-}
-
-func TestOnlyValidAddressesCount(t *testing.T) {
-	got := canonical([]netip.Addr{{}, addr("10.0.0.2"), addr("10.0.0.1"), addr("::ffff:10.0.0.2"), {}})
-	if len(got) != 2 || got[0] != addr("10.0.0.1") || got[1] != addr("10.0.0.2") {
-		t.Errorf("got %v", got)
 	}
 }

@@ -9,10 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // step is one event of a drawn history, applied to any number of rosters alike.
-type step func(r *Roster, now time.Time)
+type step func(r *Roster, now time.Time) []Change
 
 // events draws what happens: few names, servers and addresses, so that they collide.
 func events() *rapid.Generator[step] {
@@ -20,28 +24,28 @@ func events() *rapid.Generator[step] {
 	ips := addrs("10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2", "192.0.2.1")
 	names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 	some := rapid.SliceOfN(rapid.SampledFrom(ips), 0, 3)
-	candidate := rapid.Custom(func(t *rapid.T) Candidate {
-		c := Candidate{
+	candidate := rapid.Custom(func(t *rapid.T) source.Candidate {
+		c := source.Candidate{
 			Name:        names.Draw(t, "name"),
 			UID:         rapid.SampledFrom([]string{"1", "1", "1", "2"}).Draw(t, "uid"),
 			ProviderID:  rapid.SampledFrom([]string{"", "ionos://" + s1, "ionos://" + s2, "ionos:///" + dc + "/" + s3, "?"}).Draw(t, "provider"),
 			SystemUUID:  rapid.SampledFrom([]string{"", "", s1, s2}).Draw(t, "uuid"),
-			State:       rapid.SampledFrom([]State{Ready, Ready, Draining, NotReady}).Draw(t, "state"),
+			State:       rapid.SampledFrom([]source.NodeState{source.Ready, source.Ready, source.Draining, source.NotReady}).Draw(t, "state"),
 			InternalIPs: some.Draw(t, "ips"),
-			Excluded:    rapid.SampledFrom([]Reason{0, 0, 0, 0, ControlPlane}).Draw(t, "excluded"),
+			Excluded:    rapid.SampledFrom([]source.OmissionReason{0, 0, 0, 0, source.ControlPlane}).Draw(t, "excluded"),
 		}
 		return c
 	})
-	cloudly := rapid.Custom(func(t *rapid.T) Listing {
-		var l Listing
+	cloudly := rapid.Custom(func(t *rapid.T) source.Listing {
+		var l source.Listing
 		for _, id := range ids {
 			switch rapid.IntRange(0, 5).Draw(t, "fate") {
 			case 0:
 			case 1:
 				l.Invalid = map[string]string{id: "bad"}
 			default:
-				s := Server{ID: id, Datacenter: dc, Name: names.Draw(t, "server")}
-				s.NICs = []NIC{{ID: "n", LAN: "1", Addresses: some.Draw(t, "borne")}}
+				s := source.Server{ID: id, Datacenter: dc, Name: names.Draw(t, "server")}
+				s.NICs = []source.NIC{{ID: "n", LAN: "1", Addresses: some.Draw(t, "addresses")}}
 				l.Servers = append(l.Servers, s)
 			}
 		}
@@ -52,64 +56,76 @@ func events() *rapid.Generator[step] {
 		c, l, name := candidate.Draw(t, "node"), cloudly.Draw(t, "cloud"), names.Draw(t, "which")
 		rv := rapid.Uint64Range(1, 20).Draw(t, "rv")
 		ago := time.Duration(rapid.IntRange(0, 10).Draw(t, "ago")) * time.Second
-		look := rapid.SampledFrom([]Look{Light, Full}).Draw(t, "look")
+		mode := rapid.SampledFrom([]source.Verification{source.LightVerification, source.FullVerification}).Draw(t, "mode")
 		switch rapid.IntRange(0, 9).Draw(t, "event") {
 		case 0, 1, 2:
-			return func(r *Roster, now time.Time) { r.Upsert(now, c) }
+			return apply(func(time.Time) Update { return Update{Source: source.Update{Changed: []source.Candidate{c}}} })
 		case 3:
-			return func(r *Roster, now time.Time) { r.Remove(now, name) }
+			return apply(func(time.Time) Update { return Update{Source: source.Update{Removed: []string{name}}} })
 		case 4, 5:
-			return func(r *Roster, now time.Time) { r.Listed(now, now.Add(-ago), l, nil, 0) }
+			return applyListing(ago, l, nil)
 		case 6:
-			return func(r *Roster, now time.Time) { r.Looked(now, now.Add(-ago), look, rv, nil) }
+			return applyVerification(ago, mode, rv, nil)
 		case 7:
-			return func(r *Roster, now time.Time) { r.heard(now, now, rv) }
+			return apply(func(now time.Time) Update { return Update{Source: source.Update{LastContact: now, Verified: rv}} })
 		case 8:
-			return func(r *Roster, now time.Time) { r.Doubt(now, int(rv)) }
+			return func(r *Roster, now time.Time) []Change { r.RequestObservations(now, int(rv)); return nil }
 		}
-		return func(r *Roster, now time.Time) { r.Ask(now) }
+		return func(r *Roster, now time.Time) []Change { r.NextActions(now); return nil }
 	})
 }
 
-// blunder draws what must take nothing from the roster.
-var blunder = rapid.Custom(func(t *rapid.T) step {
+func apply(update func(now time.Time) Update) step {
+	return func(r *Roster, now time.Time) []Change { return r.Apply(now, update(now)) }
+}
+
+func applyListing(ago time.Duration, l source.Listing, err error) step {
+	return apply(func(now time.Time) Update {
+		return Update{Listing: &observe.ListingResult{StartedAt: now.Add(-ago), Listing: l, Err: err}}
+	})
+}
+
+func applyVerification(ago time.Duration, mode source.Verification, number uint64, err error) step {
+	return apply(func(now time.Time) Update {
+		return Update{Verification: &observe.VerificationResult{StartedAt: now.Add(-ago), Mode: mode, Number: number, Err: err}}
+	})
+}
+
+// failure draws what must remove nothing from the roster.
+var failure = rapid.Custom(func(t *rapid.T) step {
 	boom := errors.New("boom")
-	switch rapid.IntRange(0, 6).Draw(t, "blunder") {
+	switch rapid.IntRange(0, 6).Draw(t, "failure") {
 	case 0:
-		return func(r *Roster, now time.Time) { r.Listed(now, now, Listing{}, boom, time.Hour) }
+		return applyListing(0, source.Listing{}, boom)
 	case 1:
-		return func(r *Roster, now time.Time) { r.Listed(now, now, Listing{}, nil, 0) }
+		return applyListing(0, source.Listing{}, nil)
 	case 2:
-		return func(r *Roster, now time.Time) {
-			r.Listed(now, now, Listing{Invalid: map[string]string{s1: "x", s2: "x", s3: "x"}}, nil, 0)
-		}
+		return applyListing(0, source.Listing{Invalid: map[string]string{s1: "x", s2: "x", s3: "x"}}, nil)
 	case 3:
-		return func(r *Roster, now time.Time) {
-			r.Listed(now, now, listing(Server{ID: s1}, Server{ID: s2, NICs: []NIC{{}}}), nil, 0)
-		}
+		return applyListing(0, listing(source.Server{ID: s1}, source.Server{ID: s2, NICs: []source.NIC{{}}}), nil)
 	case 4:
-		return func(r *Roster, now time.Time) { r.Looked(now, now, Full, 0, boom) }
+		return applyVerification(0, source.FullVerification, 0, boom)
 	case 5:
-		return func(r *Roster, now time.Time) { r.failed("boom"); r.reckon(now) }
+		return apply(func(time.Time) Update { return Update{Source: source.Update{Failure: "boom"}} })
 	}
-	return func(r *Roster, now time.Time) { r.Ask(now.Add(time.Hour)) }
+	return func(r *Roster, now time.Time) []Change { r.NextActions(now.Add(time.Hour)); return nil }
 })
 
 func TestProperties(t *testing.T) {
-	for _, resolver := range []Resolver{ByCloud, ByNodeAddress} {
+	for _, resolver := range []resolve.Method{resolve.ByCloud, resolve.ByNodeAddress} {
 		t.Run(fmt.Sprintf("resolver %d", resolver), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				cfg := Config{Resolver: resolver, CIDRs: cidr}
+				cfg := Config{Method: resolver, CIDRs: cidr}
 				r, twin, copied, now := New(cfg), New(cfg), map[string]*Node{}, t0
 				seen := uint64(0)
 				for range rapid.IntRange(1, 40).Draw(t, "steps") {
 					now = now.Add(time.Duration(rapid.IntRange(0, 70).Draw(t, "pass")) * time.Second)
 					s := events().Draw(t, "step")
-					s(r, now)
+					changes := s(r, now)
 					s(twin, now)
 					oneAddressOneNode(t, r)
 					countsFit(t, r)
-					followsByTake(t, r, now, copied)
+					changesLeadToNodes(t, r, now, copied, changes)
 					st := r.Status(now)
 					if st.Observation < seen {
 						t.Fatalf("observation %d after %d", st.Observation, seen)
@@ -125,11 +141,11 @@ func TestProperties(t *testing.T) {
 				if d := cmp.Diff(r.Omitted(), twin.Omitted()); d != "" {
 					t.Fatalf("same inputs, other omissions:\n%s", d)
 				}
-				before := borne(r)
-				for range rapid.IntRange(1, 5).Draw(t, "blunders") {
+				before := addressesOf(r)
+				for range rapid.IntRange(1, 5).Draw(t, "failures") {
 					now = now.Add(time.Second)
-					blunder.Draw(t, "blunder")(r, now)
-					if d := cmp.Diff(before, borne(r)); d != "" {
+					failure.Draw(t, "failure")(r, now)
+					if d := cmp.Diff(before, addressesOf(r)); d != "" {
 						t.Fatalf("an error changed the roster:\n%s", d)
 					}
 				}
@@ -138,7 +154,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-func borne(r *Roster) (all []string) {
+func addressesOf(r *Roster) (all []string) {
 	for _, n := range r.Nodes() {
 		all = append(all, fmt.Sprint(n.Name, n.Addresses))
 	}
@@ -151,7 +167,7 @@ func oneAddressOneNode(t *rapid.T, r *Roster) {
 		families := map[bool]bool{}
 		for _, a := range n.Addresses {
 			if other, ok := of[a]; ok {
-				t.Fatalf("%s is borne by %s and %s", a, other, n.Name)
+				t.Fatalf("%s is assigned to %s and %s", a, other, n.Name)
 			}
 			if families[a.Is4()] {
 				t.Fatalf("%s has two addresses of a family: %v", n.Name, n.Addresses)
@@ -162,23 +178,11 @@ func oneAddressOneNode(t *rapid.T, r *Roster) {
 			t.Fatalf("%s has no address", n.Name)
 		}
 	}
-	for a, m := range r.owners {
-		if r.members[m.Name] != m || m.held[family(a)] != a {
-			t.Fatalf("%s is owned by %s, who does not have it", a, m.Name)
-		}
-	}
-	for a, ws := range r.waiting {
-		for name, m := range ws {
-			if r.members[name] != m || r.owners[a] == nil {
-				t.Fatalf("%s waits for %s in vain", name, a)
-			}
-		}
-	}
 }
 
 func countsFit(t *rapid.T, r *Roster) {
-	want := Counts{States: map[State]int{Ready: 0, Draining: 0, NotReady: 0}, Omitted: map[Reason]int{}}
-	for w := ControlPlane; w <= InvalidRecord; w++ {
+	want := Counts{States: map[source.NodeState]int{source.Ready: 0, source.Draining: 0, source.NotReady: 0}, Omitted: map[source.OmissionReason]int{}}
+	for w := source.ControlPlane; w <= source.InvalidRecord; w++ {
 		want.Omitted[w] = 0
 	}
 	for _, n := range r.Nodes() {
@@ -186,7 +190,7 @@ func countsFit(t *rapid.T, r *Roster) {
 	}
 	for _, o := range r.Omitted() {
 		want.Omitted[o.Reason]++
-		if o.Advice == "" && o.Reason != ControlPlane {
+		if o.Advice == "" && o.Reason != source.ControlPlane {
 			t.Fatalf("%s is left out without advice: %+v", o.Name, o)
 		}
 	}
@@ -204,16 +208,15 @@ func countsFit(t *rapid.T, r *Roster) {
 	}
 }
 
-// followsByTake applies what is taken to a copy, which is then the whole roster.
-func followsByTake(t *rapid.T, r *Roster, now time.Time, copied map[string]*Node) {
-	changes := r.Take()
+// changesLeadToNodes applies changes to a copy, which then has all nodes of the roster.
+func changesLeadToNodes(t *rapid.T, r *Roster, now time.Time, copied map[string]*Node, changes []Change) {
 	for i, c := range changes {
 		if i > 0 && changes[i-1].Name >= c.Name {
 			t.Fatalf("changes are not sorted, or name one twice: %v", changes)
 		}
 		if c.Node == nil {
 			if copied[c.Name] == nil {
-				t.Fatalf("%s is removed, and was never told", c.Name)
+				t.Fatalf("%s is removed, and was never published", c.Name)
 			}
 			delete(copied, c.Name)
 		} else {
@@ -222,7 +225,7 @@ func followsByTake(t *rapid.T, r *Roster, now time.Time, copied map[string]*Node
 	}
 	if !r.Status(now).Publishable {
 		if changes != nil {
-			t.Fatal("changes before the first word")
+			t.Fatal("changes before the first publication")
 		}
 		return
 	}
@@ -230,7 +233,7 @@ func followsByTake(t *rapid.T, r *Roster, now time.Time, copied map[string]*Node
 		t.Fatalf("the copy has %d nodes, the roster %d", len(copied), len(r.Nodes()))
 	}
 	for _, n := range r.Nodes() {
-		if c := copied[n.Name]; c != n && !same(c, n) {
+		if c := copied[n.Name]; c != n && !equalNodes(c, n) {
 			t.Fatalf("the copy has %+v, the roster %+v", c, n)
 		}
 	}

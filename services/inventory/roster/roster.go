@@ -1,11 +1,12 @@
-// Package roster joins what Kubernetes and the cloud say into one judged list of
-// nodes. It promises that neither an error nor an odd answer ever shrinks the list,
-// and that each address belongs to one node. It refuses to do anything: no client,
-// no clock, no goroutine; events and time come in, changes and questions go out.
+// Package roster joins what the source and the cloud report into the list of published nodes. It
+// guarantees that neither an error nor invalid data ever removes a node, and that each address belongs to
+// one node. It has no client, clock or goroutine: updates and the time come in, changes and requests go
+// out.
 //
-// Read it in the order of the flow: match.go (which machine is this node), address.go
-// (which of its addresses count), claim.go (which node bears an address), look.go,
-// listing.go and observe.go (how fresh is all this), status.go (what it is worth).
+// Three packages decide, and roster joins them: resolve (which addresses a node has), assign (which node
+// gets an address) and observe (how far all this can be trusted, and what to request next). An update
+// enters each of them once: Apply resolves what changed, claims the addresses, publishes the nodes that
+// this affects, and reports the new counts.
 package roster
 
 import (
@@ -14,310 +15,281 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/inventory/assign"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// Resolver is how a node's addresses are found.
-type Resolver uint8
-
-// The resolvers: by the cloud's NIC data, by the Node's own InternalIP, or by the address
-// that is in the source's record.
-const (
-	ByCloud Resolver = iota + 1
-	ByNodeAddress
-	ByRecord
-)
-
-// Config is what a roster is judged by. All fields but the durations are mandatory.
+// Config is the configuration of a roster. Method and CIDRs are mandatory; zero intervals stand for the
+// defaults of package observe.
 type Config struct {
-	Resolver Resolver
-	CIDRs    []netip.Prefix // addresses outside of them do not count
+	Method resolve.Method
+	CIDRs  []netip.Prefix // addresses outside them are ignored
 
-	Poll time.Duration // between two listings of the cloud at rest; 0: 60s
-	Pace time.Duration // between two observations in doubt; 0: 5s
-	Rest time.Duration // between two looks at the source at rest; 0: 60s
+	ListInterval, ConfirmInterval, VerifyInterval time.Duration
 }
 
-// Roster is the list and what is known of its worth. It is not safe for concurrent
-// use: one goroutine owns it.
+// Roster has all nodes of the source. It is not safe for concurrent use.
 type Roster struct {
-	cfg Config
+	resolver resolve.Resolver
+	assigner *assign.Assigner
+	observer *observe.Observer
 
-	members map[string]*member                // every node that the source has, eligible or not
-	owners  map[netip.Addr]*member            // who bears an address: one address, one node
-	waiting map[netip.Addr]map[string]*member // who would bear it if its owner let go
-	dirty   map[string]*Node                  // names that changed since the last Take, as they were then
+	members map[string]*member // every node of the source, eligible or not
+	pending map[string]*Node   // nodes that changed since the last changes, as they were then
 
-	eligible   int                // members that are not excluded
-	unresolved map[string]*member // the eligible ones without any address
-	odd        map[string]*member // the eligible ones whose machine's data cannot be read
+	unresolved map[string]*member // the eligible ones without an address
+	unreadable map[string]*member // the eligible ones whose server has invalid data
 	invalid    map[string]*member // the eligible ones whose last data from the source cannot be used
-	states     [NotReady + 1]int
-	omitted    [InvalidRecord + 1]int
-	published  int
 
-	cloud cloud // the last whole listing, indexed
-	lists listings
-	looks looks
-	obs   observations
-
-	flaw  string // what is wrong with a part of the source's word
-	ports []Port
-
-	membership, addresses Part
+	eligible, published int
+	states              [source.NotReady + 1]int
+	omitted             [source.InvalidRecord + 1]int
 }
 
-// member is a node of the source and what the roster made of it.
+// member is a node of the source and what was decided about it.
 type member struct {
-	Candidate
+	source.Candidate
 
-	everValid bool      // the source's data could be used once
-	firstSeen time.Time // of this UID
-	since     time.Time // in its state
+	everValid  bool      // its data could be used once
+	firstSeen  time.Time // of this UID
+	stateSince time.Time
 
-	server string // the machine that it matched last
-	odd    bool   // the machine's data could not be read
-	want   pair   // what the last whole answer gives it
-	held   pair   // what it bears
-	waits  pair   // what it waits for
+	resolved resolve.Result
+	serverID string // of the server that was found last
+	misses   observe.Misses
 
-	heirOf [2]string // whom it has what it bears from, by family; empty: from nobody
-	lost   [2]lost   // what it bore before another took it over, by family
-
-	why    omission
-	misses misses
-
-	node *Node    // as published; nil: left out,
-	left omission // and why
+	node     *Node // as published; nil: omitted,
+	omission resolve.Omission
+	eligible bool // as counted
 }
 
-// lost is an address that a whole answer gave to another node.
-type lost struct {
-	address netip.Addr
-	to      string
-}
-
-// omission is why a member is left out.
-type omission struct {
-	reason   Reason
-	advice   string
-	excluded bool // by Kubernetes' own word: not eligible at all
+// Update is everything that arrives at once.
+type Update struct {
+	Source source.Update // what Take of the source returns; it replaces the source's errors and ports
+	// The result of a request, or nil. It is about the nodes that the source had when the request ended,
+	// so it is applied after the source's update.
+	Verification *observe.VerificationResult
+	Listing      *observe.ListingResult
 }
 
 // New returns an empty roster.
 func New(cfg Config) *Roster {
-	cfg.Poll = cmp.Or(cfg.Poll, time.Minute)
-	cfg.Pace = cmp.Or(cfg.Pace, 5*time.Second)
-	cfg.Rest = cmp.Or(cfg.Rest, time.Minute)
 	return &Roster{
-		cfg:        cfg,
-		members:    map[string]*member{},
-		owners:     map[netip.Addr]*member{},
-		waiting:    map[netip.Addr]map[string]*member{},
-		dirty:      map[string]*Node{},
-		unresolved: map[string]*member{},
-		odd:        map[string]*member{},
-		invalid:    map[string]*member{},
-		obs:        observations{depth: 1},
+		resolver: resolve.Resolver{Method: cfg.Method, CIDRs: cfg.CIDRs},
+		assigner: assign.New(),
+		observer: observe.New(observe.Config{
+			UsesCloud: cfg.Method == resolve.ByCloud, ListInterval: cfg.ListInterval,
+			ConfirmInterval: cfg.ConfirmInterval, VerifyInterval: cfg.VerifyInterval,
+		}),
+		members: map[string]*member{}, pending: map[string]*Node{},
+		unresolved: map[string]*member{}, unreadable: map[string]*member{}, invalid: map[string]*member{},
 	}
 }
 
-// Hear takes in what the source has told. An answer to a look comes after the news that
-// the source had when the look ended.
-func (r *Roster) Hear(now time.Time, n News) {
-	for _, c := range n.Changed {
-		r.Upsert(now, c)
+// Apply applies an update and returns the nodes that changed since the last changes, sorted by name.
+// While the roster is not publishable there are no changes: they come with the first update after that.
+// Slices and maps of the update must not be modified afterwards.
+func (r *Roster) Apply(now time.Time, update Update) []Change {
+	r.applySource(now, update.Source)
+	if update.Verification != nil {
+		r.observer.VerificationDone(now, *update.Verification)
 	}
-	for _, name := range n.Removed {
-		r.Remove(now, name)
+	if update.Listing != nil {
+		r.applyListing(now, *update.Listing)
 	}
-	r.flaw, r.ports = plain(n.PartialError), publishablePorts(n.Ports)
-	if !n.LastContact.IsZero() {
-		r.heard(now, n.LastContact, n.Verified)
-	}
-	if n.Failure != "" {
-		r.failed(n.Failure)
-	}
-	r.reckon(now)
+	return r.takeChanges()
 }
 
-// Upsert takes in a node as the source tells it, new or changed. A new UID under a
-// known name is another node: nothing of the old one is kept. The candidate's
-// slices and maps must not be changed afterwards.
-func (r *Roster) Upsert(now time.Time, c Candidate) {
-	m := r.members[c.Name]
+func (r *Roster) applySource(now time.Time, update source.Update) {
+	changes := observe.MemberChanges{}
+	var claims []assign.Claim
+	for i := range update.Changed {
+		c := r.keepLastValid(update.Changed[i])
+		if m := r.members[c.Name]; m != nil && m.UID != c.UID { // another node of this name gets nothing of the old one
+			r.claim(claims, changes)
+			claims = nil
+			r.remove(c.Name, changes)
+		}
+		claims = append(claims, r.updateMember(now, c))
+	}
+	r.claim(claims, changes)
+	for _, c := range update.Changed {
+		r.requestListing(r.members[c.Name])
+	}
+	for _, name := range update.Removed {
+		r.remove(name, changes)
+	}
+	if len(update.Changed)+len(update.Removed) > 0 {
+		r.observer.SetCounts(now, r.counts(), changes)
+	}
+	r.observer.UpdateSource(now, update)
+}
+
+// keepLastValid replaces a candidate whose data cannot be used by what is known of the node.
+func (r *Roster) keepLastValid(c source.Candidate) source.Candidate {
 	if c.Invalid == "" && c.Excluded == 0 {
-		c.Invalid = contractProblem(c)
+		c.Invalid = c.ContractProblem()
 	}
-	if c.Invalid != "" {
-		c = spoiled(m, c)
+	if c.Invalid == "" {
+		return c
 	}
-	if m != nil && m.UID != c.UID {
-		r.drop(m)
-		m = nil
-	}
-	if m == nil {
-		m = &member{firstSeen: now, misses: misses{next: now}}
-		r.members[c.Name] = m
-	}
-	if m.State != c.State {
-		m.since = now
-	}
-	if m.ProviderID != c.ProviderID || m.SystemUUID != c.SystemUUID || m.Excluded != 0 {
-		m.misses = misses{next: now} // worth a fresh try
-	}
-	if m.Excluded != 0 && c.Excluded == 0 {
-		m.firstSeen = now
-	}
-	m.Candidate = c
-	m.everValid = m.everValid || c.Invalid == ""
-	r.resolve(m)
-	r.settle(append([]*member{m}, r.waiters(m.held)...))
-	r.plead(m)
-	r.reckon(now)
-}
-
-// spoiled is what is left of a candidate whose record cannot be used: what was known of it.
-func spoiled(m *member, c Candidate) Candidate {
-	known := Candidate{Name: c.Name, State: NotReady}
-	if m != nil {
+	known := source.Candidate{Name: c.Name, State: source.NotReady}
+	if m := r.members[c.Name]; m != nil {
 		known = m.Candidate
 	}
 	known.Invalid, known.Steps = c.Invalid, c.Steps
 	return known
 }
 
-// Remove takes out a node that the source tells as gone.
-func (r *Roster) Remove(now time.Time, name string) {
-	if m := r.members[name]; m != nil {
-		r.drop(m)
-		r.reckon(now)
+// updateMember stores a candidate, resolves it and returns its claim.
+func (r *Roster) updateMember(now time.Time, c source.Candidate) assign.Claim {
+	m := r.members[c.Name]
+	if m == nil {
+		m = &member{firstSeen: now, misses: observe.Misses{Next: now}}
+		r.members[c.Name] = m
 	}
+	if m.State != c.State {
+		m.stateSince = now
+	}
+	if m.ProviderID != c.ProviderID || m.SystemUUID != c.SystemUUID || m.Excluded != 0 {
+		m.misses = observe.Misses{Next: now} // another listing may find it
+	}
+	if m.Excluded != 0 && c.Excluded == 0 {
+		m.firstSeen = now
+	}
+	m.Candidate = c
+	m.everValid = m.everValid || c.Invalid == ""
+	return r.resolveMember(m)
 }
 
-// drop forgets a member; its addresses go to whoever waits for them.
-func (r *Roster) drop(m *member) {
-	freed := m.held
-	for _, a := range m.held.list() {
-		delete(r.owners, a)
+// resolveMember resolves a member by the last complete listing and returns its claim.
+func (r *Roster) resolveMember(m *member) assign.Claim {
+	m.resolved = resolve.Result{}
+	if m.Excluded == 0 && m.everValid {
+		m.resolved = r.resolver.Resolve(&m.Candidate, m.firstSeen, nil)
 	}
-	m.held, m.want = pair{}, pair{}
-	r.wait(m, pair{})
-	r.show(m, nil, omission{})
-	r.count(m, -1)
-	delete(r.members, m.Name)
-	delete(r.unresolved, m.Name)
-	delete(r.odd, m.Name)
-	delete(r.invalid, m.Name)
-	r.settle(r.waiters(freed))
+	m.serverID = cmp.Or(m.resolved.ServerID, m.serverID)
+	isInvalid := m.Invalid != "" && m.Excluded == 0
+	if isInvalid {
+		m.resolved.Omission = resolve.Omission{Reason: source.InvalidRecord, Advice: m.Invalid}
+	}
+	setMember(r.unreadable, m, m.resolved.Unreadable)
+	setMember(r.invalid, m, isInvalid)
+	return assign.Claim{Node: m.Name, State: m.State, Addresses: m.resolved.Addresses, Excluded: m.Excluded != 0}
 }
 
-// show publishes what became of a member, and keeps the counts.
-func (r *Roster) show(m *member, node *Node, left omission) {
-	before := m.node
-	if before == node && m.left == left {
+// applyListing resolves all members by a complete listing before any of them claims an address: whether
+// an owner gives way depends on what this listing gives it.
+func (r *Roster) applyListing(now time.Time, result observe.ListingResult) {
+	r.observer.ListingDone(now, result)
+	r.resolver.SetListingError(r.observer.ListingError())
+	if result.Err != nil {
 		return
 	}
-	if _, ok := r.dirty[m.Name]; !ok && before != node {
-		r.dirty[m.Name] = before
+	r.resolver.SetListing(result.Listing, result.StartedAt)
+	claims := make([]assign.Claim, 0, len(r.members))
+	for _, m := range r.members {
+		claims = append(claims, r.resolveMember(m))
 	}
-	r.count(m, -1)
-	m.node, m.left = node, left
-	r.count(m, +1)
-	switch {
-	case before == nil && node != nil:
-		m.misses = misses{}
-		r.obs.anomaly.Add(m.Name)
-	case before != nil && node == nil:
-		r.obs.anomaly.Remove(m.Name)
-	}
-	delete(r.unresolved, m.Name)
-	if node == nil && m.Excluded == 0 {
-		r.unresolved[m.Name] = m
-	}
-}
-
-// count adds what is shown of a member to the counts, or takes it out of them.
-func (r *Roster) count(m *member, by int) {
-	switch {
-	case m.node != nil:
-		r.published += by
-		r.eligible += by
-		r.states[min(m.node.State, NotReady)] += by
-	case m.left.reason != 0:
-		r.omitted[min(m.left.reason, InvalidRecord)] += by
-		if !m.left.excluded {
-			r.eligible += by
+	changes := observe.MemberChanges{}
+	r.claim(claims, changes)
+	for _, m := range r.unresolved {
+		if !result.StartedAt.Before(m.firstSeen) {
+			r.observer.AddMiss(&m.misses, result.StartedAt)
 		}
+		r.requestListing(m)
+	}
+	r.observer.SetCounts(now, r.counts(), changes)
+	r.observer.CompleteListing(now, result.StartedAt)
+}
+
+// claim applies claims and publishes the members that they affect.
+func (r *Roster) claim(claims []assign.Claim, changes observe.MemberChanges) {
+	if len(claims) > 0 {
+		r.publishAll(r.assigner.Claim(claims), changes)
 	}
 }
 
-// Take returns what changed since the last Take, sorted by name, each name once.
-// Before the first word (Status.Publishable), and while it is withdrawn, there is nothing to
-// take: what changed meanwhile comes with the Take after it.
-func (r *Roster) Take() []Change {
-	if len(r.dirty) == 0 || !r.told() {
-		return nil
+// remove removes a node. Its addresses go to the nodes that contend for them.
+func (r *Roster) remove(name string, changes observe.MemberChanges) {
+	m := r.members[name]
+	if m == nil {
+		return
 	}
-	changes := make([]Change, 0, len(r.dirty))
-	for _, name := range slices.Sorted(maps.Keys(r.dirty)) {
-		before := r.dirty[name]
-		var node *Node
-		if m := r.members[name]; m != nil {
-			node = m.node
+	r.setPublished(m, nil, resolve.Omission{}, changes)
+	delete(r.members, name)
+	for _, set := range []map[string]*member{r.unresolved, r.unreadable, r.invalid} {
+		delete(set, name)
+	}
+	r.publishAll(r.assigner.Release(name), changes)
+}
+
+// requestListing requests a listing if an eligible node has no address.
+func (r *Roster) requestListing(m *member) {
+	if m.node == nil && m.Excluded == 0 {
+		r.observer.RequestListing(m.misses.Next)
+	}
+}
+
+func (r *Roster) counts() observe.Counts {
+	c := observe.Counts{
+		Eligible: r.eligible, Published: r.published, Ready: r.states[source.Ready],
+		Invalid: len(r.invalid), Unreadable: len(r.unreadable),
+	}
+	for _, m := range r.unresolved {
+		if m.State == source.Ready && !m.misses.Confirmed {
+			c.Unresolved++
 		}
-		if node == before || same(node, before) {
-			continue
-		}
-		changes = append(changes, Change{Name: name, Node: node})
-	}
-	clear(r.dirty)
-	return changes
-}
-
-// Nodes returns the whole roster, sorted by name. Its cost is that of the fleet.
-func (r *Roster) Nodes() []*Node {
-	var nodes []*Node
-	for _, name := range slices.Sorted(maps.Keys(r.members)) {
-		if n := r.members[name].node; n != nil {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
-}
-
-// Omitted returns the Nodes that are left out, sorted by name. Its cost is that of the fleet.
-func (r *Roster) Omitted() []Omission {
-	var omitted []Omission
-	for _, name := range slices.Sorted(maps.Keys(r.members)) {
-		if m := r.members[name]; m.node == nil {
-			omitted = append(omitted, Omission{
-				Name: name, Reason: m.left.reason, Advice: m.left.advice, ProviderID: m.ProviderID,
-			})
-		}
-	}
-	return omitted
-}
-
-// Counts are numbers of nodes: in the roster by state, left out by reason.
-type Counts struct {
-	States  map[State]int
-	Omitted map[Reason]int
-}
-
-// Counts returns how many nodes there are in each state, and how many are left out for
-// each reason; every state and reason is there. Cheap.
-func (r *Roster) Counts() Counts {
-	c := Counts{States: map[State]int{}, Omitted: map[Reason]int{}}
-	for s := Ready; s <= NotReady; s++ {
-		c.States[s] = r.states[s]
-	}
-	for w := ControlPlane; w <= InvalidRecord; w++ {
-		c.Omitted[w] = r.omitted[w]
 	}
 	return c
 }
 
-// same reports whether two published nodes tell the same, their time in a state included.
-func same(a, b *Node) bool {
-	return a != nil && b != nil && a.Since.Equal(b.Since) && a.Equal(*b)
+// RequestObservations requests complete observations in close succession (1 to 10) on behalf of a
+// subscriber or a view, and returns how many this adds to those that were requested already.
+func (r *Roster) RequestObservations(now time.Time, observations int) (added int) {
+	return r.observer.RequestObservations(now, observations)
 }
+
+// SetConfirmations sets how many observations follow an anomaly (1 to 10).
+func (r *Roster) SetConfirmations(observations int) { r.observer.SetConfirmations(observations) }
+
+// NextActions returns the requests to send now, each of which must be answered once, and when to call it again.
+func (r *Roster) NextActions(now time.Time) observe.Actions { return r.observer.NextActions(now) }
+
+// Status returns the status at this time.
+func (r *Roster) Status(now time.Time) source.Status { return r.observer.Status(now) }
+
+// setMember adds a member to a set or removes it.
+func setMember(set map[string]*member, m *member, in bool) {
+	if in {
+		set[m.Name] = m
+	} else {
+		delete(set, m.Name)
+	}
+}
+
+// takeChanges returns the nodes that changed since the last call, each once.
+func (r *Roster) takeChanges() []Change {
+	if len(r.pending) == 0 || !r.observer.Publishable() {
+		return nil
+	}
+	changes := make([]Change, 0, len(r.pending))
+	for _, name := range slices.Sorted(maps.Keys(r.pending)) {
+		var node *Node
+		if m := r.members[name]; m != nil {
+			node = m.node
+		}
+		if !equalNodes(node, r.pending[name]) {
+			changes = append(changes, Change{Name: name, Node: node})
+		}
+	}
+	clear(r.pending)
+	return changes
+}
+
+// truncate limits a name or an identifier that someone else chose.
+func truncate(text string) string { return display.Truncate(text, 120) }

@@ -3,6 +3,9 @@ package roster
 import (
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // The contract promises so to every client, whatever the source's interval is.
@@ -11,28 +14,28 @@ func TestObservationsAreFiveSecondsApartHoweverOftenTheSourceIsRead(t *testing.T
 		cfg    Config
 		series int
 	}{
-		"at rest":                   {Config{Resolver: ByRecord, Pace: time.Second, Rest: time.Second}, 0},
-		"in a series":               {Config{Resolver: ByRecord, Pace: time.Second, Rest: time.Second}, 10},
-		"in a series, by the cloud": {Config{Resolver: ByCloud, Pace: time.Second}, 10},
+		"at rest":                   {Config{Method: resolve.ByRecord, ConfirmInterval: time.Second, VerifyInterval: time.Second}, 0},
+		"in a series":               {Config{Method: resolve.ByRecord, ConfirmInterval: time.Second, VerifyInterval: time.Second}, 10},
+		"in a series, by the cloud": {Config{Method: resolve.ByCloud, ConfirmInterval: time.Second}, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.cfg)
-			if c.cfg.Resolver == ByCloud {
+			if c.cfg.Method == resolve.ByCloud {
 				w.up(node("a", s1))
 			} else {
 				w.up(record("a", "10.0.0.11"))
 			}
 			w.observed(one)
-			w.Doubt(w.now, c.series)
+			w.RequestObservations(w.now, c.series)
 			last, at, count := w.Status(w.now).Observation, w.Status(w.now).ObservedAt, 0
 			for range 300 {
-				if a := w.Ask(w.now); a.Look != NoLook {
-					w.Looked(w.now, w.now, a.Look, w.rv, nil)
-					if a = w.Ask(w.now); a.List {
-						w.Listed(w.now, w.now, one, nil, 0)
+				if a := w.NextActions(w.now); a.Verify != source.NoVerification {
+					w.verified(w.now, w.now, a.Verify, w.rv, nil)
+					if a = w.NextActions(w.now); a.List {
+						w.listed(w.now, w.now, one, nil, 0)
 					}
 				} else if a.List {
-					w.Listed(w.now, w.now, one, nil, 0)
+					w.listed(w.now, w.now, one, nil, 0)
 				}
 				if s := w.Status(w.now); s.Observation > last {
 					if gap := s.ObservedAt.Sub(at); gap < 5*time.Second {
@@ -43,7 +46,7 @@ func TestObservationsAreFiveSecondsApartHoweverOftenTheSourceIsRead(t *testing.T
 				w.pass(200 * time.Millisecond)
 				w.up()
 			}
-			if count < 8 && c.cfg.Resolver != ByCloud || count < 1 {
+			if count < 8 && c.cfg.Method != resolve.ByCloud || count < 1 {
 				t.Errorf("%d observations in a minute", count)
 			}
 		})

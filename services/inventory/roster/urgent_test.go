@@ -3,27 +3,31 @@ package roster
 import (
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // stranded is a world in which b has had so many listings without an address that it waits for the next
 // regular one.
-func stranded(t *testing.T, b Candidate) *world {
+func stranded(t *testing.T, b source.Candidate) *world {
 	t.Helper()
 	w := ready(t, Config{})
 	w.pass(10 * time.Second)
 	w.up(b)
-	for w.members["b"].misses.count < 6 {
-		w.serve(one, 1)
+	for listings := 0; listings < 6; {
+		_, lists := w.serve(one, 1)
+		listings += len(lists)
 	}
 	w.pass(10 * time.Second)
-	if a := w.Ask(w.now); a.List {
+	if a := w.NextActions(w.now); a.List {
 		t.Fatalf("%+v: b is urgent still", a)
 	}
 	return w
 }
 
 func TestANodeIsWorthAListingOfItsOwn(t *testing.T) {
-	stray := Candidate{Name: "b", UID: "b", State: Ready, SystemUUID: s2, ProviderID: "ionos://" + s2}
+	stray := source.Candidate{Name: "b", UID: "b", State: source.Ready, SystemUUID: s2, ProviderID: "ionos://" + s2}
 	for _, of := range []struct {
 		name string
 		then func(*world)
@@ -33,7 +37,7 @@ func TestANodeIsWorthAListingOfItsOwn(t *testing.T) {
 		{"when its system UUID changes", func(w *world) { c := stray; c.SystemUUID = s3; w.up(c) }, true},
 		{"when it becomes eligible", func(w *world) {
 			c := stray
-			c.Excluded = ExcludedByLabel
+			c.Excluded = source.ExcludedByLabel
 			w.up(c)
 			w.up(stray)
 		}, true},
@@ -45,15 +49,15 @@ func TestANodeIsWorthAListingOfItsOwn(t *testing.T) {
 			w.up(c)
 		}, true},
 		{"not when a label of it changes", func(w *world) { c := stray; c.Labels = map[string]string{"k": "v"}; w.up(c) }, false},
-		{"not when it is excluded", func(w *world) { c := stray; c.Excluded = ExcludedByLabel; w.up(c) }, false},
-		{"not when it is new and excluded", func(w *world) { c := node("c", s3); c.Excluded = ExcludedByLabel; w.up(c) }, false},
+		{"not when it is excluded", func(w *world) { c := stray; c.Excluded = source.ExcludedByLabel; w.up(c) }, false},
+		{"not when it is new and excluded", func(w *world) { c := node("c", s3); c.Excluded = source.ExcludedByLabel; w.up(c) }, false},
 		{"not when it has its address", func(w *world) { c := node("a", s1); c.Labels = map[string]string{"k": "v"}; w.up(c) }, false},
 		{"not when it has its address, though its provider ID changes", func(w *world) { w.up(node("a", s3)) }, false},
 	} {
 		t.Run(of.name, func(t *testing.T) {
 			w := stranded(t, stray)
 			of.then(w)
-			if a := w.Ask(w.now); a.List != of.list {
+			if a := w.NextActions(w.now); a.List != of.list {
 				t.Errorf("a listing at once: %t, want %t", a.List, of.list)
 			}
 		})
@@ -62,7 +66,7 @@ func TestANodeIsWorthAListingOfItsOwn(t *testing.T) {
 
 func TestANodeThatBecomesEligibleIsNewToTheListings(t *testing.T) {
 	byName := listing(server(s1, "a", "10.0.0.11"), server(s2, "b", "10.0.0.12"))
-	b := Candidate{Name: "b", UID: "b", State: Ready, Excluded: ExcludedByLabel}
+	b := source.Candidate{Name: "b", UID: "b", State: source.Ready, Excluded: source.ExcludedByLabel}
 	w := ready(t, Config{})
 	w.up(b)
 	w.list(byName)
@@ -79,14 +83,14 @@ func TestAChangeOfANodeDoesNotMakeItNewToTheListings(t *testing.T) {
 	w := ready(t, Config{})
 	w.up(node("b", s2))
 	w.list(one)
-	if o := w.omits("b"); o.Reason != NotFoundInIONOS {
+	if o := w.omits("b"); o.Reason != source.NotFoundInIONOS {
 		t.Fatalf("got %+v", o)
 	}
 	w.pass(time.Second)
 	c := node("b", s2)
 	c.Labels = map[string]string{"k": "v"}
 	w.up(c)
-	if o := w.omits("b"); o.Reason != NotFoundInIONOS {
+	if o := w.omits("b"); o.Reason != source.NotFoundInIONOS {
 		t.Errorf("after a change of a label: %+v", o)
 	}
 }
@@ -96,14 +100,14 @@ func TestAListingFromBeforeANodeWasSeenSaysNothingOfIt(t *testing.T) {
 	w.pass(time.Minute)
 	w.up(node("b", s2))
 	for range 3 {
-		w.Listed(w.now, w.now.Add(-time.Second), one, nil, 0)
+		w.listed(w.now, w.now.Add(-time.Second), one, nil, 0)
 	}
-	if n := w.members["b"].misses.count; n != 0 {
-		t.Errorf("%d misses by listings that could not have it", n)
+	if got, want := w.members["b"].misses, (observe.Misses{Next: w.now}); got != want {
+		t.Errorf("misses %+v by listings that could not have it, want %+v", got, want)
 	}
 	for _, at := range []time.Duration{0, time.Minute - 1, time.Minute} {
-		w.Listed(w.now.Add(at), w.now.Add(at), one, nil, 0)
-		if got, want := w.members["b"].misses.agreed, at == time.Minute; got != want {
+		w.listed(w.now.Add(at), w.now.Add(at), one, nil, 0)
+		if got, want := w.members["b"].misses.Confirmed, at == time.Minute; got != want {
 			t.Errorf("listings %s apart agree: %t, want %t", at, got, want)
 		}
 	}

@@ -1,9 +1,8 @@
-package roster
+package resolve
 
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestProviderIDsAreReadInBothTheirForms(t *testing.T) {
@@ -35,27 +34,5 @@ func TestProviderIDsAreReadInBothTheirForms(t *testing.T) {
 	}
 	if !isUUID("09afffff-0000-4000-8000-000000000000") {
 		t.Error("the first and the last of the digits and letters are refused")
-	}
-}
-
-// A UUID that reads the same in either byte order names one server, not two.
-func TestAUUIDThatIsItsOwnSwapMatchesItsServer(t *testing.T) {
-	const same = "abababab-cdcd-efef-8000-00000000000a"
-	w := newWorld(t, Config{})
-	w.up(Candidate{Name: "a", UID: "a", State: Ready, SystemUUID: strings.ToUpper(same)})
-	w.observed(listing(server(strings.ToUpper(same), "other", "10.0.0.11")))
-	w.sees("a 10.0.0.11")
-}
-
-func TestPausesDoubleUpToTheLongest(t *testing.T) {
-	for failures, want := range map[int]time.Duration{
-		0: 5 * time.Second, 1: 5 * time.Second, 2: 10 * time.Second, 3: 20 * time.Second, 4: 40 * time.Second, 5: time.Minute, 1000: time.Minute,
-	} {
-		if got := backoff(failures, 5*time.Second, time.Minute); got != want {
-			t.Errorf("after %d failures: %s, want %s", failures, got, want)
-		}
-	}
-	if got := backoff(1, time.Hour, time.Minute); got != time.Minute {
-		t.Errorf("a pace above the longest pause: %s", got)
 	}
 }

@@ -1,14 +1,12 @@
-package roster
+package source
 
 import (
 	"fmt"
-	"net/netip"
 	"unicode/utf8"
 )
 
-// What follows keeps from clients what rule R13 of the contract forbids, whatever a source or the
-// cloud reports: a client ends the stream for one such node, and gets none of the source. The limits
-// are those of the contract, in bytes; a test of nodeserver holds what is sent against it.
+// Limits of rule R13 of the contract, in bytes. A client ends the stream for one node that breaks it, and
+// then gets no node of the source. A test of nodeserver compares what is sent with the contract.
 const (
 	maxNameLength       = 253
 	maxUIDLength        = 128
@@ -16,8 +14,8 @@ const (
 	maxLabelValueLength = 63 // of zone and region, too, and of a port's name
 )
 
-// contractProblem says why a node with this data cannot be sent to clients; empty: it can.
-func contractProblem(c Candidate) string {
+// ContractProblem is why the node cannot be sent to clients; empty: it can.
+func (c *Candidate) ContractProblem() string {
 	for _, f := range []struct {
 		name, value string
 		limit       int
@@ -55,12 +53,8 @@ func textProblem(text string, limit int) string {
 	return ""
 }
 
-// reachable reports whether a node can have the address: not the unspecified one, nor one that is
-// meant for the machine itself, its link or a group.
-func reachable(a netip.Addr) bool { return a.IsGlobalUnicast() }
-
-// publishablePorts leaves out the ports that clients would refuse.
-func publishablePorts(all []Port) (ports []Port) {
+// PublishablePorts returns the ports that clients accept.
+func PublishablePorts(all []Port) (ports []Port) {
 	for _, p := range all {
 		known := p.Protocol == "TCP" || p.Protocol == "UDP" || p.Protocol == "SCTP"
 		if known && p.Number > 0 && textProblem(p.Name, maxLabelValueLength) == "" {

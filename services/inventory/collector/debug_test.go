@@ -1,4 +1,4 @@
-package app
+package collector
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -82,9 +83,12 @@ func TestDebugLogFollowsChange(t *testing.T) {
 				log := logging.Settings{Level: level}.NewLogger(&out).With("source", "file")
 				nodes, stores := &fakeSource{changed: make(chan struct{})}, feed.NewStores("epoch")
 				stores.Acquire(feed.View{})
-				c := newCollector(nodes, nil, roster.Config{
-					CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}, Resolver: roster.ByRecord, Poll: time.Minute, Pace: time.Second,
-				}, stores, newMetrics(prometheus.NewRegistry()), log)
+				c := New(Config{
+					Source: nodes, Stores: stores, Registerer: prometheus.NewRegistry(), Log: log,
+					Roster: roster.Config{
+						CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}, Method: resolve.ByRecord, ListInterval: time.Minute, ConfirmInterval: time.Second,
+					},
+				})
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- c.Run(ctx) }()

@@ -1,4 +1,4 @@
-package roster
+package observe
 
 import "testing"
 
@@ -32,9 +32,9 @@ func TestAnAnomalyCountsWhenItArisesAndNotWhileItLasts(t *testing.T) {
 					d.Remove(string(c))
 				}
 				if s.observed {
-					d.Observed()
+					d.ObservationDone()
 				}
-				if got := d.Arose(s.ready); got != s.arises {
+				if got := d.DetectNew(s.ready); got != s.arises {
 					t.Errorf("step %d: arises: %t, want %t", i+1, got, s.arises)
 				}
 			}

@@ -1,4 +1,4 @@
-package app
+package collector
 
 import (
 	"sync/atomic"
@@ -74,9 +74,6 @@ const (
 func (m *metrics) recordChange(at time.Time) { m.changedAt.Store(&at) }
 
 func (m *metrics) recordStored() { m.observePropagation(stageStored) }
-
-// recordSent records that the last changes were sent to a subscriber.
-func (m *metrics) recordSent() { m.observePropagation(stageSent) }
 
 func (m *metrics) observePropagation(stage string) {
 	if at := *m.changedAt.Load(); !at.IsZero() {

@@ -1,4 +1,4 @@
-package app
+package collector
 
 import (
 	"testing"
@@ -22,16 +22,16 @@ func (m *metrics) propagationSum(t *testing.T, stage string) (float64, uint64) {
 func TestMeasuresPropagationFromSourceChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(prometheus.NewRegistry())
-		m.recordSent() // before any change
+		m.observePropagation(stageSent) // before any change
 		m.recordChange(time.Now())
 		time.Sleep(time.Second)
 		m.recordStored()
 		time.Sleep(time.Second)
-		m.recordSent()
+		m.observePropagation(stageSent)
 		m.recordChange(time.Time{}) // an address from a listing of the cloud
 		time.Sleep(time.Hour)
 		m.recordStored()
-		m.recordSent()
+		m.observePropagation(stageSent)
 		for stage, want := range map[string]float64{stageStored: 1, stageSent: 2} {
 			if sum, n := m.propagationSum(t, stage); sum != want || n != 1 {
 				t.Errorf("%s: count %d, sum %v s; want 1 and %v s", stage, n, sum, want)

@@ -1,4 +1,4 @@
-package app
+package collector
 
 import (
 	"log/slog"
@@ -40,8 +40,8 @@ func logChanges(log *slog.Logger, changes []roster.Change) {
 }
 
 // logPublished logs each view whose set changed. Old has the revisions before the change, by epoch.
-func (c *collector) logPublished(old map[string]uint64, observation uint64) {
-	revisions := c.intake.Stores.Revisions()
+func (c *Collector) logPublished(old map[string]uint64, observation uint64) {
+	revisions := c.publisher.Stores.Revisions()
 	for _, epoch := range slices.Sorted(maps.Keys(revisions)) {
 		if revision := revisions[epoch]; revision != old[epoch] {
 			tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", epoch), slog.Uint64("revision", revision),

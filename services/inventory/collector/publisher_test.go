@@ -1,4 +1,4 @@
-package feed
+package collector
 
 import (
 	"fmt"
@@ -8,44 +8,55 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// fakeSource answers every request of the roster immediately.
-type fakeSource struct {
-	*Intake
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func checkEqual[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// instantSource answers every request of the roster immediately.
+type instantSource struct {
+	*Publisher
 
 	now time.Time
 }
 
-func newFakeSource(views ...string) *fakeSource {
-	i := &Intake{
-		Roster: roster.New(roster.Config{Resolver: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}),
-		Stores: NewStores("epoch"),
+func newInstantSource(views ...string) *instantSource {
+	p := &Publisher{
+		Roster: roster.New(roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}),
+		Stores: feed.NewStores("epoch"),
 	}
 	for _, pool := range views {
-		i.Stores.Acquire(View{Selector: labels.SelectorFromSet(labels.Set{"pool": pool})})
+		p.Stores.Acquire(feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": pool})})
 	}
-	return &fakeSource{i, start}
+	return &instantSource{p, start}
 }
 
 // runUntilIdle applies an update, and returns the number of full verifications until the roster is idle.
-func (s *fakeSource) runUntilIdle(update source.Update) (full int) {
+func (s *instantSource) runUntilIdle(update source.Update) (full int) {
 	update.LastContact = s.now
-	var result func(*roster.Roster)
+	all := roster.Update{Source: update}
 	for {
-		_, actions := s.Publish(s.now, s.Ingest(s.now, update, result))
-		if actions.Look == source.FullVerification {
+		_, actions := s.Publish(s.now, s.Roster.Apply(s.now, all))
+		if actions.Verify == source.FullVerification {
 			full++
 		}
-		if actions.Look == source.NoVerification && actions.Wake.Sub(s.now) > 5*time.Second {
+		if actions.Verify == source.NoVerification && actions.Wake.Sub(s.now) > 5*time.Second {
 			return full
 		}
-		s.now, update, result = s.now.Add(5*time.Second), source.Update{LastContact: s.now, Verified: 1}, nil
-		if startedAt := s.now; actions.Look != source.NoVerification {
-			result = func(r *roster.Roster) { r.Looked(startedAt, startedAt, actions.Look, 1, nil) }
+		s.now, all = s.now.Add(5*time.Second), roster.Update{Source: source.Update{LastContact: s.now, Verified: 1}}
+		if actions.Verify != source.NoVerification {
+			all.Verification = &observe.VerificationResult{StartedAt: s.now, Mode: actions.Verify, Number: 1}
 		}
 	}
 }
@@ -72,7 +83,7 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 		{"a view is empty from the start, as many as subscribers require", []string{"red", "none"}, 3, 4, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newFakeSource(tc.views...)
+			s := newInstantSource(tc.views...)
 			if tc.confirmations > 0 {
 				s.SetConfirmations(tc.confirmations)
 			}
@@ -84,7 +95,7 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 
 func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 	for confirmations, later := range map[int]int{1: 1, 4: 4} {
-		s := newFakeSource()
+		s := newInstantSource()
 		s.SetConfirmations(confirmations)
 		s.runUntilIdle(source.Update{Changed: []source.Candidate{newCandidate("a", "blue", 1)}})
 		checkEqual(t, "full verifications when all nodes are removed", s.runUntilIdle(source.Update{Removed: []string{"a"}}), later)
@@ -95,7 +106,7 @@ func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 // it started: a view that keeps shrinking must not cause a LIST of all Nodes and a listing of the cloud
 // all the time.
 func TestDrainedViewRequestsObservationOnce(t *testing.T) {
-	s := newFakeSource("blue")
+	s := newInstantSource("blue")
 	all := source.Update{Changed: []source.Candidate{newCandidate("ready", "red", 200)}}
 	for n := range byte(40) {
 		c := newCandidate(fmt.Sprintf("n%02d", n), "blue", n+1)

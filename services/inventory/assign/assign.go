@@ -1,0 +1,180 @@
+// Package assign gives each address to one node. It guarantees that no address has two nodes, that a node
+// keeps what it has until it gets another address of that family, the address moves to a node with a
+// better right, or the node is released, and that the result does not depend on the order of claims. It
+// does not know why a node claims an address: package resolve does.
+package assign
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// Claim is what the current data gives a node. It replaces the node's previous claim.
+type Claim struct {
+	Node      string
+	State     source.NodeState
+	Addresses resolve.AddrPair // may be empty: a node without a claim keeps what it has
+	Excluded  bool             // the node gives way to every claim
+}
+
+// Assigner has the assignments of all nodes. It is not safe for concurrent use.
+type Assigner struct {
+	nodes      map[string]*claimant
+	owners     map[netip.Addr]*claimant            // one address, one node
+	contenders map[netip.Addr]map[string]*claimant // nodes that claim an address of another one
+}
+
+type claimant struct {
+	Claim
+
+	assigned   resolve.AddrPair
+	contested  resolve.AddrPair // claimed, but assigned to another node
+	prevOwner  [2]string        // node that had the assigned address before, by family
+	reassigned [2]reassigned    // the address that another node took over last, by family
+}
+
+type reassigned struct {
+	address netip.Addr
+	to      string
+}
+
+// New returns an assigner without nodes.
+func New() *Assigner {
+	return &Assigner{
+		nodes: map[string]*claimant{}, owners: map[netip.Addr]*claimant{}, contenders: map[netip.Addr]map[string]*claimant{},
+	}
+}
+
+// Claim applies the claims of several nodes and returns the nodes whose assignment may have changed,
+// including those of the claims. All claims are known before the first is granted, because whether an
+// owner gives way depends on what it claims itself.
+func (a *Assigner) Claim(claims []Claim) (changed []string) {
+	queue := make([]*claimant, 0, len(claims))
+	for _, claim := range claims {
+		c := a.nodes[claim.Node]
+		if c == nil {
+			c = &claimant{}
+			a.nodes[claim.Node] = c
+		}
+		c.Claim = claim
+		queue = append(queue, c)
+	}
+	for _, c := range queue {
+		queue = append(queue, a.contendersOf(c.assigned)...) // the owner may give way now
+	}
+	slices.SortFunc(queue, byPriority)
+	return a.settle(queue)
+}
+
+// Release forgets a node. Its addresses go to the nodes that contend for them.
+func (a *Assigner) Release(node string) (changed []string) {
+	c := a.nodes[node]
+	if c == nil {
+		return nil
+	}
+	delete(a.nodes, node)
+	a.setContested(c, resolve.AddrPair{})
+	for _, address := range c.assigned.List() {
+		delete(a.owners, address)
+	}
+	return a.settle(a.contendersOf(c.assigned))
+}
+
+// settle grants claims one after the other; a node that loses an address by that, or contends for one
+// that is released, comes after them. It ends because an address only moves to a node with a better
+// right (see mustYield).
+func (a *Assigner) settle(queue []*claimant) (changed []string) {
+	for len(queue) > 0 {
+		c := queue[0]
+		changed = append(changed, c.Node)
+		queue = append(queue[1:], a.grant(c)...)
+	}
+	return changed
+}
+
+// grant assigns what a node claims and may have, and returns the nodes that this affects. It takes no
+// address from the node without assigning another one of the family.
+func (a *Assigner) grant(c *claimant) (affected []*claimant) {
+	var contested resolve.AddrPair
+	for family, address := range c.Addresses {
+		if !address.IsValid() || address == c.assigned[family] {
+			continue
+		}
+		owner := a.owners[address]
+		if owner != nil && !mustYield(owner, c, address) {
+			contested[family] = address
+			continue
+		}
+		c.prevOwner[family] = ""
+		if owner != nil {
+			owner.assigned[family] = netip.Addr{}
+			owner.reassigned[family], c.prevOwner[family] = reassigned{address, c.Node}, owner.Node
+			affected = append(affected, owner)
+		}
+		if old := c.assigned[family]; old.IsValid() {
+			delete(a.owners, old)
+			affected = append(affected, a.contendersOf(resolve.AddrPair{old})...)
+		}
+		c.assigned[family], a.owners[address] = address, c
+	}
+	a.setContested(c, contested)
+	return affected
+}
+
+// mustYield reports whether the owner of an address gives way to another node that the current data gives
+// it to. If the same data names the owner too (two Nodes of one server, two Nodes of one InternalIP), it
+// gives way only if it is not READY and the other one is.
+func mustYield(owner, c *claimant, address netip.Addr) bool {
+	if owner.Excluded || owner.Addresses[resolve.Family(address)] != address {
+		return true
+	}
+	return owner.State != source.Ready && c.State == source.Ready
+}
+
+func (a *Assigner) setContested(c *claimant, contested resolve.AddrPair) {
+	for _, address := range c.contested.List() {
+		delete(a.contenders[address], c.Node)
+		if len(a.contenders[address]) == 0 {
+			delete(a.contenders, address)
+		}
+	}
+	for _, address := range contested.List() {
+		if a.contenders[address] == nil {
+			a.contenders[address] = map[string]*claimant{}
+		}
+		a.contenders[address][c.Node] = c
+	}
+	c.contested = contested
+}
+
+// contendersOf returns the nodes that contend for any of these addresses.
+func (a *Assigner) contendersOf(addresses resolve.AddrPair) []*claimant {
+	var all []*claimant
+	for _, address := range addresses.List() {
+		all = slices.AppendSeq(all, maps.Values(a.contenders[address]))
+	}
+	slices.SortFunc(all, byPriority)
+	return all
+}
+
+// byPriority sorts READY nodes first, then by name.
+func byPriority(x, y *claimant) int {
+	return cmp.Or(cmp.Compare(x.State, y.State), cmp.Compare(x.Node, y.Node))
+}
+
+// Holding returns the addresses that are assigned to a node, and one that it claims and another node has.
+func (a *Assigner) Holding(node string) (assigned resolve.AddrPair, contested netip.Addr, owner string) {
+	c := a.nodes[node]
+	if c == nil {
+		return assigned, contested, ""
+	}
+	if all := c.contested.List(); len(all) > 0 {
+		contested, owner = all[0], a.owners[all[0]].Node
+	}
+	return c.assigned, contested, owner
+}

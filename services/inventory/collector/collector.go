@@ -1,0 +1,215 @@
+// Package collector runs the inventory's event loop: it passes updates of the source and listings of the
+// cloud to the roster, publishes the roster's changes to the stores of the views, and sends the requests
+// that the roster asks for. It guarantees that one goroutine at a time uses the roster, and that each
+// request is answered once. It does not decide anything about nodes, nor when to send requests: package
+// roster does.
+package collector
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// Config holds what a collector connects.
+type Config struct {
+	Source     source.Source
+	Cloud      Cloud // nil if the roster never requests a listing
+	Roster     roster.Config
+	Stores     *feed.Stores
+	Registerer prometheus.Registerer
+	Log        *slog.Logger
+}
+
+// Cloud lists the servers of the cloud.
+type Cloud interface {
+	List(ctx context.Context) (source.Listing, error)
+}
+
+// Collector drives the roster.
+type Collector struct {
+	source  source.Source
+	cloud   Cloud
+	metrics *metrics
+	log     *slog.Logger
+
+	mu          sync.Mutex // calls of clients and the status page use the roster concurrently
+	publisher   Publisher
+	lastListing Listing
+	wakeCh      chan struct{} // capacity 1; receives a signal after a request of a subscriber
+}
+
+// Listing describes the last listing of the cloud.
+type Listing struct {
+	StartedAt time.Time // zero if there was none
+	Duration  time.Duration
+	Servers   int
+	Err       error // nil if it succeeded
+}
+
+// Snapshot is the state of the roster and of the last listing at one moment.
+type Snapshot struct {
+	Status  source.Status
+	Nodes   []*roster.Node // sorted by name
+	Omitted []roster.Omission
+	Listing Listing
+}
+
+// New returns a collector that does not run yet.
+func New(cfg Config) *Collector {
+	return &Collector{
+		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer), log: cfg.Log,
+		publisher: Publisher{Roster: roster.New(cfg.Roster), Stores: cfg.Stores}, wakeCh: make(chan struct{}, 1),
+	}
+}
+
+// Run updates the stores until ctx is done, and waits for requests that are in flight.
+func (c *Collector) Run(ctx context.Context) error {
+	results := make(chan roster.Update)
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	startRequest := func(request func() roster.Update) {
+		requests.Go(func() {
+			result := request()
+			select {
+			case results <- result:
+			case <-ctx.Done():
+			}
+		})
+	}
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var update roster.Update
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.source.Changed():
+		case update = <-results:
+		case <-c.wakeCh:
+		case <-timer.C:
+		}
+		next := c.step(update)
+		if next.Verify != source.NoVerification {
+			startRequest(func() roster.Update { return c.verifySource(ctx, next.Verify) })
+		}
+		if next.List {
+			startRequest(func() roster.Update { return c.listCloud(ctx) })
+		}
+		timer.Reset(time.Until(next.Wake))
+	}
+}
+
+// step applies the result of a request, if there is one, and the source's update to the roster and then
+// to the stores. It returns the requests to send next.
+func (c *Collector) step(update roster.Update) observe.Actions {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	update.Source = c.source.Take()
+	if l := update.Listing; l != nil {
+		c.lastListing = Listing{StartedAt: l.StartedAt, Duration: l.Duration, Servers: len(l.Listing.Servers), Err: l.Err}
+	}
+	changes := c.publisher.Roster.Apply(now, update)
+	if len(changes) > 0 {
+		c.metrics.recordChange(update.Source.ChangedAt)
+	}
+	debug := tracepoint.Enabled(c.log)
+	var oldRevisions map[string]uint64
+	if debug {
+		logUpdate(c.log, update.Source)
+		logChanges(c.log, changes)
+		oldRevisions = c.publisher.Stores.Revisions()
+	}
+	status, next := c.publisher.Publish(now, changes)
+	if len(changes) > 0 {
+		tracepoint.Mark(tracepoint.DeltaPublished)
+		c.metrics.recordStored()
+	}
+	if debug && status.Publishable {
+		c.logPublished(oldRevisions, status.Observation)
+	}
+	c.metrics.update(c.publisher.Roster.Counts(), status, update.Source.LastContact)
+	return next
+}
+
+func (c *Collector) verifySource(ctx context.Context, mode source.Verification) roster.Update {
+	result := observe.VerificationResult{StartedAt: time.Now(), Mode: mode}
+	result.Number, result.Err = c.source.Verify(ctx, mode)
+	if result.Err != nil {
+		c.log.Warn("source verification failed", "mode", mode.String(), "error", result.Err)
+	}
+	return roster.Update{Verification: &result}
+}
+
+func (c *Collector) listCloud(ctx context.Context) roster.Update {
+	result := observe.ListingResult{StartedAt: time.Now()}
+	result.Listing, result.Err = c.cloud.List(ctx)
+	result.Duration = time.Since(result.StartedAt)
+	if result.Err != nil {
+		result.RetryAfter, _ = ionos.RetryAfter(result.Err)
+		c.log.Warn("cloud listing failed, keeping known addresses", "error", result.Err, "retryAfter", result.RetryAfter)
+	}
+	return roster.Update{Listing: &result}
+}
+
+// RequestObservations requests complete observations in close succession on behalf of a
+// subscriber. It returns how many this adds to those that were requested already.
+func (c *Collector) RequestObservations(observations int) (added int) {
+	c.mu.Lock()
+	added = c.publisher.Roster.RequestObservations(time.Now(), observations)
+	c.mu.Unlock()
+	c.wakeUp()
+	return added
+}
+
+// SetConfirmations sets how many observations subscribers need to confirm an anomaly.
+func (c *Collector) SetConfirmations(observations int) {
+	c.mu.Lock()
+	c.publisher.SetConfirmations(observations)
+	c.mu.Unlock()
+	c.wakeUp()
+}
+
+func (c *Collector) wakeUp() {
+	select {
+	case c.wakeCh <- struct{}{}:
+	default:
+	}
+}
+
+// Omitted returns the omitted nodes.
+func (c *Collector) Omitted() []roster.Omission {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.publisher.Roster.Omitted()
+}
+
+// Explain returns the steps and the conclusion about the node of this name: published or omitted.
+func (c *Collector) Explain(name string) (e roster.Explanation, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.publisher.Roster.Explain(name)
+}
+
+// Snapshot returns the current nodes, their status as the stores have it, and the last listing.
+func (c *Collector) Snapshot() Snapshot {
+	status, _ := c.publisher.Stores.Status()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Snapshot{Status: status, Nodes: c.publisher.Roster.Nodes(), Omitted: c.publisher.Roster.Omitted(), Listing: c.lastListing}
+}
+
+// RecordSent records that the last changes were sent to a subscriber.
+func (c *Collector) RecordSent() { c.metrics.observePropagation(stageSent) }

@@ -1,0 +1,37 @@
+package collector
+
+import (
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// Publisher publishes the changes of a roster to the stores. It guarantees that no store publishes the
+// number of an observation with an older set. It is pure, and not safe for concurrent use.
+type Publisher struct {
+	Roster *roster.Roster
+	Stores *feed.Stores
+
+	confirmations int // number of observations to request after an anomaly; 0: one
+}
+
+// Publish applies the changes and the status of the roster to the stores. It returns the status and the
+// requests that the roster needs next.
+func (p *Publisher) Publish(now time.Time, changes []roster.Change) (source.Status, observe.Actions) {
+	p.Stores.FreeUnused(now)
+	anomaly := p.Stores.Apply(changes)
+	status := p.Roster.Status(now)
+	if p.Stores.SetStatus(status) || anomaly {
+		p.Roster.RequestObservations(now, max(1, p.confirmations))
+	}
+	return status, p.Roster.NextActions(now)
+}
+
+// SetConfirmations sets the number of observations that the subscribers require to confirm an anomaly.
+func (p *Publisher) SetConfirmations(observations int) {
+	p.confirmations = observations
+	p.Roster.SetConfirmations(observations)
+}

@@ -1,0 +1,212 @@
+// Package observe decides how far the observed data can be trusted, and when to observe next. It
+// guarantees that an observation counts only if everything in it was requested after the last anomaly
+// arose, that the status degrades when a source or the cloud is silent, and that requests keep their
+// distance. It does not know single nodes: only how many there are of each kind.
+//
+// An observation is complete when the source was verified and, if addresses come from the cloud, a
+// complete listing was started after that.
+package observe
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+const (
+	// maxConfirmations limits how many observations confirm an anomaly.
+	maxConfirmations = 10
+	// observationGap is the minimum time between two observations, which the contract guarantees.
+	observationGap = 5 * time.Second
+)
+
+// Config has the intervals of requests. Zero stands for the default.
+type Config struct {
+	UsesCloud bool // addresses come from listings of the cloud
+
+	ListInterval    time.Duration // between listings without an anomaly; 60s
+	ConfirmInterval time.Duration // between observations that confirm an anomaly; 5s
+	VerifyInterval  time.Duration // between verifications without an anomaly; 60s
+}
+
+// Counts are numbers of nodes.
+type Counts struct {
+	Eligible   int // not excluded
+	Published  int // eligible and with an address
+	Ready      int // published as READY
+	Unresolved int // eligible and READY, without an address, and not yet confirmed to have none
+	Invalid    int // whose last data from the source cannot be used
+	Unreadable int // whose server has invalid data in the cloud
+}
+
+// Observer has the state of requests and observations. It is not safe for concurrent use.
+type Observer struct {
+	cfg    Config
+	counts Counts
+
+	verifications verifications
+	listings      listings
+
+	partialError string // of the source
+	ports        []source.Port
+
+	number     uint64    // of the last complete observation
+	observedAt time.Time // when it was complete
+
+	anomalies     AnomalyDetector
+	anomalyAt     time.Time // a verification that was started before says nothing about the anomaly
+	confirmations int       // observations to request after an anomaly
+	remaining     int       // observations that are still requested
+	restarted     bool      // an anomaly has already restarted the current observation
+
+	everPublished bool
+
+	membership, addresses source.PartStatus
+}
+
+// Actions are the requests to send now, and when to ask for the next ones.
+type Actions struct {
+	Verify source.Verification // its result is given to VerificationDone
+	List   bool                // the cloud; its result is given to ListingDone
+	Wake   time.Time           // call NextActions again at this time at the latest
+}
+
+// New returns an observer without observations.
+func New(cfg Config) *Observer {
+	cfg.ListInterval = cmp.Or(cfg.ListInterval, time.Minute)
+	cfg.ConfirmInterval = cmp.Or(cfg.ConfirmInterval, 5*time.Second)
+	cfg.VerifyInterval = cmp.Or(cfg.VerifyInterval, time.Minute)
+	return &Observer{cfg: cfg, confirmations: 1}
+}
+
+// MemberChanges has 1 for each node that was added to the published ones, -1 for each that was removed,
+// and 0 for one that was both.
+type MemberChanges map[string]int
+
+// SetCounts records how the published nodes changed.
+func (o *Observer) SetCounts(now time.Time, counts Counts, changes MemberChanges) {
+	o.counts = counts
+	for name, change := range changes {
+		switch {
+		case change > 0:
+			o.anomalies.Add(name)
+		case change < 0:
+			o.anomalies.Remove(name)
+		}
+	}
+	o.reevaluate(now)
+}
+
+// reevaluate draws the conclusions after any input.
+func (o *Observer) reevaluate(now time.Time) {
+	if o.number > 0 {
+		if o.anomalies.DetectNew(o.counts.Ready) {
+			// An observation that was started before the anomaly says nothing about it. But one that was
+			// restarted already goes on: otherwise a node that flaps faster than the cloud is listed would
+			// let none complete.
+			o.requestObservations(now, o.confirmations, !o.restarted)
+			o.restarted = true
+		}
+		o.everPublished = o.everPublished || !o.cfg.UsesCloud || o.counts.Unresolved == 0
+	}
+	o.updateStatus(now)
+}
+
+// completeObservation counts an observation, unless the last one is too recent.
+func (o *Observer) completeObservation(now time.Time) {
+	o.number++
+	o.observedAt = now
+	o.remaining = max(0, o.remaining-1)
+	o.restarted = false
+	o.anomalies.ObservationDone()
+}
+
+// isObservationDue reports whether an observation that is complete now counts as another one.
+func (o *Observer) isObservationDue(now time.Time) bool {
+	return o.number == 0 || now.Sub(o.observedAt) >= observationGap
+}
+
+// Publishable reports whether the nodes can be published as complete. It is withdrawn while there are
+// eligible nodes and none has an address: then the addresses are unknown rather than gone.
+func (o *Observer) Publishable() bool {
+	return o.everPublished && (o.counts.Eligible == 0 || o.counts.Published > 0)
+}
+
+// RequestObservations requests complete observations in close succession (1 to 10) on behalf of a
+// subscriber or a view. Requests are shared: the larger number of the requested and the remaining ones
+// holds. It returns how many observations this adds.
+func (o *Observer) RequestObservations(now time.Time, observations int) (added int) {
+	before := o.remaining
+	// Requests join observations under way: otherwise frequent ones would let none complete.
+	o.requestObservations(now, limitConfirmations(observations), false)
+	return o.remaining - before
+}
+
+// requestObservations requests observations; restart discards what the current one has seen so far.
+func (o *Observer) requestObservations(now time.Time, observations int, restart bool) {
+	v := &o.verifications
+	if restart || o.remaining == 0 {
+		o.anomalyAt = now
+		v.first, v.last = time.Time{}, time.Time{}
+	} else if v.inFlight || o.listings.inFlight || !v.first.IsZero() {
+		observations++ // the current observation was started before the request
+	}
+	o.remaining = max(o.remaining, observations)
+}
+
+// SetConfirmations sets how many observations follow an anomaly (1 to 10): the largest number that a
+// connected subscriber needs.
+func (o *Observer) SetConfirmations(n int) { o.confirmations = limitConfirmations(n) }
+
+func limitConfirmations(n int) int { return min(max(n, 1), maxConfirmations) }
+
+// isConfirming reports whether observations are wanted in close succession: at start and after an anomaly.
+func (o *Observer) isConfirming() bool { return o.number == 0 || o.remaining > 0 }
+
+// NextActions returns the requests to send now, and when to call it again. A request counts as under way
+// until its result arrives.
+func (o *Observer) NextActions(now time.Time) Actions {
+	o.updateStatus(now)
+	actions := Actions{Wake: o.nextStatusChange(now)}
+	if v := &o.verifications; !v.inFlight {
+		if mode, at := o.nextVerification(now); !at.After(now) {
+			actions.Verify, v.inFlight, v.startedAt, v.verifySoon = mode, true, now, false
+		} else {
+			actions.Wake = earlier(actions.Wake, at)
+		}
+	}
+	if l := &o.listings; !l.inFlight {
+		if at, ok := o.nextListing(); ok && !at.After(now) {
+			actions.List, l.inFlight, l.startedAt = true, true, now
+		} else if ok {
+			actions.Wake = earlier(actions.Wake, at)
+		}
+	}
+	return actions
+}
+
+// retryDelay is how long to wait after so many failures in a row: the interval, doubled up to a maximum.
+func retryDelay(failures int, interval, maximum time.Duration) time.Duration {
+	wait := interval
+	for range min(failures, 32) - 1 {
+		if wait *= 2; wait >= maximum {
+			return maximum
+		}
+	}
+	return min(wait, maximum)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,116 @@
+package observe
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// Status returns the status at this time.
+func (o *Observer) Status(now time.Time) source.Status {
+	o.updateStatus(now)
+	return source.Status{
+		Membership: o.membership, Addresses: o.addresses,
+		Observation: o.number, ObservedAt: o.observedAt, Ports: o.ports, Publishable: o.Publishable(),
+	}
+}
+
+// Membership returns the status of the source as of the last input, and whether it was ever verified fully.
+func (o *Observer) Membership() (part source.PartStatus, everVerified bool) {
+	return o.membership, o.verifications.everFull
+}
+
+// Addresses returns the status of the addresses as of the last input.
+func (o *Observer) Addresses() source.PartStatus { return o.addresses }
+
+func (o *Observer) updateStatus(now time.Time) {
+	o.membership = transition(o.membership, now, o.evaluateMembership)
+	o.addresses = transition(o.addresses, now, o.evaluateAddresses)
+}
+
+func transition(old source.PartStatus, now time.Time, evaluate func(time.Time) (source.SyncState, string)) source.PartStatus {
+	sync, reason := evaluate(now)
+	if sync != old.Sync {
+		old.Since = now
+	}
+	return source.PartStatus{Sync: sync, Reason: reason, Since: old.Since}
+}
+
+// evaluateMembership decides how far the source can be trusted. Reasons have no running numbers, so that a
+// state that lasts does not look like a change.
+func (o *Observer) evaluateMembership(now time.Time) (source.SyncState, string) {
+	v := &o.verifications
+	switch {
+	case !v.everFull && v.err != "":
+		return source.Unsynced, "no full verification of the source yet: " + v.err
+	case !v.everFull:
+		return source.Unsynced, joinReason("no full verification of the source yet", v.failure)
+	case v.err != "":
+		return source.Degraded, "source verification failed: " + v.err
+	case now.Sub(v.okAt) > maxIdle:
+		return source.Degraded, fmt.Sprintf("no source verification succeeded for more than %s", maxIdle)
+	case now.Sub(v.lastContact) > maxIdle:
+		return source.Degraded, joinReason(fmt.Sprintf("no contact with the source for more than %s", maxIdle), v.failure)
+	case v.pending.number != 0 && now.Sub(v.pending.endedAt) > maxIdle:
+		return source.Degraded, joinReason(fmt.Sprintf("the source has not caught up with a verification for more than %s", maxIdle), v.failure)
+	case o.partialError != "":
+		return source.Degraded, o.partialError
+	case o.counts.Invalid > 0:
+		return source.Degraded, fmt.Sprintf("the source has invalid data for %d nodes; known nodes keep their last valid state", o.counts.Invalid)
+	}
+	return source.Synced, ""
+}
+
+func (o *Observer) evaluateAddresses(now time.Time) (source.SyncState, string) {
+	noAddresses := o.counts.Eligible > 0 && o.counts.Published == 0
+	if !o.cfg.UsesCloud {
+		switch {
+		case !o.verifications.everFull:
+			return source.Unsynced, "no full verification of the source yet"
+		case noAddresses:
+			return source.Unsynced, fmt.Sprintf("none of %d eligible nodes has a usable address", o.counts.Eligible)
+		}
+		return source.Synced, ""
+	}
+	l := &o.listings
+	switch {
+	case l.completeAt.IsZero():
+		return source.Unsynced, joinReason("the cloud has not been listed yet", l.err)
+	case noAddresses:
+		return source.Unsynced, joinReason(fmt.Sprintf("none of %d eligible nodes has an address", o.counts.Eligible), l.err)
+	case l.err != "":
+		return source.Degraded, "cloud listing failed: " + l.err
+	case now.Sub(l.completeAt) >= o.maxListingAge():
+		return source.Degraded, fmt.Sprintf("no complete cloud listing for %s", o.maxListingAge())
+	case o.counts.Unreadable > 0:
+		return source.Degraded, fmt.Sprintf("the cloud has invalid data for the servers of %d nodes", o.counts.Unreadable)
+	}
+	return source.Synced, ""
+}
+
+// maxListingAge is the age at which a complete listing is no longer fresh.
+func (o *Observer) maxListingAge() time.Duration { return 3 * o.cfg.ListInterval }
+
+// nextStatusChange is when time alone may change the status; at the latest in a minute.
+func (o *Observer) nextStatusChange(now time.Time) time.Time {
+	v := &o.verifications
+	wake := now.Add(maxRetryDelay)
+	limits := []time.Time{v.lastContact.Add(maxIdle + 1), v.okAt.Add(maxIdle + 1), o.listings.completeAt.Add(o.maxListingAge())}
+	if v.pending.number != 0 {
+		limits = append(limits, v.pending.endedAt.Add(maxIdle+1))
+	}
+	for _, at := range limits {
+		if at.After(now) {
+			wake = earlier(wake, at)
+		}
+	}
+	return wake
+}
+
+func joinReason(what, cause string) string {
+	if cause == "" {
+		return what
+	}
+	return what + ": " + cause
+}

@@ -1,0 +1,65 @@
+package resolve
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+func addrs(ss ...string) (as []netip.Addr) {
+	for _, s := range ss {
+		as = append(as, addr(s))
+	}
+	return as
+}
+
+func TestPicksOneAddressOfEachFamily(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		all, prefer []netip.Addr
+		want        []netip.Addr
+		reason      source.OmissionReason
+	}{
+		{"the only one", addrs("10.0.0.11"), nil, addrs("10.0.0.11"), 0},
+		{"one of each family", addrs("fd00::11", "10.0.0.11"), nil, addrs("10.0.0.11", "fd00::11"), 0},
+		{"an IPv4-mapped one is IPv4", addrs("::ffff:10.0.0.11"), nil, addrs("10.0.0.11"), 0},
+		{"those outside of the CIDRs do not count", addrs("192.168.0.1", "10.0.0.11", "2001:db8::1"), nil, addrs("10.0.0.11"), 0},
+		{"a shared one does not count", addrs("10.0.0.99", "10.0.0.11"), nil, addrs("10.0.0.11"), 0},
+		{"the Node's InternalIP breaks a tie", addrs("10.0.0.11", "10.0.0.12"), addrs("10.0.0.12"), addrs("10.0.0.12"), 0},
+		{"the Node's InternalIP overrules nothing", addrs("10.0.0.11"), addrs("10.0.0.12"), addrs("10.0.0.11"), 0},
+		{"one family is enough when the other is ambiguous", addrs("10.0.0.11", "fd00::1", "fd00::2"), nil, addrs("10.0.0.11"), 0},
+		{"two, and no InternalIP", addrs("10.0.0.11", "10.0.0.12"), nil, nil, source.AmbiguousAddress},
+		{"two, and both are InternalIPs", addrs("10.0.0.11", "10.0.0.12"), addrs("10.0.0.11", "10.0.0.12"), nil, source.AmbiguousAddress},
+		{"only a shared one", addrs("10.0.0.99"), nil, nil, source.SharedAddress},
+		{"only outside", addrs("10.0.1.1", "fe80::1"), nil, nil, source.OutsideSubnet},
+		{"none", nil, nil, nil, source.NoAddressOnLAN},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := addrFilter{cidrs: cidr, cloud: &cloudIndex{failover: map[netip.Addr]bool{addr("10.0.0.99"): true}}, preferred: tc.prefer}
+			for range 2 { // the order in which the cloud gives them means nothing
+				got := s.apply(canonical(tc.all))
+				if want := pairOf(tc.want); got.chosen != want || got.omissionReason() != tc.reason {
+					t.Errorf("got %v, %s; want %v, %s", got.chosen, got.omissionReason(), want, tc.reason)
+				}
+				for i, j := 0, len(tc.all)-1; i < j; i, j = i+1, j-1 {
+					tc.all[i], tc.all[j] = tc.all[j], tc.all[i]
+				}
+			}
+		})
+	}
+}
+
+func pairOf(as []netip.Addr) (p AddrPair) {
+	for _, a := range as {
+		p[Family(a)] = a
+	}
+	return p
+}
+
+func TestOnlyValidAddressesCount(t *testing.T) {
+	got := canonical([]netip.Addr{{}, addr("10.0.0.2"), addr("10.0.0.1"), addr("::ffff:10.0.0.2"), {}})
+	if len(got) != 2 || got[0] != addr("10.0.0.1") || got[1] != addr("10.0.0.2") {
+		t.Errorf("got %v", got)
+	}
+}

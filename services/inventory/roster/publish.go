@@ -1,0 +1,78 @@
+package roster
+
+import (
+	"fmt"
+
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+func (r *Roster) publishAll(names []string, changes observe.MemberChanges) {
+	for _, name := range names {
+		if m := r.members[name]; m != nil {
+			r.publish(m, changes)
+		}
+	}
+}
+
+// publish publishes or omits a member by what was decided about it.
+func (r *Roster) publish(m *member, changes observe.MemberChanges) {
+	assigned, contested, owner := r.assigner.Holding(m.Name)
+	switch {
+	case m.Excluded != 0:
+		r.setPublished(m, nil, resolve.Omission{Reason: m.Excluded, Advice: m.Advice}, changes)
+	case !assigned.Empty():
+		node := &Node{
+			Name: m.Name, UID: m.UID, Addresses: assigned.List(), State: m.State, Since: m.stateSince,
+			Zone: m.Zone, Region: m.Region, Labels: m.Labels, ProviderID: m.ProviderID, ServerID: m.serverID,
+		}
+		if equalNodes(node, m.node) {
+			node = m.node
+		}
+		r.setPublished(m, node, resolve.Omission{}, changes)
+	case contested.IsValid():
+		r.setPublished(m, nil, resolve.Omission{Reason: source.SharedAddress, Advice: fmt.Sprintf(
+			"Its address %s is assigned to node %q, which the same data names. Delete the Node that is gone, or give each its own address.",
+			contested, truncate(owner))}, changes)
+	default:
+		r.setPublished(m, nil, m.resolved.Omission, changes)
+	}
+}
+
+// setPublished replaces what is published of a member and updates the counts.
+func (r *Roster) setPublished(m *member, node *Node, omission resolve.Omission, changes observe.MemberChanges) {
+	old, eligible := m.node, m.Excluded == 0
+	if old == node && m.omission == omission && m.eligible == eligible {
+		return
+	}
+	if _, ok := r.pending[m.Name]; !ok && old != node {
+		r.pending[m.Name] = old
+	}
+	r.count(m, -1)
+	m.node, m.omission, m.eligible = node, omission, eligible
+	r.count(m, +1)
+	switch {
+	case old == nil && node != nil:
+		m.misses = observe.Misses{}
+		changes[m.Name]++
+	case old != nil && node == nil:
+		changes[m.Name]--
+	}
+	setMember(r.unresolved, m, node == nil && eligible)
+}
+
+// count adds what is published of a member to the counts, or removes it from them.
+func (r *Roster) count(m *member, by int) {
+	switch {
+	case m.node != nil:
+		r.published += by
+		r.eligible += by
+		r.states[min(m.node.State, source.NotReady)] += by
+	case m.omission.Reason != 0:
+		r.omitted[min(m.omission.Reason, source.InvalidRecord)] += by
+		if m.eligible {
+			r.eligible += by
+		}
+	}
+}
