@@ -72,7 +72,7 @@ func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, i
 		memory.Settings, memory.ProbePort = &settings, chosen.target.ProbePort
 	}
 	resolution.Target = chosen.target
-	resolution.Target.copyFields(svc)
+	copyServiceFields(&resolution.Target, svc)
 	rejection := validateService(svc)
 	if rejection == nil {
 		rejection = chosen.rejection
@@ -91,8 +91,8 @@ func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, i
 	return memory
 }
 
-// copyFields sets the fields that do not depend on settings.
-func (t *Target) copyFields(svc *corev1.Service) {
+// copyServiceFields sets the fields of a target that do not depend on settings.
+func copyServiceFields(t *Target, svc *corev1.Service) {
 	t.PublishNotReadyAddresses = svc.Spec.PublishNotReadyAddresses
 	if d := svc.Spec.TrafficDistribution; d != nil {
 		t.TrafficDistribution = *d
