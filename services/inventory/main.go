@@ -1,10 +1,11 @@
 // Command inventory publishes the worker nodes of a secured cluster and their private addresses.
 //
 // The life of one change: a source (package kubenodes, kubeservice or records) reports a node in the
-// terms of package source. Package roster finds the server behind it in a listing of the cloud, which
-// package ionos reads, takes the private addresses of that server and assigns each to one node. What is
-// unusual it holds until further observations confirm it. Package feed turns a changed node into a
-// delta for each view, and package nodeserver sends every subscriber what is new to it.
+// terms of package source. Package collector, the event loop, passes the update to package roster, which
+// joins three decisions: package resolve finds the node's server, in a listing of the cloud that package
+// ionos reads, and its private addresses; package assign gives each address to one node; package observe
+// decides how far this can be trusted, and what to request next. Package feed turns a changed node into
+// a delta for each view, and package nodeserver sends every subscriber what is new to it.
 //
 // Package app creates these stages in this order. Start with package roster: the others serve it.
 package main
