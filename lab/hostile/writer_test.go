@@ -123,7 +123,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	controls := control.New(control.Config{
 		Sources: []control.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
-		Board: endpoints.NewStore("life"), Told: told, Logger: log, Registerer: w.registry,
+		Board: endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Reporter: told, Logger: log, Metrics: written})
 		},

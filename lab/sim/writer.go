@@ -129,11 +129,11 @@ func (w *writer) start() {
 	w.store = &store{w: w}
 	w.catalog = newCatalog(w, settings)
 	cfg.Targets, cfg.Prober, cfg.Lease = w.catalog, w.probes, w.lease
-	cfg.Told = events.NewReporter(events.Config{Logger: log})
+	cfg.Reporter = events.NewReporter(events.Config{Logger: log})
 	written, of := applier.NewMetrics(registry), w.store
 	cfg.Applier = func() *applier.Applier {
 		w.applier = applier.New(applier.Config{
-			Store: of, Leading: w.lease.Leading, Confirm: of.confirm, Reporter: cfg.Told, Logger: log, Metrics: written,
+			Store: of, Leading: w.lease.Leading, Confirm: of.confirm, Reporter: cfg.Reporter, Logger: log, Metrics: written,
 		})
 		return w.applier
 	}
@@ -195,7 +195,7 @@ func (w *writer) decided(do func(context.Context) error, wake time.Time) {
 
 func (w *writer) mayGiveUp() {
 	w.ask.cancel()
-	if at := w.stepper.GiveUp(time.Now()); !at.IsZero() {
+	if at := w.stepper.StepDown(time.Now()); !at.IsZero() {
 		w.ask = w.at(at, w.mayGiveUp)
 	}
 }

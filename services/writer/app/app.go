@@ -213,7 +213,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	}
 	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log, History: w.history})
 	metrics := applier.NewMetrics(w.registry)
-	w.controllerConfig.Told = reporter
+	w.controllerConfig.Reporter = reporter
 	w.controllerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{
 			Store: store, Leading: leading, Confirm: confirm, Reporter: reporter, Logger: w.log, Metrics: metrics, History: w.history,
@@ -258,7 +258,7 @@ func (w *writer) Run(ctx context.Context) error {
 	if w.endpointListener != nil {
 		g.Go(func() error { return w.endpointListener.Run(ctx, listeners[2]) })
 	}
-	g.Go(func() error { return w.controllerConfig.Told.Run(ctx) })
+	g.Go(func() error { return w.controllerConfig.Reporter.Run(ctx) })
 	g.Go(func() error {
 		defer stopLease()
 		return control.New(w.controllerConfig).Run(ctx)

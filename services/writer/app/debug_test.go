@@ -185,7 +185,7 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 	config := control.Config{
 		Sources: []control.Source{{Feed: sub, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},
-		Board: endpoints.NewStore("epoch"), Told: reporter, Logger: log, Registerer: registry,
+		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: &fakeStore{client: client}, Leading: dryRunLease{}.Leading, Reporter: reporter, Logger: log, Metrics: metrics})
 		},

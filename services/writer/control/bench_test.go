@@ -184,13 +184,13 @@ func newShop(b testing.TB, mode prober.Mode, nodes int) *shop {
 			Settings: targets.Settings{Sources: []string{"default"}, Probe: prober.Spec{Mode: mode}, ListUnready: true},
 		},
 	}}
-	told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	reporter, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 	s := NewStepper(Config{
 		Sources: []Source{{Name: "default", Feed: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
-		Targets: abreast{of: api}, Prober: answered{}, Lease: &elected{}, Told: told, Logger: log, Registerer: registry, Board: endpoints.NewStore("life"),
+		Targets: abreast{of: api}, Prober: answered{}, Lease: &elected{}, Reporter: reporter, Logger: log, Registerer: registry, Board: endpoints.NewStore("life"),
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{
-				Store: api, Leading: func() bool { return true }, Reporter: told, Logger: log, Metrics: written, History: &history.Log{},
+				Store: api, Leading: func() bool { return true }, Reporter: reporter, Logger: log, Metrics: written, History: &history.Log{},
 			})
 		},
 	})
@@ -241,7 +241,7 @@ func oneChange(b *testing.B, mode prober.Mode, nodes int) {
 	b.ReportMetric(float64(s.api.writes-before)/float64(changes), "writes/op")
 }
 
-func TestAWriteThatHadNothingToDoIsNoReasonToDecideAnew(t *testing.T) {
+func TestEmptyPlanCausesNoDecision(t *testing.T) {
 	s := newShop(t, prober.Off, 3)
 	looks := func(do func()) int {
 		before := s.api.looks

@@ -33,7 +33,7 @@ func TestALeaderThatCannotProbeStepsDown(t *testing.T) {
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "ours"}
 	for _, tt := range []struct {
 		name     string
-		word     prober.Status
+		status   prober.Status
 		released int
 	}{
 		{"out of sockets", prober.Status{Expired: true, Detail: "too many open files"}, 1},
@@ -51,8 +51,8 @@ func TestALeaderThatCannotProbeStepsDown(t *testing.T) {
 					},
 				}},
 				Prober: probed, Lease: lead, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-				Told:    events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
-				Applier: func() *applier.Applier { return applier.New(applier.Config{}) },
+				Reporter: events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
+				Applier:  func() *applier.Applier { return applier.New(applier.Config{}) },
 			})
 			now := time.Now()
 			decide := func() {
@@ -64,15 +64,15 @@ func TestALeaderThatCannotProbeStepsDown(t *testing.T) {
 				}
 			}
 			decide()
-			s.GiveUp(now)
+			s.StepDown(now)
 			now = now.Add(time.Minute)
 			decide()
-			probed.now = tt.word
+			probed.now = tt.status
 			decide()
-			s.GiveUp(now)
-			now = now.Add(blindFor)
+			s.StepDown(now)
+			now = now.Add(nonePassingFor)
 			decide()
-			s.GiveUp(now)
+			s.StepDown(now)
 			if lead.released != tt.released {
 				t.Errorf("the Lease was released %d times, want %d; the decision: %+v", lead.released, tt.released, s.Decision(key))
 			}

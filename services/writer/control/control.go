@@ -29,60 +29,60 @@ import (
 type control struct {
 	*stages
 
-	key  targets.Key
-	news chan struct{} // something that a decision rests upon has changed
-	// hears are the names of the sources that the last decision depends on; nil: there was none.
-	hears atomic.Pointer[[]string]
+	key     targets.Key
+	changed chan struct{} // something that a decision rests upon has changed
+	// sourceNames are the sources that the last decision depends on; nil: there was none.
+	sourceNames atomic.Pointer[[]string]
 	// decided is whether there was a decision, be it that there is nothing to decide.
 	decided  atomic.Bool
-	audience audience
+	observer observer
 
-	applier *applier.Applier
-	uid     types.UID // of the Service that all below is about
-	memory  verdict.Memory
-	members map[string]*reported // of each source's last snapshot, in the verdict's words
-	holding holding              // of the slices, in the verdict's words
-	probed  []prober.Request
-	due     bool      // something has changed since the last write began
-	writing bool      // a write is under way
-	nothing bool      // and it had nothing to do; the write's own until it is over
-	notTill time.Time // no write before that
-	mend    time.Time // when to put right what others have done, which does not hold our own writes up
-	failed  int       // writes that failed in a row
-	term    term
-	health  health
-	stimuli stimuli
-	over    bool   // the target is none of ours any more
-	untold  func() // tells others of the last decision; nil: they know
+	applier        *applier.Applier
+	uid            types.UID // of the Service that all below is about
+	memory         verdict.Memory
+	members        map[string]*reported // of each source's last snapshot, in the verdict's words
+	holding        holding              // of the slices, in the verdict's words
+	probed         []prober.Request
+	due            bool      // something has changed since the last write began
+	writing        bool      // a write is under way
+	nothing        bool      // and it had nothing to do; the write's own until it is over
+	retryAt        time.Time // no write before that
+	repairAt       time.Time // when to put right what others have done, which does not hold our own writes up
+	failed         int       // writes that failed in a row
+	term           term
+	health         health
+	stimuli        stimuli
+	over           bool   // the target is none of ours any more
+	pendingPublish func() // tells others of the last decision; nil: they know
 }
 
-// audience is who follows the decisions on all targets.
-type audience interface {
-	// heard is told of each decision; the zero decision: there is none any more.
-	heard(targets.Key, verdict.Decision)
-	// stir has it look at the controls again.
-	stir()
+// observer follows the decisions about all targets.
+type observer interface {
+	// onDecision receives each decision; the zero decision: there is none anymore.
+	onDecision(targets.Key, verdict.Decision)
+	// wakeUp makes it check the controls again.
+	wakeUp()
 }
 
-func (s *stages) control(key targets.Key, of audience) *control {
+func (s *stages) control(key targets.Key, of observer) *control {
 	return &control{
-		stages: s, key: key, news: make(chan struct{}, 1), audience: of,
+		stages: s, key: key, changed: make(chan struct{}, 1), observer: of,
 		applier: s.applier(), members: map[string]*reported{},
 	}
 }
 
-// poke has the control decide anew.
-func (c *control) poke() {
+// wakeUp makes the control decide again.
+func (c *control) wakeUp() {
 	select {
-	case c.news <- struct{}{}:
+	case c.changed <- struct{}{}:
 	default:
 	}
 }
 
 // rests reports whether the control's decision rests upon what a source says.
 func (c *control) rests(source string) bool {
-	hears := c.hears.Load()
-	return hears == nil || slices.Contains(*hears, source)
+	sourceNames := c.sourceNames.Load()
+	return sourceNames == nil || slices.Contains(*sourceNames, source)
 }
 
 // Run decides until ctx is done or the target is over, and waits for the write that is under way.
@@ -100,7 +100,7 @@ func (c *control) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.news:
+		case <-c.changed:
 			c.due = true
 		case <-timer.C:
 			c.due = true
@@ -139,7 +139,7 @@ func (c *control) forget() {
 	if c.over { // a writer that stops takes nothing away from those who are told
 		c.board.Remove(c.key.Namespace, c.key.Name)
 	}
-	c.audience.heard(c.key, verdict.Decision{})
+	c.observer.onDecision(c.key, verdict.Decision{})
 }
 
 // step decides. It returns what is to be written now, if anything, and when to step
@@ -154,32 +154,32 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 		return nil, time.Time{}
 	}
 	if view.ServiceRef.UID != c.uid { // deleted, or created again: what we knew is of another Service
-		c.told.SetActive(corev1.ObjectReference{UID: c.uid}, nil, leading, now)
+		c.reporter.SetActive(corev1.ObjectReference{UID: c.uid}, nil, leading, now)
 		c.uid, c.memory = view.ServiceRef.UID, verdict.Memory{}
 		c.stimuli.forget()
 	}
 	var warnings []events.Warning
 	if !view.Relevant || view.OptedOut || view.Rejection != nil && !view.ProbesOnly {
-		write = c.aside(view)
+		write = c.handleInactive(view)
 	} else {
 		write, wake, warnings = c.judge(view, now)
 	}
 	warnings = append(warnings, notices(view)...)
-	wake = sooner(sooner(wake, view.RecheckAt), c.told.SetActive(view.ServiceRef, warnings, leading, now))
+	wake = earliest(earliest(wake, view.RecheckAt), c.reporter.SetActive(view.ServiceRef, warnings, leading, now))
 	if !leading || write == nil {
 		c.stimuli.drop()
 	}
 	if !leading {
 		return nil, wake
 	}
-	if c.mend.After(now) {
-		wake = sooner(wake, c.mend)
+	if c.repairAt.After(now) {
+		wake = earliest(wake, c.repairAt)
 	}
 	if write == nil || c.writing || !c.due {
 		return nil, wake
 	}
-	if c.notTill.After(now) {
-		return nil, sooner(wake, c.notTill)
+	if c.retryAt.After(now) {
+		return nil, earliest(wake, c.retryAt)
 	}
 	c.due, c.writing = false, true
 	c.stimuli.sending()
@@ -189,32 +189,32 @@ func (c *control) step(now time.Time) (write func(context.Context) error, wake t
 // tell lets others know of the decision that step has come to. It is called when the write that the
 // decision led to is on its way: no endpoint waits for a metric.
 func (c *control) tell() {
-	if c.untold == nil {
+	if c.pendingPublish == nil {
 		return
 	}
-	c.untold()
-	c.untold = nil
+	c.pendingPublish()
+	c.pendingPublish = nil
 	if !c.decided.Swap(true) {
-		c.audience.stir()
+		c.observer.wakeUp()
 	}
 }
 
-// aside is what there is to do for a Service that is not served: nothing, but for the slices
-// that it leaves behind when it opts out.
-func (c *control) aside(view targets.Resolution) func(context.Context) error {
+// handleInactive returns what to write for a Service that is not managed: nothing, except the deletion of its
+// slices when it opts out.
+func (c *control) handleInactive(view targets.Resolution) func(context.Context) error {
 	c.follow(prober.Spec{}, 0, nil, nil)
-	c.hears.Store(&[]string{})
+	c.sourceNames.Store(&[]string{})
 	c.stimuli.forget()
-	c.untold = func() {
+	c.pendingPublish = func() {
 		c.metrics.forget(c.key)
 		if view.Rejection != nil || view.OptedOut && view.Paused {
-			c.metrics.aside(c.key, view.Paused, c.health.of(time.Now(), ailments(view, verdict.Input{}, verdict.Decision{}, 0)))
+			c.metrics.handleInactive(c.key, view.Paused, c.health.of(time.Now(), findProblems(view, verdict.Input{}, verdict.Decision{}, 0)))
 			c.show(view, verdict.Input{}, verdict.Decision{})
 		} else {
 			c.health = health{}
 			c.board.Remove(c.key.Namespace, c.key.Name)
 		}
-		c.audience.heard(c.key, verdict.Decision{})
+		c.observer.onDecision(c.key, verdict.Decision{})
 	}
 	c.over = !view.Relevant && !c.writing
 	if !view.OptedOut || view.Paused {
@@ -234,11 +234,11 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 	}
 	held := c.holding.of(desired, lists)
 	// Before any snapshot is read: a source that reports in between must wake this target.
-	c.hears.Store(&view.Target.Settings.Sources)
-	heard := c.snapshots(view)
+	c.sourceNames.Store(&view.Target.Settings.Sources)
+	snapshots := c.snapshots(view)
 	in := verdict.Input{
-		Sources: c.witnesses(view, heard),
-		Probes:  c.words(),
+		Sources: c.sourceInputs(view, snapshots),
+		Probes:  c.probeStatuses(),
 		Current: held,
 		Limits:  limits(view.Target.Settings),
 
@@ -256,13 +256,13 @@ func (c *control) judge(view targets.Resolution, now time.Time) (write func(cont
 	for _, name := range decision.NeedObservations {
 		c.sources[name].ObserveNow()
 	}
-	c.stimuli.decided(c.metrics.propagation, now, heard, in.Probes)
-	c.untold = func() {
-		c.metrics.show(c.key, decision, rejected, view.Paused, c.health.of(now, ailments(view, in, decision, c.failed)))
+	c.stimuli.decided(c.metrics.propagation, now, snapshots, in.Probes)
+	c.pendingPublish = func() {
+		c.metrics.show(c.key, decision, rejected, view.Paused, c.health.of(now, findProblems(view, in, decision, c.failed)))
 		c.show(view, in, decision)
-		c.audience.heard(c.key, decision)
+		c.observer.onDecision(c.key, decision)
 	}
-	warnings = slices.Concat(asWarnings(decision.Guards), asResync(decision.Resync), c.remarks(view))
+	warnings = slices.Concat(asWarnings(decision.Guards), asResync(decision.Resync), c.targetWarnings(view))
 	if decision.Write && !view.Paused {
 		write = func(ctx context.Context) error {
 			desired.Endpoints = listed(decision.Endpoints)
@@ -324,7 +324,7 @@ func (c *control) wrote(err error) (idle bool) {
 func (c *control) learn(err error) bool {
 	var later *applier.RetryLaterError
 	var stale *applier.StaleError
-	c.notTill, c.mend = time.Time{}, time.Time{}
+	c.retryAt, c.repairAt = time.Time{}, time.Time{}
 	switch {
 	case err == nil:
 		c.failed = 0
@@ -332,14 +332,14 @@ func (c *control) learn(err error) bool {
 		c.log.Info("slice changed, deciding again", "service", c.key.String(), "slice", stale.Slice, "error", stale.Err)
 	case errors.Is(err, election.ErrNotLeader), errors.Is(err, context.Canceled):
 	case errors.As(err, &later) && later.Repair:
-		c.mend = later.At
+		c.repairAt = later.At
 		return false
 	case errors.As(err, &later):
-		c.notTill = later.At
+		c.retryAt = later.At
 	default:
 		c.failed = min(c.failed+1, 4)
-		c.notTill = time.Now().Add(time.Second << (c.failed - 1)) // 1 s to 8 s
-		c.log.Warn("slice write failed, retrying", "service", c.key.String(), "error", err, "at", c.notTill)
+		c.retryAt = time.Now().Add(time.Second << (c.failed - 1)) // 1 s to 8 s
+		c.log.Warn("slice write failed, retrying", "service", c.key.String(), "error", err, "at", c.retryAt)
 	}
 	return err != nil
 }
@@ -368,7 +368,7 @@ func (c *control) follow(spec prober.Spec, port uint16, judged []verdict.Endpoin
 	}
 	c.prober.Set(c.key.String(), requests)
 	c.probed = requests
-	c.poke() // of what others have probed too there is a word already, which may never change
+	c.wakeUp() // of what others have probed too there is a word already, which may never change
 }
 
 // probed are the endpoints to probe.

@@ -17,14 +17,14 @@ type Controls struct {
 	running map[string]*control // by target
 	over    chan *control       // those that have ended by themselves
 
-	shown   bool // the board tells of all that there was at the start
-	stirred chan struct{}
-	mu      sync.Mutex
-	sight   map[targets.Key]verdict.Decision // what the probes of each target see
+	shown bool // the board tells of all that there was at the start
+	woken chan struct{}
+	mu    sync.Mutex
+	sight map[targets.Key]verdict.Decision // what the probes of each target see
 
-	surrender surrender
-	term      term
-	handing   sync.Mutex // by who waits for the writes under way
+	stepDown stepDown
+	term     term
+	handing  sync.Mutex // by who waits for the writes under way
 }
 
 // New makes Controls that have decided on nothing yet.
@@ -33,7 +33,7 @@ func New(cfg Config) *Controls { return newControls(newStages(cfg)) }
 func newControls(s *stages) *Controls {
 	return &Controls{
 		stages: s, running: map[string]*control{}, over: make(chan *control),
-		stirred: make(chan struct{}, 1), sight: map[targets.Key]verdict.Decision{},
+		woken: make(chan struct{}, 1), sight: map[targets.Key]verdict.Decision{},
 	}
 }
 
@@ -43,7 +43,7 @@ func (c *Controls) Run(ctx context.Context) error {
 	defer group.Wait()
 	said := make(chan string) // names of sources that have said something new
 	for _, s := range c.sources {
-		group.Go(func() { relay(ctx, s, said) })
+		group.Go(func() { forwardChanges(ctx, s, said) })
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -54,29 +54,29 @@ func (c *Controls) Run(ctx context.Context) error {
 		case name := <-said:
 			for _, one := range c.running {
 				if one.rests(name) {
-					one.poke()
+					one.wakeUp()
 				}
 			}
 		case <-c.targets.Changed():
-			c.attendAll(ctx, &group)
+			c.syncTargets(ctx, &group)
 		case <-c.prober.Changed():
 			for _, name := range c.prober.TakeChanged() {
 				if one := c.running[name]; one != nil {
-					one.poke()
+					one.wakeUp()
 				}
 			}
 		case <-c.lease.Changed():
 			for _, one := range c.running {
-				one.poke()
+				one.wakeUp()
 			}
 		case one := <-c.over:
 			delete(c.running, one.key.String())
-			c.attend(ctx, &group, one.key) // it may have become ours again meanwhile
-		case <-c.stirred:
+			c.syncTarget(ctx, &group, one.key) // it may have become ours again meanwhile
+		case <-c.woken:
 		case <-timer.C:
 		}
-		c.mayShow(ctx, &group)
-		release, wake := c.mayGiveUp(time.Now())
+		c.markSyncedOnceDecided(ctx, &group)
+		release, wake := c.maybeStepDown(time.Now())
 		if release != nil {
 			group.Go(release)
 		}
@@ -88,8 +88,8 @@ func (c *Controls) Run(ctx context.Context) error {
 	}
 }
 
-// relay passes on that a source has said something new.
-func relay(ctx context.Context, s Source, said chan<- string) {
+// forwardChanges forwards that a source has changed.
+func forwardChanges(ctx context.Context, s Source, said chan<- string) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -104,16 +104,16 @@ func relay(ctx context.Context, s Source, said chan<- string) {
 	}
 }
 
-func (c *Controls) attendAll(ctx context.Context, group *sync.WaitGroup) {
+func (c *Controls) syncTargets(ctx context.Context, group *sync.WaitGroup) {
 	for _, key := range c.targets.TakeChanged() {
-		c.attend(ctx, group, key)
+		c.syncTarget(ctx, group, key)
 	}
 }
 
-// attend has a target's control decide anew, and starts one where there is none.
-func (c *Controls) attend(ctx context.Context, group *sync.WaitGroup, key targets.Key) {
+// syncTarget makes a target's control decide again, and starts it if there is none.
+func (c *Controls) syncTarget(ctx context.Context, group *sync.WaitGroup, key targets.Key) {
 	if one := c.running[key.String()]; one != nil {
-		one.poke()
+		one.wakeUp()
 		return
 	}
 	if !c.targets.Get(key).Relevant {
@@ -130,8 +130,8 @@ func (c *Controls) attend(ctx context.Context, group *sync.WaitGroup, key target
 	})
 }
 
-// heard notes what the probes of a target see.
-func (c *Controls) heard(key targets.Key, d verdict.Decision) {
+// onDecision records whether the probes of a target pass.
+func (c *Controls) onDecision(key targets.Key, d verdict.Decision) {
 	d = verdict.Decision{Panic: d.Panic, AnyPassing: d.AnyPassing, CannotProbe: d.CannotProbe, NonePassingSince: d.NonePassingSince}
 	c.mu.Lock()
 	before := c.sight[key]
@@ -143,23 +143,23 @@ func (c *Controls) heard(key targets.Key, d verdict.Decision) {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.stir()
+		c.wakeUp()
 	}
 }
 
-func (c *Controls) stir() {
+func (c *Controls) wakeUp() {
 	select {
-	case c.stirred <- struct{}{}:
+	case c.woken <- struct{}{}:
 	default:
 	}
 }
 
-// mayShow lets the board speak once there was a decision on all that was found at the start.
-func (c *Controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
+// markSyncedOnceDecided marks the board as synced once there is a decision about every target of the start.
+func (c *Controls) markSyncedOnceDecided(ctx context.Context, group *sync.WaitGroup) {
 	if c.shown || c.targets.Synced() != nil {
 		return
 	}
-	c.attendAll(ctx, group) // all that the caches have had until now
+	c.syncTargets(ctx, group) // all that the caches have had until now
 	for _, one := range c.running {
 		if !one.decided.Load() {
 			return
@@ -169,9 +169,9 @@ func (c *Controls) mayShow(ctx context.Context, group *sync.WaitGroup) {
 	c.shown = true
 }
 
-// mayGiveUp stops leading when that is due. It returns what then remains to be done, which waits for the
-// writes that are under way, and when to ask again though nothing changes.
-func (c *Controls) mayGiveUp(now time.Time) (release func(), wake time.Time) {
+// maybeStepDown stops leading when that is due. It returns what remains to be done then, which waits for the
+// writes in progress, and when to call it again although nothing changes.
+func (c *Controls) maybeStepDown(now time.Time) (release func(), wake time.Time) {
 	c.term.turns(c.lease.Term(), now)
 	c.mu.Lock()
 	all := make([]verdict.Decision, 0, len(c.sight))
@@ -179,11 +179,11 @@ func (c *Controls) mayGiveUp(now time.Time) (release func(), wake time.Time) {
 		all = append(all, d)
 	}
 	c.mu.Unlock()
-	gives, wake := c.surrender.due(all, c.term.since, now)
+	gives, wake := c.stepDown.due(all, c.term.since, now)
 	if !gives {
 		return nil, wake
 	}
-	c.surrender.done(now)
+	c.stepDown.done(now)
 	c.log.Warn("no probe passes; stepping down so another writer can take over")
 	handOver := c.lease.Release()
 	return func() {

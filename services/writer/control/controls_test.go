@@ -52,15 +52,15 @@ func newOffice(t *testing.T, lead Lease, objects ...kuberuntime.Object) *office 
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	reporter, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 	return &office{New(Config{
 		Sources: []Source{{
 			Name: "default", Feed: subscriber.New(subscriber.Config{Source: "default", Log: log, Metrics: subscriber.NewMetrics(registry)}),
 		}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lead,
-		Board: endpoints.NewStore("life"), Told: told, Logger: log, Registerer: registry,
+		Board: endpoints.NewStore("life"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
-			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
+			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: lead.Leading, Reporter: reporter, Logger: log, Metrics: written})
 		},
 	}), followed, client, registry}
 }
@@ -74,13 +74,13 @@ func (o *office) run(t *testing.T) {
 		running.Go(func() error { return run(ctx) })
 	}
 	t.Cleanup(func() {
-		told := o.listed()
+		reporter := o.listed()
 		stop()
 		if err := running.Wait(); err != nil {
 			t.Error(err)
 		}
-		if left := o.listed(); !slices.Equal(left, told) {
-			t.Errorf("when the writer stopped, %v were told, and then %v", told, left)
+		if left := o.listed(); !slices.Equal(left, reporter) {
+			t.Errorf("when the writer stopped, %v were told, and then %v", reporter, left)
 		}
 	})
 	time.Sleep(time.Second) // caches are looked at ten times a second until they are filled
@@ -139,12 +139,12 @@ func TestEachServiceIsDecidedUponWhileItIsOurs(t *testing.T) {
 	})
 }
 
-func TestAControlDecidesAnewWhenASourceSpeaksOnWhichItRests(t *testing.T) {
+func TestDecidesAgainWhenAnInvolvedSourceReports(t *testing.T) {
 	c := &control{}
 	if !c.rests("blue") {
 		t.Error("before the first decision any source may matter")
 	}
-	c.hears.Store(&[]string{"blue"})
+	c.sourceNames.Store(&[]string{"blue"})
 	if !c.rests("blue") || c.rests("green") {
 		t.Error("it rests upon blue alone")
 	}
@@ -204,15 +204,15 @@ func TestEverythingIsFollowedWhileARequestIsUnderWayAndTheLeaseIsReleasedAfterIt
 		api := &slowAPI{answer: make(chan struct{})}
 		o.applier = func() *applier.Applier {
 			return applier.New(applier.Config{
-				Store: api, Leading: lead.Leading, Reporter: o.told, Logger: o.log, Metrics: applier.NewMetrics(prometheus.NewRegistry()),
+				Store: api, Leading: lead.Leading, Reporter: o.reporter, Logger: o.log, Metrics: applier.NewMetrics(prometheus.NewRegistry()),
 			})
 		}
 		o.run(t)
 		if n := api.deletes.Load(); n != 1 {
 			t.Fatalf("%d deletes under way, want 1", n)
 		}
-		o.heard(targets.Key{Name: "blind"}, verdict.Decision{Panic: true, NonePassingSince: time.Now()})
-		time.Sleep(blindFor)
+		o.onDecision(targets.Key{Name: "blind"}, verdict.Decision{Panic: true, NonePassingSince: time.Now()})
+		time.Sleep(nonePassingFor)
 		synctest.Wait()
 		o.put(t, service("blue", "default"))
 		if got, want := o.listed(), []string{"blue"}; !slices.Equal(got, want) {
@@ -244,13 +244,13 @@ func ownedSlice(svc *corev1.Service, name string) *discoveryv1.EndpointSlice {
 func TestTheLeaseIsGivenUpOnceBlindForLongEnough(t *testing.T) {
 	lead, start := &elected{}, time.Now()
 	o := newOffice(t, lead)
-	o.mayGiveUp(start) // we lead from now on
+	o.maybeStepDown(start) // we lead from now on
 	blind := start.Add(time.Minute)
-	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, NonePassingSince: blind})
-	if release, wake := o.mayGiveUp(blind); release != nil || !wake.Equal(blind.Add(blindFor)) || lead.released != 0 {
+	o.onDecision(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, NonePassingSince: blind})
+	if release, wake := o.maybeStepDown(blind); release != nil || !wake.Equal(blind.Add(nonePassingFor)) || lead.released != 0 {
 		t.Fatalf("released %d times, to be asked again at %v", lead.released, wake)
 	}
-	if release, _ := o.mayGiveUp(blind.Add(blindFor)); release == nil || lead.released != 1 || lead.handedOver != 0 {
+	if release, _ := o.maybeStepDown(blind.Add(nonePassingFor)); release == nil || lead.released != 1 || lead.handedOver != 0 {
 		t.Errorf("released %d times and handed over %d times, want 1 and 0", lead.released, lead.handedOver)
 	}
 }
@@ -259,15 +259,15 @@ func TestWhatAProbeOfAnotherTargetSeesKeepsTheLease(t *testing.T) {
 	lead := &elected{}
 	o := newOffice(t, lead)
 	start := time.Now()
-	o.mayGiveUp(start)
-	o.heard(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, NonePassingSince: start.Add(time.Second)})
-	o.heard(targets.Key{Name: "red"}, verdict.Decision{AnyPassing: true})
-	o.mayGiveUp(start.Add(time.Hour))
+	o.maybeStepDown(start)
+	o.onDecision(targets.Key{Name: "blue"}, verdict.Decision{Panic: true, NonePassingSince: start.Add(time.Second)})
+	o.onDecision(targets.Key{Name: "red"}, verdict.Decision{AnyPassing: true})
+	o.maybeStepDown(start.Add(time.Hour))
 	if lead.released != 0 {
 		t.Error("it was given up though red's probes pass")
 	}
-	o.heard(targets.Key{Name: "red"}, verdict.Decision{}) // red is gone
-	o.mayGiveUp(start.Add(2 * time.Hour))
+	o.onDecision(targets.Key{Name: "red"}, verdict.Decision{}) // red is gone
+	o.maybeStepDown(start.Add(2 * time.Hour))
 	if lead.released != 1 {
 		t.Error("it is kept though no probe passes")
 	}
@@ -280,7 +280,7 @@ func TestNoMoreServicesAreWrittenAtATimeThanAnAPIServerTakes(t *testing.T) {
 		var under atomic.Int32
 		over := make(chan struct{})
 		var all errgroup.Group
-		for range mostWrites + 10 {
+		for range maxWrites + 10 {
 			all.Go(func() error {
 				return o.control(targets.Key{}, o).write(ctx, func(context.Context) error {
 					under.Add(1)
@@ -290,7 +290,7 @@ func TestNoMoreServicesAreWrittenAtATimeThanAnAPIServerTakes(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := under.Load(); n != mostWrites {
+		if n := under.Load(); n != maxWrites {
 			t.Errorf("%d writes are under way", n)
 		}
 		stop() // those that wait do not begin any more
@@ -299,7 +299,7 @@ func TestNoMoreServicesAreWrittenAtATimeThanAnAPIServerTakes(t *testing.T) {
 		if err := all.Wait(); !errors.Is(err, context.Canceled) {
 			t.Errorf("of those that waited: %v", err)
 		}
-		if n := under.Load(); n != mostWrites {
+		if n := under.Load(); n != maxWrites {
 			t.Errorf("%d writes were begun", n)
 		}
 	})

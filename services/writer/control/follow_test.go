@@ -29,16 +29,16 @@ func (a *asked) Set(_ string, requests []prober.Request) {
 func TestWhatIsToGoIsProbedUntilTheSlicesListItNoMore(t *testing.T) {
 	a := &asked{}
 	shared := newStages(Config{Prober: a, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
-	one := &control{stages: shared, key: targets.Key{Namespace: "web", Name: "shop"}, news: make(chan struct{}, 1)}
-	gone, serves, refused := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
+	one := &control{stages: shared, key: targets.Key{Namespace: "web", Name: "shop"}, changed: make(chan struct{}, 1)}
+	gone, serves, denied := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
 	judged := []verdict.Endpoint{
 		{Address: gone, Verdict: verdict.Remove, Rule: verdict.RuleTrust},
 		{Address: serves, Verdict: verdict.Serve, Rule: verdict.RuleTable},
-		{Address: refused, Verdict: verdict.Remove, Rule: verdict.RuleAllowlist},
+		{Address: denied, Verdict: verdict.Remove, Rule: verdict.RuleAllowlist},
 	}
 	spec := prober.Spec{Mode: prober.TCP}
-	one.follow(spec, 30080, judged, []verdict.CurrentEndpoint{{Address: gone}, {Address: serves}, {Address: refused}})
-	if !a.addresses[gone] || !a.addresses[serves] || a.addresses[refused] {
+	one.follow(spec, 30080, judged, []verdict.CurrentEndpoint{{Address: gone}, {Address: serves}, {Address: denied}})
+	if !a.addresses[gone] || !a.addresses[serves] || a.addresses[denied] {
 		t.Errorf("while all are listed, %v are probed", a.addresses)
 	}
 	one.follow(spec, 30080, judged, []verdict.CurrentEndpoint{{Address: serves}})

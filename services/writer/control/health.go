@@ -13,16 +13,16 @@ type problem string
 
 // The problems, as metrics label them.
 const (
-	problemRefused   problem = "rejected"           // the Service cannot be served as it is
-	problemPaused    problem = "paused"             // somebody acts by hand
-	problemForbidden problem = "writes_blocked"     // nothing at all may be written: a guard says why
-	problemUnwritten problem = "out_of_sync"        // the slices are not as is decided, or a write fails
-	problemNoneReady problem = "no_ready_endpoints" // the decision lists no endpoint that is ready
-	problemHeldBack  problem = "guard_active"       // a guard acts
+	problemRejected         problem = "rejected"           // the Service cannot be served as it is
+	problemPaused           problem = "paused"             // somebody acts by hand
+	problemWritesBlocked    problem = "writes_blocked"     // nothing at all may be written: a guard says why
+	problemOutOfSync        problem = "out_of_sync"        // the slices are not as is decided, or a write fails
+	problemNoReadyEndpoints problem = "no_ready_endpoints" // the decision lists no endpoint that is ready
+	problemGuardActive      problem = "guard_active"       // a guard acts
 )
 
 var problems = []problem{
-	problemRefused, problemPaused, problemForbidden, problemUnwritten, problemNoneReady, problemHeldBack,
+	problemRejected, problemPaused, problemWritesBlocked, problemOutOfSync, problemNoReadyEndpoints, problemGuardActive,
 }
 
 // health is whether a target is right.
@@ -43,41 +43,41 @@ func (h *health) of(now time.Time, wrong map[problem]bool) health {
 	return *h
 }
 
-// ailments are the problems of a target. Failed is how many writes failed in a row.
-func ailments(view targets.Resolution, in verdict.Input, d verdict.Decision, failed int) map[problem]bool {
+// findProblems returns the problems of a target. failed is how many writes failed in a row.
+func findProblems(view targets.Resolution, in verdict.Input, d verdict.Decision, failed int) map[problem]bool {
 	wrong := map[problem]bool{}
 	if view.Paused {
 		wrong[problemPaused] = true
 	}
 	if view.Rejection != nil {
-		wrong[problemRefused] = true
+		wrong[problemRejected] = true
 		return wrong // nothing is decided
 	}
 	if view.OptedOut {
 		return wrong
 	}
 	if len(d.Guards) > 0 {
-		wrong[problemHeldBack] = true
+		wrong[problemGuardActive] = true
 	}
 	if !d.Write {
-		wrong[problemForbidden] = true
+		wrong[problemWritesBlocked] = true
 	}
-	if !view.Paused && (failed > 0 || d.Write && !asDecided(in.Current, d.Endpoints)) {
-		wrong[problemUnwritten] = true
+	if !view.Paused && (failed > 0 || d.Write && !isInSync(in.Current, d.Endpoints)) {
+		wrong[problemOutOfSync] = true
 	}
 	ready := false
 	for _, e := range d.Endpoints {
 		ready = ready || e.Listed && e.Conditions.Ready
 	}
 	if !ready {
-		wrong[problemNoneReady] = true
+		wrong[problemNoReadyEndpoints] = true
 	}
 	return wrong
 }
 
-// asDecided reports whether what the slices list is what the decision lists. Both are sorted by
+// isInSync reports whether the slices list what the decision lists. Both are sorted by
 // address. Ports are not compared: a write that would put them right and fails is a problem too.
-func asDecided(held []verdict.CurrentEndpoint, decided []verdict.Endpoint) bool {
+func isInSync(held []verdict.CurrentEndpoint, decided []verdict.Endpoint) bool {
 	n := 0
 	for _, e := range decided {
 		if !e.Listed {

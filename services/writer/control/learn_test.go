@@ -19,31 +19,31 @@ func TestAWriteThatFailsIsTriedAgainLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &control{stages: &stages{log: slog.New(slog.DiscardHandler)}}
 		for n, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
-			if due := c.learn(errors.New("500")); !due || time.Until(c.notTill) != want {
-				t.Errorf("failure %d: due again: %t, after %s; want true, after %s", n+1, due, time.Until(c.notTill), want)
+			if due := c.learn(errors.New("500")); !due || time.Until(c.retryAt) != want {
+				t.Errorf("failure %d: due again: %t, after %s; want true, after %s", n+1, due, time.Until(c.retryAt), want)
 			}
 		}
-		if due := c.learn(nil); due || !c.notTill.IsZero() {
-			t.Errorf("after a success: due again: %t, not before %s", due, c.notTill)
+		if due := c.learn(nil); due || !c.retryAt.IsZero() {
+			t.Errorf("after a success: due again: %t, not before %s", due, c.retryAt)
 		}
-		if c.learn(errors.New("500")); time.Until(c.notTill) != time.Second {
-			t.Errorf("after a success and a failure: after %s, want 1s", time.Until(c.notTill))
+		if c.learn(errors.New("500")); time.Until(c.retryAt) != time.Second {
+			t.Errorf("after a success and a failure: after %s, want 1s", time.Until(c.retryAt))
 		}
 	})
 }
 
-func TestAWriteThatIsToWaitWaitsAsLongAsItWasTold(t *testing.T) {
+func TestDelayedWriteWaitsAsLongAsRequested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &control{stages: &stages{log: slog.New(slog.DiscardHandler)}}
 		at := time.Now().Add(time.Minute)
-		if due := c.learn(&applier.RetryLaterError{At: at, Err: errors.New("429")}); !due || !c.notTill.Equal(at) {
-			t.Errorf("put off: due again: %t, not before %s; want true, %s", due, c.notTill, at)
+		if due := c.learn(&applier.RetryLaterError{At: at, Err: errors.New("429")}); !due || !c.retryAt.Equal(at) {
+			t.Errorf("put off: due again: %t, not before %s; want true, %s", due, c.retryAt, at)
 		}
-		if due := c.learn(&applier.RetryLaterError{At: at, Err: errors.New("edited"), Repair: true}); due || !c.mend.Equal(at) || !c.notTill.IsZero() {
-			t.Errorf("a repair put off: due again: %t, mended at %s, our own not before %s; want false, %s, never", due, c.mend, c.notTill, at)
+		if due := c.learn(&applier.RetryLaterError{At: at, Err: errors.New("edited"), Repair: true}); due || !c.repairAt.Equal(at) || !c.retryAt.IsZero() {
+			t.Errorf("a repair put off: due again: %t, mended at %s, our own not before %s; want false, %s, never", due, c.repairAt, c.retryAt, at)
 		}
-		if due := c.learn(&applier.StaleError{Slice: "a", Err: errors.New("409")}); !due || !c.notTill.IsZero() || !c.mend.IsZero() {
-			t.Errorf("changed meanwhile: due again: %t, not before %s, mended at %s; want true, at once", due, c.notTill, c.mend)
+		if due := c.learn(&applier.StaleError{Slice: "a", Err: errors.New("409")}); !due || !c.retryAt.IsZero() || !c.repairAt.IsZero() {
+			t.Errorf("changed meanwhile: due again: %t, not before %s, mended at %s; want true, at once", due, c.retryAt, c.repairAt)
 		}
 	})
 }
@@ -59,7 +59,7 @@ func TestNothingIsWrittenForAServiceThatIsPaused(t *testing.T) {
 	}
 }
 
-func TestAServiceThatWasMadeAnewIsJudgedAfresh(t *testing.T) {
+func TestRecreatedServiceStartsWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, &elected{}, service("blue", "default"))
 		o.run(t)

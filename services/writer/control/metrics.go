@@ -84,7 +84,7 @@ func (m *metrics) show(key targets.Key, d verdict.Decision, rejected, paused boo
 }
 
 // aside says of a target that nothing is decided.
-func (m *metrics) aside(key targets.Key, paused bool, h health) {
+func (m *metrics) handleInactive(key targets.Key, paused bool, h health) {
 	m.judged(key, false, paused, h)
 }
 

@@ -110,17 +110,17 @@ func TestAilments(t *testing.T) {
 		want   []problem
 	}{
 		{name: "a target that is as decided is right", in: held, d: served},
-		{name: "an endpoint that is not written yet", d: served, want: []problem{problemUnwritten}},
-		{name: "one that should be gone", in: held, d: with(func(d *verdict.Decision) { d.Endpoints = nil }), want: []problem{problemNoneReady, problemUnwritten}},
-		{name: "other conditions", in: held, d: with(func(d *verdict.Decision) { d.Endpoints[0].Conditions = verdict.Conditions{} }), want: []problem{problemNoneReady, problemUnwritten}},
-		{name: "a write that fails, though endpoints are alike", in: held, d: served, failed: 1, want: []problem{problemUnwritten}},
-		{name: "a guard that acts", in: held, d: with(func(d *verdict.Decision) { d.Guards = []verdict.Guard{{Rule: verdict.RuleShrink}} }), want: []problem{problemHeldBack}},
-		{name: "what may not be written is not late", d: with(func(d *verdict.Decision) { d.Write = false }), want: []problem{problemForbidden}},
+		{name: "an endpoint that is not written yet", d: served, want: []problem{problemOutOfSync}},
+		{name: "one that should be gone", in: held, d: with(func(d *verdict.Decision) { d.Endpoints = nil }), want: []problem{problemNoReadyEndpoints, problemOutOfSync}},
+		{name: "other conditions", in: held, d: with(func(d *verdict.Decision) { d.Endpoints[0].Conditions = verdict.Conditions{} }), want: []problem{problemNoReadyEndpoints, problemOutOfSync}},
+		{name: "a write that fails, though endpoints are alike", in: held, d: served, failed: 1, want: []problem{problemOutOfSync}},
+		{name: "a guard that acts", in: held, d: with(func(d *verdict.Decision) { d.Guards = []verdict.Guard{{Rule: verdict.RuleShrink}} }), want: []problem{problemGuardActive}},
+		{name: "what may not be written is not late", d: with(func(d *verdict.Decision) { d.Write = false }), want: []problem{problemWritesBlocked}},
 		{name: "what somebody keeps from being written is not late", view: targets.Resolution{Paused: true}, d: served, want: []problem{problemPaused}},
-		{name: "of a refused one nothing is decided", view: targets.Resolution{Rejection: &targets.Rejection{}}, want: []problem{problemRefused}},
+		{name: "of a refused one nothing is decided", view: targets.Resolution{Rejection: &targets.Rejection{}}, want: []problem{problemRejected}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := slices.Sorted(maps.Keys(ailments(tt.view, tt.in, tt.d, tt.failed)))
+			got := slices.Sorted(maps.Keys(findProblems(tt.view, tt.in, tt.d, tt.failed)))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -128,10 +128,10 @@ func TestAilments(t *testing.T) {
 	}
 }
 
-func TestPropagationIsFromTheWordToTheAnswerOfItsWrite(t *testing.T) {
+func TestMeasuresPropagationFromReportToResponse(t *testing.T) {
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	heard := func(seconds int) []subscriber.Snapshot {
+	snapshots := func(seconds int) []subscriber.Snapshot {
 		return []subscriber.Snapshot{{Source: "default", ChangedAt: at(seconds)}}
 	}
 	a := netip.MustParseAddr("10.0.1.7")
@@ -144,39 +144,39 @@ func TestPropagationIsFromTheWordToTheAnswerOfItsWrite(t *testing.T) {
 		want  map[string]float64 // cause and stage to the sum of seconds
 	}{
 		{"what was known when the target came did not wait for us", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.decided(m, at(100), heard(0), probed(0))
+			s.decided(m, at(100), snapshots(0), probed(0))
 			s.sending()
 			s.wrote = true
 			s.answered(m, at(101), nil)
 		}, nil},
 		{"a source's word that leads to a write", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.decided(m, at(1), heard(0), nil)
-			s.decided(m, at(11), heard(10), nil)
+			s.decided(m, at(1), snapshots(0), nil)
+			s.decided(m, at(11), snapshots(10), nil)
 			s.sending()
 			s.wrote = true
 			s.answered(m, at(14), nil)
 		}, map[string]float64{"feed decided": 1, "feed written": 4}},
 		{"one that changes nothing", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.decided(m, at(1), heard(0), nil)
-			s.decided(m, at(11), heard(10), nil)
+			s.decided(m, at(1), snapshots(0), nil)
+			s.decided(m, at(11), snapshots(10), nil)
 			s.sending()
 			s.answered(m, at(14), nil)
 		}, map[string]float64{"feed decided": 1}},
 		{"a write that fails is measured when it is made good", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.decided(m, at(1), heard(0), nil)
-			s.decided(m, at(11), heard(10), nil)
+			s.decided(m, at(1), snapshots(0), nil)
+			s.decided(m, at(11), snapshots(10), nil)
 			s.sending()
 			s.answered(m, at(14), errors.New("no answer"))
-			s.decided(m, at(15), heard(10), nil)
+			s.decided(m, at(15), snapshots(10), nil)
 			s.sending()
 			s.wrote = true
 			s.answered(m, at(20), nil)
 		}, map[string]float64{"feed decided": 1, "feed written": 10}},
 		{"what comes during a write waits for the next", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.decided(m, at(0), heard(0), probed(0))
-			s.decided(m, at(10), heard(10), probed(0))
+			s.decided(m, at(0), snapshots(0), probed(0))
+			s.decided(m, at(10), snapshots(10), probed(0))
 			s.sending()
-			s.decided(m, at(12), heard(10), probed(11))
+			s.decided(m, at(12), snapshots(10), probed(11))
 			s.wrote = true
 			s.answered(m, at(13), nil)
 			s.sending()
@@ -184,16 +184,16 @@ func TestPropagationIsFromTheWordToTheAnswerOfItsWrite(t *testing.T) {
 			s.answered(m, at(20), nil)
 		}, map[string]float64{"feed decided": 0, "feed written": 3, "probe decided": 1, "probe written": 9}},
 		{"what may not be written is not late", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.decided(m, at(0), heard(0), nil)
-			s.decided(m, at(10), heard(10), nil)
+			s.decided(m, at(0), snapshots(0), nil)
+			s.decided(m, at(10), snapshots(10), nil)
 			s.drop()
 			s.sending()
 			s.wrote = true
 			s.answered(m, at(1000), nil)
 		}, map[string]float64{"feed decided": 0}},
 		{"another target's prober has known an address for long", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.decided(m, at(500), heard(0), nil)
-			s.decided(m, at(500), heard(0), probed(100))
+			s.decided(m, at(500), snapshots(0), nil)
+			s.decided(m, at(500), snapshots(0), probed(100))
 		}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -64,12 +64,12 @@ func (p *Previewer) Decide(key targets.Key, now time.Time) (Preview, error) {
 func (c *control) preview(p *Preview, now time.Time) {
 	settings := p.View.Target.Settings
 	p.Desired = p.View.Target.Desired()
-	held := heldAs(planner.CurrentEndpoints(p.Desired, p.View.Slices))
+	held := toCurrent(planner.CurrentEndpoints(p.Desired, p.View.Slices))
 	for range 3 { // what is probed follows from a decision, and the decision from the probes
-		words, probed := c.words(), c.probed
+		statuses, probed := c.probeStatuses(), c.probed
 		_, p.Decision = verdict.Decide(verdict.Memory{}, verdict.Input{
-			Sources: c.witnesses(p.View, c.snapshots(p.View)),
-			Probes:  words,
+			Sources: c.sourceInputs(p.View, c.snapshots(p.View)),
+			Probes:  statuses,
 			Current: held,
 			Limits:  limits(settings),
 
@@ -78,7 +78,7 @@ func (c *control) preview(p *Preview, now time.Time) {
 		c.follow(settings.Probe, p.View.Target.ProbePort, p.Decision.Endpoints, held)
 		p.PendingProbes = 0
 		for _, request := range c.probed { // as the decision has it: a probe may have passed since
-			if settings.Probe.Mode != prober.Off && words[request.Key.Address].Status == verdict.Pending {
+			if settings.Probe.Mode != prober.Off && statuses[request.Key.Address].Status == verdict.Pending {
 				p.PendingProbes++
 			}
 		}
@@ -87,5 +87,5 @@ func (c *control) preview(p *Preview, now time.Time) {
 		}
 	}
 	p.Desired.Endpoints = listed(p.Decision.Endpoints)
-	p.Warnings = c.remarks(p.View)
+	p.Warnings = c.targetWarnings(p.View)
 }

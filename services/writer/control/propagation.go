@@ -29,8 +29,8 @@ const (
 // before the target heard of it is not measured: it did not wait for us. Neither is what time
 // alone releases, such as a window of a guard.
 type stimuli struct {
-	news  map[string]time.Time         // when each source said something new last, as far as decided upon
-	words map[netip.Addr]verdict.Probe // as far as decided upon
+	changed  map[string]time.Time         // when each source said something new last, as far as decided upon
+	statuses map[netip.Addr]verdict.Probe // as far as decided upon
 
 	pending map[cause]time.Time // decided upon, and in no write yet: the oldest
 	sent    map[cause]time.Time // in the write that is under way
@@ -38,28 +38,28 @@ type stimuli struct {
 }
 
 // forget lets go of all but the write that is under way.
-func (s *stimuli) forget() { s.news, s.words, s.pending, s.sent = nil, nil, nil, nil }
+func (s *stimuli) forget() { s.changed, s.statuses, s.pending, s.sent = nil, nil, nil, nil }
 
 // decided notes what a decision rests upon.
-func (s *stimuli) decided(m *prometheus.HistogramVec, now time.Time, heard []subscriber.Snapshot, words map[netip.Addr]verdict.Probe) {
-	news := make(map[string]time.Time, len(heard))
-	for i := range heard {
-		h := &heard[i]
-		if was, known := s.news[h.Source]; known && !was.Equal(h.ChangedAt) {
+func (s *stimuli) decided(m *prometheus.HistogramVec, now time.Time, snapshots []subscriber.Snapshot, statuses map[netip.Addr]verdict.Probe) {
+	changed := make(map[string]time.Time, len(snapshots))
+	for i := range snapshots {
+		h := &snapshots[i]
+		if was, known := s.changed[h.Source]; known && !was.Equal(h.ChangedAt) {
 			s.came(m, now, causeFeed, h.ChangedAt)
 		}
-		news[h.Source] = h.ChangedAt
+		changed[h.Source] = h.ChangedAt
 	}
 	var last time.Time
-	for address, word := range words {
-		if was, known := s.words[address]; known && word.Since.After(was.Since) && word.Since.After(last) {
-			last = word.Since
+	for address, status := range statuses {
+		if was, known := s.statuses[address]; known && status.Since.After(was.Since) && status.Since.After(last) {
+			last = status.Since
 		}
 	}
 	if !last.IsZero() {
 		s.came(m, now, causeProbe, last)
 	}
-	s.news, s.words = news, words
+	s.changed, s.statuses = changed, statuses
 }
 
 func (s *stimuli) came(m *prometheus.HistogramVec, now time.Time, c cause, at time.Time) {

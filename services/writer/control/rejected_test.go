@@ -62,7 +62,7 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 			view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}, true
 		}
 		c, wrote := o.control(key, o), &updated{is: listed}
-		c.applier = applier.New(applier.Config{Store: wrote, Leading: func() bool { return true }, Reporter: o.told, Logger: o.log, Metrics: applier.NewMetrics(prometheus.NewRegistry())})
+		c.applier = applier.New(applier.Config{Store: wrote, Leading: func() bool { return true }, Reporter: o.reporter, Logger: o.log, Metrics: applier.NewMetrics(prometheus.NewRegistry())})
 		source := c.sources["default"]
 		source.CIDRs = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 		c.sources["default"] = source

@@ -22,15 +22,15 @@ import (
 // Config is what the decisions rest upon, and who carries them out. Who runs the stages in it
 // is the caller.
 type Config struct {
-	Sources []Source
-	Targets services
-	Prober  probes
-	Lease   Lease
-	Zones   map[string]string // from the secured clusters' names to ours; those of no name here are not written
-	Told    *events.Reporter
-	Board   *endpoints.Store        // nil: nobody is told, as in a rehearsal
-	DryRun  bool                    // it decides as a leader does, and what it decides is not sent
-	Applier func() *applier.Applier // makes one for a target
+	Sources  []Source
+	Targets  services
+	Prober   probes
+	Lease    Lease
+	Zones    map[string]string // from the secured clusters' names to ours; those of no name here are not written
+	Reporter *events.Reporter
+	Board    *endpoints.Store        // nil: nobody is told, as in a rehearsal
+	DryRun   bool                    // it decides as a leader does, and what it decides is not sent
+	Applier  func() *applier.Applier // makes one for a target
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -78,26 +78,26 @@ type Lease interface {
 	Release() (handOver func())
 }
 
-// mostWrites is how many Services are written at a time. One change may concern hundreds, and an
+// maxWrites is how many Services are written at a time. One change may concern hundreds, and an
 // API server turns away by 429 what neither fits among the some 245 requests that it serves the
 // service accounts at a time, unless it is set otherwise, nor into a few queues behind. Far fewer
 // keep it busy, and they share a connection. Those whose writes hang, in a namespace with a webhook
 // that does not answer for one, must not take all places from the others.
-const mostWrites = 64
+const maxWrites = 64
 
 // stages are what all controls share.
 type stages struct {
-	sources map[string]Source
-	targets services
-	prober  probes
-	lease   Lease
-	zones   map[string]string
-	told    *events.Reporter
-	board   *endpoints.Store
-	dryRun  bool
-	applier func() *applier.Applier
-	metrics *metrics
-	log     *slog.Logger
+	sources  map[string]Source
+	targets  services
+	prober   probes
+	lease    Lease
+	zones    map[string]string
+	reporter *events.Reporter
+	board    *endpoints.Store
+	dryRun   bool
+	applier  func() *applier.Applier
+	metrics  *metrics
+	log      *slog.Logger
 
 	// turns has a place for each write that is under way. Who holds all places knows that there is none.
 	turns chan struct{}
@@ -106,8 +106,8 @@ type stages struct {
 func newStages(cfg Config) *stages {
 	s := &stages{
 		sources: map[string]Source{}, targets: cfg.Targets, prober: cfg.Prober, lease: cfg.Lease, zones: cfg.Zones,
-		told: cfg.Told, board: cfg.Board, dryRun: cfg.DryRun, applier: cfg.Applier, metrics: newMetrics(cfg.Registerer), log: cfg.Logger,
-		turns: make(chan struct{}, mostWrites),
+		reporter: cfg.Reporter, board: cfg.Board, dryRun: cfg.DryRun, applier: cfg.Applier, metrics: newMetrics(cfg.Registerer), log: cfg.Logger,
+		turns: make(chan struct{}, maxWrites),
 	}
 	for _, one := range cfg.Sources {
 		s.sources[one.Name] = one

@@ -51,7 +51,7 @@ func (s *Stepper) turn(one *control, now time.Time) (write func(context.Context)
 	write, wake = one.step(now)
 	one.tell()
 	select {
-	case <-one.news: // it has something to consider at once
+	case <-one.changed: // it has something to consider at once
 		wake = now
 	default:
 	}
@@ -63,15 +63,15 @@ func (s *Stepper) turn(one *control, now time.Time) (write func(context.Context)
 	return write, wake
 }
 
-// GiveUp gives the Lease up if that is due and nothing is being written, and returns when to ask
-// again though nothing changes.
-func (s *Stepper) GiveUp(now time.Time) (wake time.Time) {
+// StepDown releases the Lease if that is due and nothing is being written, and returns when to call it again
+// although nothing changes.
+func (s *Stepper) StepDown(now time.Time) (wake time.Time) {
 	for _, one := range s.controls.running {
 		if one.writing {
 			return time.Time{} // its end is a change
 		}
 	}
-	release, wake := s.controls.mayGiveUp(now)
+	release, wake := s.controls.maybeStepDown(now)
 	if release != nil {
 		release()
 	}
@@ -81,9 +81,9 @@ func (s *Stepper) GiveUp(now time.Time) (wake time.Time) {
 // Decision is the last one on a target; the zero decision: there is none.
 func (s *Stepper) Decision(key targets.Key) verdict.Decision { return s.decisions[key] }
 
-func (s *Stepper) heard(key targets.Key, d verdict.Decision) {
+func (s *Stepper) onDecision(key targets.Key, d verdict.Decision) {
 	s.decisions[key] = d
-	s.controls.heard(key, d)
+	s.controls.onDecision(key, d)
 }
 
-func (s *Stepper) stir() {}
+func (s *Stepper) wakeUp() {}

@@ -47,11 +47,11 @@ func TestAStepperWritesOneAfterTheOtherAndTriesAgainWithBackoff(t *testing.T) {
 			Synced: true, Relevant: true, Target: targets.Target{Key: key, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
 			ServiceRef: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
 		}}
-		told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+		reporter, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
 		s := NewStepper(Config{
-			Targets: followed, Prober: &asked{}, Lease: lead, Told: told, Logger: log, Registerer: registry,
+			Targets: followed, Prober: &asked{}, Lease: lead, Reporter: reporter, Logger: log, Registerer: registry,
 			Applier: func() *applier.Applier {
-				return applier.New(applier.Config{Leading: lead.Leading, Reporter: told, Logger: log, Metrics: written})
+				return applier.New(applier.Config{Leading: lead.Leading, Reporter: reporter, Logger: log, Metrics: written})
 			},
 		})
 		step := func() func(context.Context) error { write, _ := s.Step(key, time.Now()); return write }
@@ -92,8 +92,8 @@ func TestATermThatEndedUnseenIsOverAllTheSame(t *testing.T) {
 	}}
 	s := NewStepper(Config{
 		Targets: followed, Prober: &asked{}, Lease: lead, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		Told:    events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
-		Applier: func() *applier.Applier { return applier.New(applier.Config{}) },
+		Reporter: events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
+		Applier:  func() *applier.Applier { return applier.New(applier.Config{}) },
 	})
 	first, later := time.Now(), time.Now().Add(time.Minute)
 	since := func(at time.Time) time.Time {
@@ -120,18 +120,18 @@ func TestATermThatEndedUnseenIsOverAllTheSame(t *testing.T) {
 // listener is told of decisions.
 type listener struct{ heards, stirs int }
 
-func (l *listener) heard(targets.Key, verdict.Decision) { l.heards++ }
-func (l *listener) stir()                               { l.stirs++ }
+func (l *listener) onDecision(targets.Key, verdict.Decision) { l.heards++ }
+func (l *listener) wakeUp()                                  { l.stirs++ }
 
-func TestADecisionIsToldWhenItsWriteMayHaveBegun(t *testing.T) {
+func TestPublishesDecisionAfterItsWriteMayHaveBegun(t *testing.T) {
 	for _, ours := range []bool{true, false} {
 		followed := &only{view: targets.Resolution{
 			Synced: true, Relevant: ours, Target: targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, UID: "uid", Settings: targets.Settings{Probe: prober.Spec{Mode: prober.Off}}},
 		}}
 		shared := newStages(Config{
 			Targets: followed, Prober: &asked{}, Lease: &alternate{term: 1}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-			Told:    events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
-			Applier: func() *applier.Applier { return applier.New(applier.Config{}) },
+			Reporter: events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}),
+			Applier:  func() *applier.Applier { return applier.New(applier.Config{}) },
 		})
 		to := &listener{}
 		one := shared.control(followed.view.Target.Key, to)

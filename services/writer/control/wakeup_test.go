@@ -34,15 +34,15 @@ func (f *reportingFeed) Snapshot() subscriber.Snapshot {
 func TestReportThatArrivesDuringADecisionWakesTheTarget(t *testing.T) {
 	o := newOffice(t, &elected{})
 	c := o.control(targets.Key{Namespace: "web", Name: "blue"}, o)
-	c.hears.Store(&[]string{}) // the Service used other sources until now
+	c.sourceNames.Store(&[]string{}) // the Service used other sources until now
 	c.sources["default"] = Source{Name: "default", Feed: &reportingFeed{Feed: c.sources["default"].Feed, report: func() {
 		if c.rests("default") { // as Controls.Run does for each report
-			c.poke()
+			c.wakeUp()
 		}
 	}}}
 	c.judge(targets.Resolution{Relevant: true, Target: targets.Target{Key: c.key, Settings: targets.Settings{Sources: []string{"default"}}}}, time.Now())
 	select {
-	case <-c.news:
+	case <-c.changed:
 	default:
 		t.Error("the target waits for the source's next report, though its decision rests upon an older one")
 	}
@@ -65,7 +65,7 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		halted.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
 		o := newOffice(t, lease, plain)
 		var reported history.Log
-		o.told = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
+		o.reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
 		o.run(t)
 		for _, step := range []struct {
 			what string

@@ -29,22 +29,22 @@ func limits(s targets.Settings) verdict.Limits {
 	}
 }
 
-// witnesses are the target's sources as the verdict hears them, sorted by name.
-func (c *control) witnesses(view targets.Resolution, heard []subscriber.Snapshot) []verdict.Source {
-	all := make([]verdict.Source, 0, len(heard))
-	for _, snapshot := range heard {
+// sourceInputs returns the target's sources as input of a decision, sorted by name.
+func (c *control) sourceInputs(view targets.Resolution, snapshots []subscriber.Snapshot) []verdict.Source {
+	all := make([]verdict.Source, 0, len(snapshots))
+	for _, snapshot := range snapshots {
 		from, ours := c.sources[snapshot.Source], c.members[snapshot.Source]
 		if ours == nil {
 			ours = &reported{}
 			c.members[snapshot.Source] = ours
 		}
-		all = append(all, witness(snapshot, ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
+		all = append(all, sourceInput(snapshot, ours, choice{view.Target.Families, view.Target.Settings.NodeSelector, c.zones},
 			verdict.Allowlist{CIDRs: from.CIDRs, Denied: view.ClusterIPs}))
 	}
 	return all
 }
 
-func witness(s subscriber.Snapshot, ours *reported, of choice, fence verdict.Allowlist) verdict.Source {
+func sourceInput(s subscriber.Snapshot, ours *reported, of choice, allowlist verdict.Allowlist) verdict.Source {
 	now, trusted := ours.of(s, of)
 	return verdict.Source{
 		Name:               s.Source,
@@ -58,7 +58,7 @@ func witness(s subscriber.Snapshot, ours *reported, of choice, fence verdict.All
 		Members:            now,
 		Trusted:            trusted,
 		Selector:           of.selects(),
-		Allowlist:          fence,
+		Allowlist:          allowlist,
 	}
 }
 
@@ -98,22 +98,22 @@ func (c choice) take(list []verdict.Member, member *subscriber.Member) []verdict
 	return list
 }
 
-// words are what the probes say.
-func (c *control) words() map[netip.Addr]verdict.Probe {
+// probeStatuses returns the status of each probed address.
+func (c *control) probeStatuses() map[netip.Addr]verdict.Probe {
 	healths := [...]verdict.ProbeStatus{prober.Pending: verdict.Pending, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
-	words := make(map[netip.Addr]verdict.Probe, len(c.probed))
+	statuses := make(map[netip.Addr]verdict.Probe, len(c.probed))
 	for _, request := range c.probed {
 		w := c.prober.Status(request.Key)
-		words[request.Key.Address] = verdict.Probe{
+		statuses[request.Key.Address] = verdict.Probe{
 			Status: healths[w.Health], Since: w.Since, Detail: w.Detail, LastPassed: w.LastPassedAt, FirstFailed: w.FirstFailedAt, Expired: w.Expired,
 			RunStart: w.RunStart, RunLast: w.RunLast,
 		}
 	}
-	return words
+	return statuses
 }
 
-// heldAs is what the slices list, as the verdict hears it.
-func heldAs(listed []planner.Endpoint) []verdict.CurrentEndpoint {
+// toCurrent converts what the slices list to input of a decision.
+func toCurrent(listed []planner.Endpoint) []verdict.CurrentEndpoint {
 	held := make([]verdict.CurrentEndpoint, len(listed))
 	for i, e := range listed {
 		held[i] = verdict.CurrentEndpoint{
@@ -196,9 +196,9 @@ func notices(view targets.Resolution) (all []events.Warning) {
 	return all
 }
 
-// remarks are what else a person should know about a target.
-func (c *control) remarks(view targets.Resolution) []events.Warning {
-	all := neighbours(view)
+// targetWarnings returns what else a person should know about a target.
+func (c *control) targetWarnings(view targets.Resolution) []events.Warning {
+	all := foreignWarnings(view)
 	if view.Target.PublishNotReadyAddresses && view.Target.Settings.ListUnready {
 		all = append(all, publishesNotReady)
 	}
@@ -206,7 +206,7 @@ func (c *control) remarks(view targets.Resolution) []events.Warning {
 		all = append(all, distributesTraffic(view.Target.TrafficDistribution))
 	}
 	for _, name := range view.Target.Settings.Sources {
-		all = append(all, otherPorts(c.sources[name].Snapshot(), view.Target)...)
+		all = append(all, portWarnings(c.sources[name].Snapshot(), view.Target)...)
 	}
 	if view.AnnotationError != nil {
 		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
@@ -233,8 +233,8 @@ func distributesTraffic(preference string) events.Warning {
 	}
 }
 
-// neighbours warns of slices of the same Service that are not ours: consumers add them.
-func neighbours(view targets.Resolution) (all []events.Warning) {
+// foreignWarnings reports slices of the same Service that are not owned: consumers use them too.
+func foreignWarnings(view targets.Resolution) (all []events.Warning) {
 	t := view.Target
 	if len(t.ForeignSlices) > 0 {
 		all = append(all, events.Warning{
@@ -253,9 +253,9 @@ func neighbours(view targets.Resolution) (all []events.Warning) {
 	return all
 }
 
-// otherPorts warns of a target whose port none of the source's own endpoints has: a feed tells
-// addresses and not ports, so what is written is the target's port all the same.
-func otherPorts(s subscriber.Snapshot, t targets.Target) []events.Warning {
+// portWarnings reports a target whose port none of the source's own endpoints has. A source only publishes
+// addresses, so the target's port is written nevertheless.
+func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 	if len(s.Ports) == 0 {
 		return nil
 	}
@@ -283,8 +283,8 @@ func otherPorts(s subscriber.Snapshot, t targets.Target) []events.Warning {
 	}}
 }
 
-// sooner is the earlier of two times, of which zero is none.
-func sooner(a, b time.Time) time.Time {
+// earliest returns the earlier of two times; zero is none.
+func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -148,7 +148,7 @@ func (h *holding) of(desired planner.Desired, now []*discoveryv1.EndpointSlice) 
 			listed += len(slice.Endpoints)
 		}
 	}
-	list := heldAs(planner.CurrentEndpoints(named, now))
+	list := toCurrent(planner.CurrentEndpoints(named, now))
 	*h = holding{named, now, list, len(list) == listed}
 	return list
 }
@@ -167,7 +167,7 @@ func (h *holding) follow(named planner.Desired, now []*discoveryv1.EndpointSlice
 			continue
 		}
 		altered = true
-		was, is := heldAs(planner.CurrentEndpoints(named, h.from[i:i+1])), heldAs(planner.CurrentEndpoints(named, now[i:i+1]))
+		was, is := toCurrent(planner.CurrentEndpoints(named, h.from[i:i+1])), toCurrent(planner.CurrentEndpoints(named, now[i:i+1]))
 		if len(is) != len(slice.Endpoints) && len(is) > 0 {
 			return nil, false
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // Whatever changes, and however much of it, what is kept from before gives the same as nothing.
-func TestMembersThatAreFollowedAreThoseThatAreReadAnew(t *testing.T) {
+func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := choice{families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}}
 		nodes := map[string]*subscriber.Member{}
@@ -35,7 +35,7 @@ func TestMembersThatAreFollowedAreThoseThatAreReadAnew(t *testing.T) {
 				// An address may go from a node to the next, but no two of a set share one.
 				n += rapid.IntRange(0, 1).Draw(t, "moves")
 				for _, a := range []netip.Addr{address(n), netip.MustParseAddr(fmt.Sprintf("fd00::%d", n))} {
-					if rapid.Bool().Draw(t, "has") && !bears(nodes, name, a) {
+					if rapid.Bool().Draw(t, "has") && !hasAddress(nodes, name, a) {
 						one.Addresses = append(one.Addresses, a)
 					}
 				}
@@ -56,7 +56,7 @@ func TestMembersThatAreFollowedAreThoseThatAreReadAnew(t *testing.T) {
 	})
 }
 
-func bears(nodes map[string]*subscriber.Member, but string, a netip.Addr) bool {
+func hasAddress(nodes map[string]*subscriber.Member, but string, a netip.Addr) bool {
 	for name, one := range nodes {
 		if name != but && slices.Contains(one.Addresses, a) {
 			return true
@@ -65,7 +65,7 @@ func bears(nodes map[string]*subscriber.Member, but string, a netip.Addr) bool {
 	return false
 }
 
-func TestHeldEndpointsThatAreFollowedAreThoseThatAreReadAnew(t *testing.T) {
+func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		desired := targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, ManagedBy: "ours", FirstName: "shop"}.Desired()
 		slicesNow := make([]*discoveryv1.EndpointSlice, 3)
@@ -82,7 +82,7 @@ func TestHeldEndpointsThatAreFollowedAreThoseThatAreReadAnew(t *testing.T) {
 			}
 			before, then := followed.list, slices.Clone(followed.list)
 			got := followed.of(desired, slicesNow)
-			if diff := cmp.Diff(heldAs(planner.CurrentEndpoints(desired, slicesNow)), got, addresses); diff != "" {
+			if diff := cmp.Diff(toCurrent(planner.CurrentEndpoints(desired, slicesNow)), got, addresses); diff != "" {
 				t.Fatal(diff)
 			}
 			if diff := cmp.Diff(then, before, addresses); diff != "" {
@@ -113,7 +113,7 @@ func drawSlice(t *rapid.T, i int) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-func TestAPatchThatDoesNotFitIsRefused(t *testing.T) {
+func TestPatchThatDoesNotFitIsRejected(t *testing.T) {
 	at := func(h *verdict.CurrentEndpoint) netip.Addr { return h.Address }
 	list := []verdict.CurrentEndpoint{{Address: address(1)}, {Address: address(3)}}
 	for _, tt := range []struct {

@@ -105,7 +105,7 @@ func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 		{Address: judged[0].Address, Source: "default", Conditions: judged[0].Conditions},
 		{Address: judged[2].Address, Source: "default", Conditions: judged[2].Conditions},
 	}
-	if diff := cmp.Diff(want, heldAs(listed(judged)), addresses); diff != "" {
+	if diff := cmp.Diff(want, toCurrent(listed(judged)), addresses); diff != "" {
 		t.Error(diff)
 	}
 	if got := listed(nil); len(got) > 0 {
@@ -113,7 +113,7 @@ func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 	}
 }
 
-func TestAGuardIsToldOfEachSource(t *testing.T) {
+func TestReportsGuardOfEachSource(t *testing.T) {
 	got := asWarnings([]verdict.Guard{
 		{Rule: verdict.RuleAllowlist, Source: "a", Message: "A lies."},
 		{Rule: verdict.RuleTrust, Source: "a", Message: "A is silent."},
@@ -129,20 +129,20 @@ func TestAGuardIsToldOfEachSource(t *testing.T) {
 	}
 }
 
-func TestAPortThatTheSourceDoesNotHaveIsToldOnTheService(t *testing.T) {
+func TestReportsPortThatTheSourceDoesNotHave(t *testing.T) {
 	tcp, number := corev1.ProtocolTCP, int32(8080)
 	target := targets.Target{Ports: []discoveryv1.EndpointPort{{Protocol: &tcp, Port: &number}}}
 	for _, tt := range []struct {
-		name  string
-		ports []subscriber.SourcePort
-		told  bool
+		name     string
+		ports    []subscriber.SourcePort
+		reporter bool
 	}{
 		{"the source knows no ports", nil, false},
 		{"it has this one", []subscriber.SourcePort{{Protocol: "TCP", Number: 9090}, {Protocol: "TCP", Number: 8080}}, false},
 		{"it has another", []subscriber.SourcePort{{Protocol: "TCP", Number: 9090}}, true},
 		{"it has it by another protocol", []subscriber.SourcePort{{Protocol: "UDP", Number: 8080}}, true},
 	} {
-		if got := otherPorts(subscriber.Snapshot{Source: "default", Ports: tt.ports}, target); (len(got) == 1) != tt.told {
+		if got := portWarnings(subscriber.Snapshot{Source: "default", Ports: tt.ports}, target); (len(got) == 1) != tt.reporter {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -153,7 +153,7 @@ func TestSoonerTakesZeroForNever(t *testing.T) {
 	for _, tt := range []struct{ one, other, want time.Time }{
 		{a, b, a}, {b, a, a}, {time.Time{}, b, b}, {a, time.Time{}, a}, {time.Time{}, time.Time{}, time.Time{}},
 	} {
-		if got := sooner(tt.one, tt.other); !got.Equal(tt.want) {
+		if got := earliest(tt.one, tt.other); !got.Equal(tt.want) {
 			t.Errorf("sooner(%v, %v) = %v, want %v", tt.one, tt.other, got, tt.want)
 		}
 	}
@@ -183,7 +183,7 @@ func TestRemarksSayWhatAServiceAsksForInVain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, w := range (&control{}).remarks(targets.Resolution{Target: c.target}) {
+			for _, w := range (&control{}).targetWarnings(targets.Resolution{Target: c.target}) {
 				got = append(got, w.Reason)
 			}
 			if !slices.Equal(got, c.want) {

@@ -41,7 +41,7 @@ func TestTheLeaseIsGivenUpOnceWhenNoProbeOfAnyTargetPasses(t *testing.T) {
 		{"again after 10 min", []verdict.Decision{panics(400)}, 300, 50, 650, now},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var s surrender
+			var s stepDown
 			if tt.last != no {
 				s.done(at(tt.last))
 			}

@@ -6,23 +6,23 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// surrender decides when a leader gives its Lease up because its own probes are what fails:
+// stepDown decides when a leader releases its Lease because its own probes are what fails:
 // no probe of any target has passed for a while, and at least one target panics, or has an endpoint in use that cannot be
 // probed (no socket or port is left). The prober of another host may see more. It promises not to pass the Lease round in circles when the
 // backends are dead indeed: who took over in this state keeps it, and nobody gives
 // it up more than once in a long while.
-type surrender struct {
+type stepDown struct {
 	last time.Time // when it was given up
 }
 
 const (
-	blindFor       = 30 * time.Second
-	surrenderEvery = 10 * time.Minute
+	nonePassingFor   = 30 * time.Second
+	stepDownInterval = 10 * time.Minute
 )
 
 // due says whether to give the Lease up now, by the latest decision on each target; later is
 // when to ask again, zero: when a decision has changed. We have led since then.
-func (s *surrender) due(targets []verdict.Decision, since, now time.Time) (give bool, later time.Time) {
+func (s *stepDown) due(targets []verdict.Decision, since, now time.Time) (give bool, later time.Time) {
 	var blind time.Time
 	blinded := false
 	for _, d := range targets {
@@ -37,8 +37,8 @@ func (s *surrender) due(targets []verdict.Decision, since, now time.Time) (give 
 	if !blinded || since.IsZero() || !blind.After(since) {
 		return false, time.Time{}
 	}
-	at := blind.Add(blindFor)
-	if again := s.last.Add(surrenderEvery); !s.last.IsZero() && again.After(at) {
+	at := blind.Add(nonePassingFor)
+	if again := s.last.Add(stepDownInterval); !s.last.IsZero() && again.After(at) {
 		at = again
 	}
 	if at.After(now) {
@@ -48,4 +48,4 @@ func (s *surrender) due(targets []verdict.Decision, since, now time.Time) (give 
 }
 
 // done notes that it was given up.
-func (s *surrender) done(now time.Time) { s.last = now }
+func (s *stepDown) done(now time.Time) { s.last = now }
