@@ -4,6 +4,7 @@
 package display
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -81,4 +82,12 @@ func Truncate(text string, maxBytes int) string {
 	}
 	const ellipsis = "…"
 	return strings.ToValidUTF8(text[:max(0, maxBytes-len(ellipsis))], "") + ellipsis
+}
+
+// Count formats a number of things, such as "1 node" or "2 nodes".
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -69,3 +69,11 @@ func TestTruncateIsBoundedAndValidUTF8(t *testing.T) {
 		t.Errorf("a short text became %q", got)
 	}
 }
+
+func TestCountHasASingular(t *testing.T) {
+	for n, want := range map[int]string{0: "0 nodes", 1: "1 node", 2: "2 nodes"} {
+		if got := Count(n, "node", "nodes"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -130,14 +130,6 @@ func SafeText(s string) string {
 	return display.Truncate(display.Sanitize(s[:min(len(s), 2*maxTextBytes)]), maxTextBytes)
 }
 
-// FormatCount formats a number of things, such as "1 node" or "2 nodes".
-func FormatCount(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // FormatAge formats the time from then to now. A zero time is "an unknown time".
 func FormatAge(now, then time.Time) string {
 	if then.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
@@ -24,7 +25,7 @@ func (b *pageBuilder) listingLine() statuspage.Line {
 		return statuspage.Line{Severity: statuspage.Warning, Text: statuspage.SafeText(fmt.Sprintf("%s ago, failed: %v", statuspage.FormatAge(b.at, l.StartedAt), l.Err))}
 	default:
 		return statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("%s ago, %s in %s", statuspage.FormatAge(b.at, l.StartedAt),
-			statuspage.FormatCount(l.Servers, "server", "servers"), l.Duration.Round(time.Millisecond))}
+			display.Count(l.Servers, "server", "servers"), l.Duration.Round(time.Millisecond))}
 	}
 }
 
@@ -35,7 +36,7 @@ func (b *pageBuilder) budgetLine() statuspage.Line {
 		return statuspage.Line{Severity: statuspage.Warning, Text: fmt.Sprintf(
 			"used up: the next request waits %s. The limit is %d per minute (IONOS_REQUEST_BUDGET).", budget.Wait.Round(time.Second), budget.PerMinute)}
 	}
-	return statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("%s available now; the limit is %d per minute", statuspage.FormatCount(budget.Free, "request", "requests"), budget.PerMinute)}
+	return statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("%s available now; the limit is %d per minute", display.Count(budget.Free, "request", "requests"), budget.PerMinute)}
 }
 
 func (b *pageBuilder) tokenLine() statuspage.Line {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -32,7 +33,7 @@ func (b *pageBuilder) nodesSection() statuspage.Section {
 		worst = statuspage.MoreSevere(worst, all[i].Summary.Severity)
 	}
 	if omitted > 0 {
-		b.addProblemf(worst, "%s", statuspage.FormatCount(omitted, "eligible node omitted", "eligible nodes omitted"))
+		b.addProblemf(worst, "%s", display.Count(omitted, "eligible node omitted", "eligible nodes omitted"))
 	}
 	if notReady > 0 {
 		b.addProblemf(statuspage.Warning, "%s not ready", countNodes(notReady))
@@ -155,7 +156,7 @@ func (b *pageBuilder) addExplanation(i *statuspage.Item) {
 		fact := &steps.Facts[len(steps.Facts)-1]
 		fact.Values = append(fact.Values, stepLine(s))
 	}
-	steps.Summary.Text = fmt.Sprintf("%s, %d failed", statuspage.FormatCount(len(e.Steps), "step", "steps"), failed)
+	steps.Summary.Text = fmt.Sprintf("%s, %d failed", display.Count(len(e.Steps), "step", "steps"), failed)
 	i.Items = append(i.Items, steps)
 }
 

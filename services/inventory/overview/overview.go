@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
@@ -85,7 +86,7 @@ func (b *pageBuilder) addProblemf(severity statuspage.Severity, format string, a
 
 // headline summarizes the page in one sentence.
 func (b *pageBuilder) headline() statuspage.Line {
-	line := statuspage.Line{Severity: statuspage.OK, Text: statuspage.FormatCount(len(b.Nodes), "node", "nodes") + " published."}
+	line := statuspage.Line{Severity: statuspage.OK, Text: display.Count(len(b.Nodes), "node", "nodes") + " published."}
 	texts := slices.Concat(b.problems, b.warnings)
 	if len(texts) > 0 {
 		line.Severity = statuspage.Warning
@@ -97,7 +98,7 @@ func (b *pageBuilder) headline() statuspage.Line {
 	return line
 }
 
-func countNodes(n int) string { return statuspage.FormatCount(n, "node is", "nodes are") }
+func countNodes(n int) string { return display.Count(n, "node is", "nodes are") }
 
 // sourceSection shows the sync state of the source's parts.
 func (b *pageBuilder) sourceSection() statuspage.Section {
@@ -170,7 +171,7 @@ func (b *pageBuilder) subscribersSection() statuspage.Section {
 		}
 	}
 	if slow > 0 {
-		b.addProblemf(statuspage.Warning, "%s slow", statuspage.FormatCount(slow, "subscriber is", "subscribers are"))
+		b.addProblemf(statuspage.Warning, "%s slow", display.Count(slow, "subscriber is", "subscribers are"))
 	}
 	s.Table = t
 	if n := len(all) - len(t.Rows); n > 0 {
@@ -201,7 +202,7 @@ func (b *pageBuilder) subscriberRow(sub *nodeserver.Subscriber) (row []statuspag
 		lag = statuspage.Line{Text: "waiting for first publication"}
 	}
 	if sub.Lag > 0 {
-		lag = statuspage.Line{Severity: lag.Severity, Text: statuspage.FormatCount(int(min(sub.Lag, 1<<30)), "change", "changes")}
+		lag = statuspage.Line{Severity: lag.Severity, Text: display.Count(int(min(sub.Lag, 1<<30)), "change", "changes")}
 	}
 	if slow && sub.Lag > 0 {
 		lag.Text += ", " + idle

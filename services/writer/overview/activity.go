@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/history"
@@ -66,7 +67,7 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
 	}
 	if ignoring > 0 {
 		trust = statuspage.Line{Severity: statuspage.Error, Text: "not trusted"}
-		reasons = append(reasons, "ignored by "+statuspage.FormatCount(ignoring, "Service", "Services"))
+		reasons = append(reasons, "ignored by "+display.Count(ignoring, "Service", "Services"))
 	}
 	return []statuspage.Line{
 		{Text: statuspage.SafeText(s.Source)},

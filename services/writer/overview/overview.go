@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/history"
@@ -97,14 +98,14 @@ func (m *pageModel) headline(total, unhealthy, warnings int, untrusted []string)
 	var parts []string
 	if unhealthy > 0 {
 		line.Severity = statuspage.Error
-		parts = append(parts, fmt.Sprintf("%d of %s unhealthy", unhealthy, statuspage.FormatCount(total, "Service", "Services")))
+		parts = append(parts, fmt.Sprintf("%d of %s unhealthy", unhealthy, display.Count(total, "Service", "Services")))
 	}
 	if warnings > 0 {
 		line.Severity = statuspage.MoreSevere(line.Severity, statuspage.Warning)
 		parts = append(parts, fmt.Sprintf("%d with warnings", warnings))
 	}
 	if n := m.Status.Held; n > 0 {
-		parts = append(parts, statuspage.FormatCount(n, "change", "changes")+" held by guards")
+		parts = append(parts, display.Count(n, "change", "changes")+" held by guards")
 	}
 	for _, name := range untrusted {
 		line.Severity = statuspage.Error

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -62,13 +63,13 @@ func serviceStatus(v *endpoints.TargetView) statuspage.Line {
 	case v.State == endpoints.Rejected:
 		return problem("rejected: %s; nothing is written", statuspage.SafeText(v.Reason))
 	case v.State == endpoints.Paused && differ > 0:
-		return warn("paused, nothing is written; %s would change", statuspage.FormatCount(differ, "address", "addresses"))
+		return warn("paused, nothing is written; %s would change", display.Count(differ, "address", "addresses"))
 	case v.State == endpoints.Paused:
 		return warn("paused, nothing is written")
 	case v.WritesBlocked:
 		return problem("writes blocked by a guard")
 	case differ > 0:
-		return problem("%s out of sync", statuspage.FormatCount(differ, "address", "addresses"))
+		return problem("%s out of sync", display.Count(differ, "address", "addresses"))
 	case v.PortsDiffer:
 		return problem("slice ports out of sync")
 	case v.Ready == 0:
@@ -150,7 +151,7 @@ func guardLine(g *verdict.Guard) statuspage.Line {
 	if g.Source != "" {
 		name += " (source " + statuspage.SafeText(g.Source) + ")"
 	}
-	return statuspage.Line{Severity: statuspage.Warning, Text: name + " holds " + statuspage.FormatCount(g.Held, "address", "addresses") + ": " + statuspage.SafeText(g.Message)}
+	return statuspage.Line{Severity: statuspage.Warning, Text: name + " holds " + display.Count(g.Held, "address", "addresses") + ": " + statuspage.SafeText(g.Message)}
 }
 
 // addressSeverity rates an address: a difference is an error only if it should have been written.

@@ -3,6 +3,8 @@ package verdict
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // denyReason says why an address may not be written for a source; empty: it may.
@@ -114,8 +116,8 @@ func (e *evaluation) allowlistGuards() (guards []Guard) {
 	for i := range e.sources {
 		s := &e.sources[i]
 		guards = append(guards, Guard{Rule: RuleAllowlist, Source: s.Name, Held: s.denied, Message: fmt.Sprintf(
-			"Source %s reports %d addresses that are not allowed, for example %s (%s). They are never written. "+
-				"If they are correct, extend this writer's allowlist.", s.Name, s.denied, s.deniedExample, s.deniedReason)})
+			"Source %s reports %s not allowed, for example %s (%s). They are never written. "+
+				"If they are correct, extend this writer's allowlist.", s.Name, display.Count(s.denied, "address that is", "addresses that are"), s.deniedExample, s.deniedReason)})
 	}
 	return guards
 }

@@ -1,6 +1,10 @@
 package verdict
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+)
 
 // summarizeProbes finds out what the probes of this target see.
 func (e *evaluation) summarizeProbes() {
@@ -157,6 +161,6 @@ func (e *evaluation) panicGuard() Guard {
 		}
 	}
 	g.Message = fmt.Sprintf("No probe of this Service passes, which usually means the writer cannot reach the backends. Probe failures are ignored and "+
-		"%d endpoints stay in use. Check the network between writer and backends, then the backends.", g.Held)
+		"%s in use. Check the network between writer and backends, then the backends.", display.Count(g.Held, "endpoint stays", "endpoints stay"))
 	return g
 }

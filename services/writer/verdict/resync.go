@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // resyncSpan is how far from the time of a resync it may be made: it is what a person asks for now, not a setting.
@@ -20,8 +22,9 @@ type Resync struct {
 func (r Resync) Message() string {
 	switch {
 	case r.Done:
-		return fmt.Sprintf("Resync done: %d endpoints that the sources drain or no longer list were removed, without the guards shrink, floor "+
-			"and empty. Remove the annotation slicefeed.dev/resync.", r.Removed)
+		return fmt.Sprintf("Resync done: %s removed, without the guards shrink, floor "+
+			"and empty. Remove the annotation slicefeed.dev/resync.", display.Count(r.Removed,
+			"endpoint that the sources drain or no longer list was", "endpoints that the sources drain or no longer list were"))
 	case r.WaitingFor != "":
 		return fmt.Sprintf("Resync waits until every source is trusted, for at most 10 minutes from its time: %s. Check the inventory "+
 			"and the link to it.", r.WaitingFor)

@@ -3,6 +3,8 @@ package verdict
 import (
 	"fmt"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // emptyGap is how far apart, by our clock, observations must come to count as two.
@@ -92,17 +94,18 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 	for i := range e.sources {
 		s := &e.sources[i]
 		g := Guard{Rule: s.suppressedBy, Source: s.Name, Held: s.suppressed}
+		kept := display.Count(g.Held, "endpoint is", "endpoints are")
 		switch s.suppressedBy {
 		case RuleInitialSync:
-			g.Message = fmt.Sprintf("Source %s has not synced since this writer started. Its %d endpoints are kept; only probes change them. "+
-				"If this persists, check the link to its inventory.", s.Name, g.Held)
+			g.Message = fmt.Sprintf("Source %s has not synced since this writer started. Its %s kept; only probes change them. "+
+				"If this persists, check the link to its inventory.", s.Name, kept)
 		case RuleEmpty:
-			g.Message = fmt.Sprintf("Source %s reports no usable nodes for this Service (%d complete observations so far). Its %d endpoints are kept "+
-				"until enough observations confirm it (EMPTY_RESULT_THRESHOLD). If this is unexpected, check its inventory.", s.Name, s.memory.emptyCount, g.Held)
+			g.Message = fmt.Sprintf("Source %s reports no usable nodes for this Service (%s so far). Its %s kept "+
+				"until enough observations confirm it (EMPTY_RESULT_THRESHOLD). If this is unexpected, check its inventory.", s.Name, display.Count(s.memory.emptyCount, "complete observation", "complete observations"), kept)
 			s.needsObservation = g.Held > 0
 		case RuleTrust:
-			g.Message = fmt.Sprintf("Source %s is %s. Its %d endpoints are kept; only probes change them. Check its inventory and the link to it.",
-				s.Name, s.suppressReason, g.Held)
+			g.Message = fmt.Sprintf("Source %s is %s. Its %s kept; only probes change them. Check its inventory and the link to it.",
+				s.Name, s.suppressReason, kept)
 		}
 		guards = append(guards, g)
 	}
