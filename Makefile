@@ -149,7 +149,7 @@ tools: ## Build the pinned developer tools into .bin/
 generate: tools ## Regenerate code, the tables in the docs, the charts' schemas and plain manifests
 	@rm -rf gen/slicefeed
 	@buf generate
-	@go test ./services/inventory/app ./services/writer/app ./services/writer/config -run 'Settings|Metrics' -update >/dev/null
+	@go test ./services/inventory/app ./services/inventory/config ./services/writer/app ./services/writer/config -run 'Settings|Metrics' -update >/dev/null
 	@go test ./lab/chartdocs -run TestTheREADMEsHave -update >/dev/null
 	@tools/manifests
 

@@ -6,9 +6,7 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 
@@ -28,26 +26,29 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/preflight"
 )
 
 // Component is the inventory's command line.
-func Component(version string) command.Component[Config] {
-	return command.Component[Config]{
+func Component(version string) command.Component[config.Config] {
+	return command.Component[config.Config]{
 		Name:         "slicefeed-inventory",
 		Short:        "Publishes the worker nodes of the secured cluster and their private addresses",
 		Version:      version,
 		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
-		LogSettings:  func(cfg *Config) logging.Settings { return cfg.Log },
-		Build:        func(cfg *Config, log *slog.Logger) (command.Service, error) { return buildInventory(cfg, version, log) },
-		Subcommands: []command.Subcommand[Config]{
-			{Use: "explain NODE", Short: "Explain why a node is published or omitted", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
+		LogSettings:  func(cfg *config.Config) logging.Settings { return cfg.Log },
+		Build: func(cfg *config.Config, log *slog.Logger) (command.Service, error) {
+			return buildInventory(cfg, version, log)
+		},
+		Subcommands: []command.Subcommand[config.Config]{
+			{Use: "explain NODE", Short: "Explain why a node is published or omitted", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 				return runExplain(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[Config]) error {
-				return runPreflight(ctx, version, inv)
+			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+				return preflight.Run(ctx, version, inv)
 			}},
 		},
 		Standalone: []command.StandaloneCommand{statuspage.NewCommand("slicefeed-inventory", "NODE")},
@@ -56,9 +57,9 @@ func Component(version string) command.Component[Config] {
 
 // inventory is the component, built and not yet running.
 type inventory struct {
-	*pipeline
+	*collector.Pipeline
 
-	cfg      *Config
+	cfg      *config.Config
 	version  string
 	log      *slog.Logger
 	registry *prometheus.Registry
@@ -67,58 +68,27 @@ type inventory struct {
 	health   *health.Server
 }
 
-// pipeline is the part of the inventory that observes the secured cluster and the cloud, and
-// publishes to no client. The commands explain and preflight run it alone.
-type pipeline struct {
-	source    source.Source
-	cloud     collector.Cloud // nil if addresses come from elsewhere
-	collector *collector.Collector
-	stores    *feed.Stores
-}
-
 // buildInventory creates all stages. It reads files but sends no requests. Its error names every
 // problem.
-func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
+func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inventory, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		command.BuildInfo("inventory", version))
 
-	pipeline, errPipeline := newPipeline(cfg, version, log, registry)
+	pipeline, errPipeline := config.NewPipeline(cfg, version, log, registry)
 	linkServer, errLink := link.NewServer(link.Config{
-		Component: "inventory", Name: "feed", Files: cfg.tlsFiles(), Logger: log, Registerer: registry,
+		Component: "inventory", Name: "feed", Files: cfg.TLSFiles(), Logger: log, Registerer: registry,
 		SubscriberServices: []string{inventoryv1.InventoryService_ServiceDesc.ServiceName},
 	}, cfg.ClientsFile)
 	if err := errors.Join(errPipeline, errLink); err != nil {
 		return nil, err
 	}
-	i := &inventory{pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer, health: health.NewServer()}
+	i := &inventory{Pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer, health: health.NewServer()}
 	i.server = nodeserver.New(nodeserver.Config{
-		Stores: i.stores, Identify: identifyClient, Omitted: i.collector.Omitted, Explain: i.collector.Explain,
-		Observer: i.collector, OnDeltaSent: i.collector.RecordSent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.stores), Log: log,
+		Stores: i.Stores, Identify: identifyClient, Omitted: i.Omitted, Explain: i.Explain,
+		Observer: i.Collector, OnDeltaSent: i.RecordSent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.Stores), Log: log,
 	})
 	return i, nil
-}
-
-// newPipeline creates the stages up to the stores of the feed.
-func newPipeline(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*pipeline, error) {
-	src, errSource := newSource(cfg, version, log, registry)
-	cloud, errCloud := newCloudClient(cfg, version, log, registry)
-	if err := errors.Join(errSource, errCloud); err != nil {
-		return nil, err
-	}
-	p := &pipeline{source: src, cloud: cloud, stores: feed.NewStores(rand.Text())}
-	p.collector = collector.New(collector.Config{
-		Source: src, Cloud: cloud, Roster: newRosterConfig(cfg), Stores: p.stores, Registerer: registry, Log: log.With("source", cfg.SourceKind),
-	})
-	return p, nil
-}
-
-// Run follows the source and updates the stores until ctx is done.
-func (p *pipeline) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.source.Run(ctx) })
-	g.Go(func() error { return p.collector.Run(ctx) })
-	return g.Wait()
 }
 
 // Run serves until ctx is done.
@@ -142,11 +112,11 @@ func (i *inventory) Run(ctx context.Context) error {
 	reflection.Register(server)
 	adminServer := &admin.Server{
 		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusHandler(), Logger: i.log,
-		Ready: []admin.Check{{Name: "first-observation", Err: i.checkObserved}},
+		Ready: []admin.Check{{Name: "first-observation", Err: i.CheckObserved}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return i.pipeline.Run(ctx) })
+	g.Go(func() error { return i.Pipeline.Run(ctx) })
 	g.Go(func() error { return i.server.Run(ctx) })
 	g.Go(func() error { return i.link.Run(ctx) })
 	g.Go(func() error {
@@ -154,24 +124,6 @@ func (i *inventory) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()
-}
-
-// checkObserved is the readiness check: it passes after the first complete observation. A later
-// failure degrades the status but not the readiness, because the last known nodes stay published.
-func (p *pipeline) checkObserved() error {
-	status, _ := p.stores.Status()
-	if status.Observation > 0 {
-		return nil
-	}
-	return fmt.Errorf("no complete observation yet: membership is %s, addresses are %s",
-		describePart(status.Membership), describePart(status.Addresses))
-}
-
-func describePart(p source.PartStatus) string {
-	if p.Reason == "" {
-		return p.Sync.String()
-	}
-	return fmt.Sprintf("%s (%s)", p.Sync, p.Reason)
 }
 
 // identifyClient returns what ALLOWED_CLIENTS_FILE grants to the client of a call.

@@ -1,16 +1,13 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,22 +15,23 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
-	observationTimeout = time.Minute // of the first complete observation
-	outputWidth        = 100         // in columns
+	observationTimeout = collector.ObservationTimeout
+	outputWidth        = 100 // in columns
 )
 
 // runExplain makes its own observation and prints why a node would be published or omitted.
-func runExplain(ctx context.Context, version string, inv command.Invocation[Config]) error {
-	pipeline, err := newPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func runExplain(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
+	pipeline, err := config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	missing, err := pipeline.observeOnce(ctx, observationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
+	missing, err := pipeline.ObserveOnce(ctx, observationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
 	if err != nil {
 		return err
 	}
@@ -41,10 +39,10 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[Conf
 	if missing != nil {
 		fmt.Fprintf(inv.Err, "No complete observation after %s. This explanation uses what is known so far:\n  %v\n", observationTimeout, missing)
 	}
-	e, known := pipeline.collector.Explain(name)
+	e, known := pipeline.Explain(name)
 	printExplanation(inv.Out, name, e)
 	if !known {
-		printSuggestions(inv.Out, name, nodeNames(pipeline.collector.Snapshot()))
+		printSuggestions(inv.Out, name, nodeNames(pipeline.Snapshot()))
 	}
 	printGrpcurlHint(inv.Out, name)
 	switch {
@@ -56,52 +54,6 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[Conf
 		return fmt.Errorf("node %q omitted", name)
 	}
 	return nil
-}
-
-// observeOnce runs the pipeline until its first complete observation or the timeout, and reports
-// what it waits for. It returns after the pipeline has stopped, so callers can read the roster.
-// After a timeout, missing describes what was not observed; err is an error of the pipeline itself.
-func (p *pipeline) observeOnce(ctx context.Context, timeout time.Duration, report func(string)) (missing, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	runErr := make(chan error, 1)
-	go func() { runErr <- p.Run(ctx) }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-
-	report("reading the nodes…")
-	reported := map[string]bool{}
-	reportOnce := func(text string) {
-		if !reported[text] {
-			reported[text] = true
-			report(text)
-		}
-	}
-	for {
-		status, changed := p.stores.Status()
-		missing = p.checkObserved()
-		if missing == nil {
-			break
-		}
-		if status.Membership.Sync == source.Synced && p.cloud != nil {
-			reportOnce("listing the cloud…")
-		}
-		for _, part := range []source.PartStatus{status.Membership, status.Addresses} {
-			if _, cause, ok := strings.Cut(part.Reason, ": "); ok { // "what failed: the error"
-				reportOnce("  retrying: " + display.Sanitize(cause))
-			}
-		}
-		select {
-		case err := <-runErr:
-			return nil, cmp.Or(err, ctx.Err(), errors.New("observation ended early"))
-		case <-changed:
-			continue
-		case <-timer.C:
-		}
-		break
-	}
-	cancel()
-	return missing, <-runErr
 }
 
 // nodeNames returns the names of all nodes of the source, sorted.

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 )
 
 func TestExplainObservesNodes(t *testing.T) {
@@ -104,16 +106,16 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			env := tt.apis.start(t, nil)
-			cfg := &Config{}
+			cfg := &config.Config{}
 			if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
 				t.Fatal(err)
 			}
-			p, err := newPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			p, err := config.NewPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 			if err != nil {
 				t.Fatal(err)
 			}
 			var reported strings.Builder
-			missing, err := p.observeOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
+			missing, err := p.ObserveOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
 			if err != nil || missing == nil || !strings.Contains(missing.Error(), tt.missing) {
 				t.Errorf("missing: %v, error: %v; want %q", missing, err, tt.missing)
 			}
@@ -121,13 +123,13 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 			if t.Failed() {
 				t.Log(reported.String())
 			}
-			if e, _ := p.collector.Explain("one"); e.Conclusion == "" {
+			if e, _ := p.Explain("one"); e.Conclusion == "" {
 				t.Error("no explanation without a complete observation")
 			}
 
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := p.observeOnce(ctx, time.Minute, func(string) {}); !errors.Is(err, context.Canceled) {
+			if _, err := p.ObserveOnce(ctx, time.Minute, func(string) {}); !errors.Is(err, context.Canceled) {
 				t.Errorf("interrupted: %v", err)
 			}
 		})
@@ -144,8 +146,8 @@ func expectContains(t *testing.T, text string, want ...string) {
 }
 
 func TestExplainReadsRecords(t *testing.T) {
-	env := validEnv()
-	maps.Copy(env, sourceEnv("static", "INVENTORY_STATIC",
+	env := configtest.Env()
+	maps.Copy(env, configtest.SourceEnv("static", "INVENTORY_STATIC",
 		`[{"name":"a","private_ip":"10.0.1.11","ready":true,"worker":true},{"name":"b","private_ip":"10.9.0.1","ready":true,"worker":true}]`))
 	code, out, errs := runCommand(t, env, "explain", "a")
 	expectContains(t, out, "Published as READY at 10.0.1.11.")

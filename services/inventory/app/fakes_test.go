@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 )
 
 const (
@@ -171,7 +172,7 @@ func (f *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string 
 			t.Fatal(err)
 		}
 	}
-	env := validEnv()
+	env := configtest.Env()
 	maps.Copy(env, map[string]string{
 		"SECURED_KUBECONFIG": filepath.Join(dir, "kubeconfig"), "IONOS_API_URL": cloud.URL, "IONOS_CA_FILE": filepath.Join(dir, "cloud-ca.pem"),
 		"IONOS_TOKEN": newToken(time.Now().Add(200*24*time.Hour + time.Hour)), "IONOS_DATACENTER_ID": datacenterID,

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"flag"
 	"log/slog"
 	"maps"
 	"os"
@@ -11,11 +12,15 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/metricstest"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 )
 
 // kubeconfig names a cluster that the test never connects to.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
+
+var update = flag.Bool("update", false, "write the tables into docs/metrics.md")
 
 func TestMetricsAreDocumented(t *testing.T) {
 	files := metricstest.NewLinkFiles(t)
@@ -26,14 +31,14 @@ func TestMetricsAreDocumented(t *testing.T) {
 	var all []*prometheus.Registry
 	for _, source := range []map[string]string{
 		{"SECURED_KUBECONFIG": cluster},
-		sourceEnv("static", "INVENTORY_STATIC", "[]"),
+		configtest.SourceEnv("static", "INVENTORY_STATIC", "[]"),
 	} {
-		env := validEnv()
+		env := configtest.Env()
 		maps.Copy(env, source)
 		maps.Copy(env, map[string]string{
 			"TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
 		})
-		cfg := &Config{}
+		cfg := &config.Config{}
 		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
 			t.Fatal(err)
 		}

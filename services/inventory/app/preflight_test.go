@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"maps"
 	"math/big"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,13 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 )
 
 // addLinkFiles adds certificates, keys and the client list to an environment.
@@ -196,31 +192,6 @@ func expectLines(t *testing.T, out string, want []string) {
 	}
 }
 
-func TestPreflightChecksRequiredPermissions(t *testing.T) {
-	for _, tt := range []struct {
-		set  map[string]string
-		want []string
-	}{
-		{nil, []string{"list nodes", "watch nodes"}},
-		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress"}},
-		{sourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"get services web in shop", "list endpointslices in shop", "watch endpointslices in shop"}},
-	} {
-		env := validEnv()
-		maps.Copy(env, tt.set)
-		cfg := &Config{}
-		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, p := range requiredPermissions(cfg) {
-			got = append(got, p.String())
-		}
-		if d := cmp.Diff(tt.want, got); d != "" {
-			t.Errorf("%v (-want +got):\n%s", tt.set, d)
-		}
-	}
-}
-
 func TestPreflightReadsRecords(t *testing.T) {
 	for _, tt := range []struct {
 		name, records string
@@ -236,8 +207,8 @@ func TestPreflightReadsRecords(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.records), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			env := addLinkFiles(t, validEnv())
-			maps.Copy(env, sourceEnv("file", "INVENTORY_FILE_PATH", file))
+			env := addLinkFiles(t, configtest.Env())
+			maps.Copy(env, configtest.SourceEnv("file", "INVENTORY_FILE_PATH", file))
 			code, out, errs := runCommand(t, env, "preflight")
 			if code != tt.code || strings.Contains(out, "API server") || strings.Contains(out, "IONOS") {
 				t.Errorf("exit code %d, want %d", code, tt.code)
@@ -247,62 +218,5 @@ func TestPreflightReadsRecords(t *testing.T) {
 				t.Logf("%s%s", out, errs)
 			}
 		})
-	}
-}
-
-func TestCountsReportedNodes(t *testing.T) {
-	ready := source.Candidate{Name: "a", State: source.Ready}
-	for _, tt := range []struct {
-		name string
-		news source.Update
-		want string
-	}{
-		{"valid nodes", source.Update{Changed: []source.Candidate{ready, {Name: "b", State: source.NotReady}, {Name: "c", Excluded: source.ControlPlane}}}, "nodes: 3, workers: 2, eligible: 2, eligible and ready: 1"},
-		{"an invalid record", source.Update{Changed: []source.Candidate{ready, {Name: "b", Invalid: "no address"}}}, "WARN nodes: 2, workers: 2, eligible: 1, eligible and ready: 1; 1 have invalid data: b (no address); correct them in the source"},
-		{"a partial error", source.Update{Changed: []source.Candidate{ready}, PartialError: "two records were ignored"}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 1; two records were ignored"},
-		{"none is ready", source.Update{Changed: []source.Candidate{{Name: "b", State: source.NotReady}}}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 0; no node is ready; check the nodes"},
-		{"nothing", source.Update{}, "WARN no eligible node (nodes: 0, workers: 0, eligible: 0, eligible and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
-	} {
-		got, err := summarizeUpdate(tt.news)
-		if err != nil {
-			got = "WARN " + err.Error()
-		}
-		if got != tt.want {
-			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestChecksLANAddresses(t *testing.T) {
-	f := &preflightChecker{cfg: &Config{Subnets: []settings.Subnet{{}}}}
-	if err := f.cfg.Subnets[0].UnmarshalText([]byte("10.0.1.0/24")); err != nil {
-		t.Fatal(err)
-	}
-	block := netip.MustParsePrefix
-	for _, tt := range []struct {
-		d  ionos.Description
-		ok bool
-	}{
-		{ionos.Description{IPv4: block("10.0.1.0/24")}, true},
-		{ionos.Description{IPv4: block("10.0.0.0/16")}, true},
-		{ionos.Description{IPv4: block("10.0.1.128/25"), IPv6: block("2001:db8::/64")}, true},
-		{ionos.Description{}, true},
-		{ionos.Description{IPv4: block("10.0.2.0/24")}, false},
-		{ionos.Description{IPv6: block("2001:db8::/64")}, false},
-		{ionos.Description{IPv4: block("10.0.1.0/24"), Public: true}, false},
-	} {
-		if _, err := f.checkLAN(ionos.Pair{LAN: "2"}, tt.d); (err == nil) != tt.ok {
-			t.Errorf("%+v: %v", tt.d, err)
-		}
-	}
-}
-
-// Ten slow pages take longer than the default timeout of a check, and serve reads them.
-func TestPreflightAllowsSlowSource(t *testing.T) {
-	f := &preflightChecker{cfg: &Config{SourceKind: "static"}}
-	for _, c := range f.checks() {
-		if c.Name == sourceCheckName && c.Timeout < time.Minute {
-			t.Errorf("timeout of the source check is %s, want at least a minute", c.Timeout)
-		}
 	}
 }

@@ -16,9 +16,9 @@ func (i *inventory) statusHandler() http.Handler {
 	}
 	page := &overview.Config{
 		Version: i.version, Instance: name, Kind: i.cfg.SourceKind,
-		ReadData: i.collector.Snapshot, Explain: i.collector.Explain, Subscribers: i.server.Subscribers,
+		ReadData: i.Snapshot, Explain: i.Explain, Subscribers: i.server.Subscribers,
 	}
-	if client, ok := i.cloud.(overview.Cloud); ok {
+	if client, ok := i.Cloud().(overview.Cloud); ok {
 		page.Cloud = client
 	}
 	return statuspage.Handler(page.Page, i.log)

@@ -1,4 +1,6 @@
-package app
+// Package preflight checks before an installation what serve depends on, one line for each check. It
+// guarantees that each failed check says what to fix. It changes nothing in the cluster or the cloud.
+package preflight
 
 import (
 	"context"
@@ -13,6 +15,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -23,8 +27,8 @@ const (
 	sourceCheckName = "source"
 )
 
-// runPreflight runs all checks and prints a line for each.
-func runPreflight(ctx context.Context, version string, inv command.Invocation[Config]) error {
+// Run runs all checks and prints a line for each.
+func Run(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
 	c, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
 		return settings.NewConfigError(err)
@@ -34,7 +38,7 @@ func runPreflight(ctx context.Context, version string, inv command.Invocation[Co
 
 // preflightChecker holds a configuration and the clients that check it.
 type preflightChecker struct {
-	cfg     *Config
+	cfg     *config.Config
 	version string
 	cluster *kubeapi.Client  // nil if the source is not a cluster
 	host    string           // the cluster's API server
@@ -42,11 +46,11 @@ type preflightChecker struct {
 	cloud   cloudDescriber   // nil if addresses come from elsewhere
 }
 
-func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error) {
+func newPreflightChecker(cfg *config.Config, version string) (*preflightChecker, error) {
 	c := &preflightChecker{cfg: cfg, version: version, clock: &preflight.Clock{}}
 	var problems []error
-	if cfg.usesCluster() {
-		cluster, err := loadClusterConfig(cfg, version)
+	if cfg.UsesCluster() {
+		cluster, err := config.LoadCluster(cfg, version)
 		if err == nil {
 			c.host = cluster.Host
 			cluster.Wrap(c.clock.Wrap)
@@ -54,14 +58,14 @@ func newPreflightChecker(cfg *Config, version string) (*preflightChecker, error)
 		}
 		problems = append(problems, err)
 	}
-	cloud, err := newCloudClient(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	cloud, err := config.NewCloud(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	c.cloud, _ = cloud.(cloudDescriber)
 	return c, errors.Join(append(problems, err)...)
 }
 
 // checks returns the checks that the configuration needs, in the order in which to fix problems.
 func (c *preflightChecker) checks() []preflight.Check {
-	all := preflight.Identity{Files: c.cfg.tlsFiles(), Server: true}.Checks()
+	all := preflight.Identity{Files: c.cfg.TLSFiles(), Server: true}.Checks()
 	all = append(all, preflight.Check{Name: "allowed clients", Run: func(context.Context) (string, error) {
 		_, err := link.OpenClients(c.cfg.ClientsFile)
 		return "valid", err
@@ -72,7 +76,7 @@ func (c *preflightChecker) checks() []preflight.Check {
 	}
 	// serve waits for a full verification as long as its pages take: on a large cluster that is more
 	// than the default of 15 s.
-	source := preflight.Check{Name: sourceCheckName, Timeout: observationTimeout + preflight.DefaultTimeout, Run: c.readSource}
+	source := preflight.Check{Name: sourceCheckName, Timeout: collector.ObservationTimeout + preflight.DefaultTimeout, Run: c.readSource}
 	if c.cluster != nil {
 		source.DependsOn = []string{preflight.APIServer}
 		for _, p := range requiredPermissions(c.cfg) {
@@ -85,7 +89,7 @@ func (c *preflightChecker) checks() []preflight.Check {
 		all = append(all, cloud...)
 		required = append(required, checkNames(cloud)...)
 	}
-	return append(all, preflight.Check{Name: "first observation", DependsOn: required, Timeout: observationTimeout + preflight.DefaultTimeout, Run: c.observeNodes})
+	return append(all, preflight.Check{Name: "first observation", DependsOn: required, Timeout: collector.ObservationTimeout + preflight.DefaultTimeout, Run: c.observeNodes})
 }
 
 func checkNames(checks []preflight.Check) []string {
@@ -98,7 +102,7 @@ func checkNames(checks []preflight.Check) []string {
 
 // readSource reads the source once, completely, and counts its nodes.
 func (c *preflightChecker) readSource(ctx context.Context) (string, error) {
-	s, err := newSource(c.cfg, c.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s, err := config.NewSource(c.cfg, c.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}
@@ -148,15 +152,15 @@ func summarizeUpdate(update source.Update) (string, error) {
 
 // observeNodes makes a first complete observation, as serve does.
 func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
-	pipeline, err := newPipeline(c.cfg, c.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	pipeline, err := config.NewPipeline(c.cfg, c.version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}
-	missing, err := pipeline.observeOnce(ctx, observationTimeout, func(string) {})
+	missing, err := pipeline.ObserveOnce(ctx, collector.ObservationTimeout, func(string) {})
 	if err = errors.Join(err, missing); err != nil {
 		return "", err
 	}
-	snapshot := pipeline.collector.Snapshot()
+	snapshot := pipeline.Snapshot()
 	published := len(snapshot.Nodes)
 	var omitted []string // the eligible ones
 	for _, o := range snapshot.Omitted {

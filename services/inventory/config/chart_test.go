@@ -1,4 +1,4 @@
-package app
+package config_test
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 )
 
 const dnsLabel = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
@@ -41,7 +43,7 @@ var chartSettings = settingstest.Chart{
 }
 
 func TestChartHasAllSettings(t *testing.T) {
-	if err := chartSettings.CheckSchema("../../../deploy/slicefeed-inventory/values.schema.json", &Config{}, *update); err != nil {
+	if err := chartSettings.CheckSchema("../../../deploy/slicefeed-inventory/values.schema.json", &config.Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
@@ -71,13 +73,13 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 		"IONOS_REQUEST_BUDGET": {[]string{"2", "6000"}, []string{"1", "6001", "many"}},
 	}
 	accepts := func(setting, value string) (schema, program bool) {
-		schema, err := chartSettings.Accepts(&Config{}, setting, value)
+		schema, err := chartSettings.Accepts(&config.Config{}, setting, value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := validEnv()
+		env := configtest.Env()
 		env[setting] = value
-		err = settings.Load(nil, func(name string) string { return env[name] }, &Config{})
+		err = settings.Load(nil, func(name string) string { return env[name] }, &config.Config{})
 		return schema, err == nil || !strings.Contains(err.Error(), "- "+setting+"=")
 	}
 	for setting, values := range samples {

@@ -1,4 +1,4 @@
-package app
+package preflight
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type cloudDescriber interface {
 func (c *preflightChecker) cloudChecks() []preflight.Check {
 	// Several checks use the description of a pair, which is requested once.
 	describe := map[ionos.Pair]func(context.Context) (ionos.Description, error){}
-	for _, p := range c.cfg.lanPairs() {
+	for _, p := range c.cfg.LANPairs() {
 		var once sync.Once
 		var d ionos.Description
 		var err error
@@ -34,7 +34,7 @@ func (c *preflightChecker) cloudChecks() []preflight.Check {
 			return d, err
 		}
 	}
-	pairs := c.cfg.lanPairs()
+	pairs := c.cfg.LANPairs()
 	all := []preflight.Check{{Name: tokenCheckName, Run: func(ctx context.Context) (string, error) {
 		_, err := describe[pairs[0]](ctx)
 		return c.checkToken(err)

@@ -1,4 +1,7 @@
-package app
+// Package config has the settings of the inventory, and creates the stages that they describe. It guarantees
+// that a configuration that passes Validate can be used, or that the error names every problem. It does not
+// run anything.
+package config
 
 import (
 	"errors"
@@ -67,7 +70,7 @@ func (c *Config) Validate() error {
 		add("NODE_SELECTOR", c.NodeSelector, "a label selector such as pool=blue: "+err.Error())
 	}
 	c.validateSource(add)
-	if c.usesCloud() {
+	if c.UsesCloud() {
 		switch {
 		case c.Token == "" && c.TokenFile == "":
 			add("IONOS_TOKEN_FILE", "", "a file with an API token (or IONOS_TOKEN), because SOURCE_KIND is kubernetes and RESOLVER is ionos")
@@ -99,7 +102,7 @@ func (c *Config) validateSource(add func(setting, value, want string)) {
 	}{
 		{"NODE_SELECTOR", c.NodeSelector, "kubernetes", false, nil, ""},
 		{"WORKLOAD", c.Workload, "kubernetes", false, parseError(kubenodes.ParseWorkload), "a namespace and a label selector, such as ingress/app=gateway"},
-		{"SOURCE_SERVICE", c.SourceService, "service", true, parseError(parseServiceRef), "the Service to watch, such as shop/web"},
+		{"SOURCE_SERVICE", c.SourceService, "service", true, parseError(ParseServiceRef), "the Service to watch, such as shop/web"},
 		{"INVENTORY_FILE_PATH", c.RecordsFile, "file", true, nil, "the file with the records"},
 		{"INVENTORY_COMMAND", c.Command, "command", true, nil, "the program that prints the records"},
 		{"INVENTORY_COMMAND_ARGS", c.CommandArgs, "command", false, parseError(records.ParseArgs), "arguments separated by white space, or a JSON array of strings"},
@@ -126,26 +129,27 @@ func parseError[T any](parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// serviceRef names a Service.
-type serviceRef struct{ namespace, name string }
+// ServiceRef names a Service.
+type ServiceRef struct{ Namespace, Name string }
 
-// parseServiceRef reads namespace/name.
-func parseServiceRef(text string) (serviceRef, error) {
+// ParseServiceRef reads namespace/name.
+func ParseServiceRef(text string) (ServiceRef, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	problems := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Label(name)...)
 	if !ok || len(problems) > 0 {
-		return serviceRef{}, errors.New("not namespace/name")
+		return ServiceRef{}, errors.New("not namespace/name")
 	}
-	return serviceRef{namespace, name}, nil
+	return ServiceRef{namespace, name}, nil
 }
 
-// usesCluster reports whether the source is a Kubernetes cluster.
-func (c *Config) usesCluster() bool { return c.SourceKind == "kubernetes" || c.SourceKind == "service" }
+// UsesCluster reports whether the source is a Kubernetes cluster.
+func (c *Config) UsesCluster() bool { return c.SourceKind == "kubernetes" || c.SourceKind == "service" }
 
-// usesCloud reports whether addresses come from the cloud.
-func (c *Config) usesCloud() bool { return c.SourceKind == "kubernetes" && c.Resolver == "ionos" }
+// UsesCloud reports whether addresses come from the cloud.
+func (c *Config) UsesCloud() bool { return c.SourceKind == "kubernetes" && c.Resolver == "ionos" }
 
-func (c *Config) lanPairs() []ionos.Pair {
+// LANPairs returns the pairs of datacenter and LAN.
+func (c *Config) LANPairs() []ionos.Pair {
 	pairs := make([]ionos.Pair, len(c.LANs))
 	for i := range pairs {
 		pairs[i] = ionos.Pair{Datacenter: c.Datacenters[i], LAN: c.LANs[i]}
@@ -153,6 +157,7 @@ func (c *Config) lanPairs() []ionos.Pair {
 	return pairs
 }
 
-func (c *Config) tlsFiles() link.Files {
+// TLSFiles returns the files of the link.
+func (c *Config) TLSFiles() link.Files {
 	return link.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCAFile}
 }

@@ -1,4 +1,4 @@
-package app
+package config_test
 
 import (
 	"errors"
@@ -9,33 +9,16 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 )
 
 var update = flag.Bool("update", false, "write the tables into docs/settings.md")
 
 func TestSettingsAreDocumented(t *testing.T) {
-	if err := settingstest.CheckDocs("../../../docs/settings.md", "inventory", &Config{}, *update); err != nil {
+	if err := settingstest.CheckDocs("../../../docs/settings.md", "inventory", &config.Config{}, *update); err != nil {
 		t.Error(err)
 	}
-}
-
-// validEnv returns an environment that passes validation, which reads no files.
-func validEnv() map[string]string {
-	return map[string]string{
-		"SECURED_SUBNET_CIDR": "10.0.1.0/24", "IONOS_TOKEN": "secret-token",
-		"IONOS_DATACENTER_ID": "7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90", "IONOS_PRIVATE_LAN_ID": "2",
-		"TLS_CERT_FILE": "cert.pem", "TLS_KEY_FILE": "key.pem", "TLS_PEER_CA_FILE": "ca.pem",
-		"ALLOWED_CLIENTS_FILE": "clients.yaml",
-	}
-}
-
-// sourceEnv returns the settings of a source that needs no cloud.
-func sourceEnv(kind, setting, value string) map[string]string {
-	env := map[string]string{"SOURCE_KIND": kind, "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": ""}
-	if setting != "" {
-		env[setting] = value
-	}
-	return env
 }
 
 func TestConfigValidation(t *testing.T) {
@@ -49,15 +32,15 @@ func TestConfigValidation(t *testing.T) {
 		{"node-address needs no cloud", map[string]string{
 			"RESOLVER": "node-address", "IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
 		}, nil},
-		{"a file is enough", sourceEnv("file", "INVENTORY_FILE_PATH", "/nodes.json"), nil},
-		{"a static list is enough", sourceEnv("static", "INVENTORY_STATIC", "[]"), nil},
-		{"a Service is enough", sourceEnv("service", "SOURCE_SERVICE", "shop/web"), nil},
+		{"a file is enough", configtest.SourceEnv("file", "INVENTORY_FILE_PATH", "/nodes.json"), nil},
+		{"a static list is enough", configtest.SourceEnv("static", "INVENTORY_STATIC", "[]"), nil},
+		{"a Service is enough", configtest.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), nil},
 		{"a workload counts Pods", map[string]string{"WORKLOAD": "ingress/app=gateway"}, nil},
 		{"a workload is a namespace and a selector", map[string]string{"WORKLOAD": "app=gateway"}, []string{"WORKLOAD", "ingress/app=gateway"}},
-		{"each kind requires its input", sourceEnv("command", "", ""), []string{"INVENTORY_COMMAND is not set"}},
-		{"a setting without effect is an error", sourceEnv("file", "SOURCE_SERVICE", "shop/web"), []string{"INVENTORY_FILE_PATH is not set", "SOURCE_SERVICE", "no effect with file"}},
-		{"static records are validated", sourceEnv("static", "INVENTORY_STATIC", `[{"name":"a"}]`), []string{"INVENTORY_STATIC"}},
-		{"a Service is a namespace and a name", sourceEnv("service", "SOURCE_SERVICE", "web"), []string{"SOURCE_SERVICE", "shop/web"}},
+		{"each kind requires its input", configtest.SourceEnv("command", "", ""), []string{"INVENTORY_COMMAND is not set"}},
+		{"a setting without effect is an error", configtest.SourceEnv("file", "SOURCE_SERVICE", "shop/web"), []string{"INVENTORY_FILE_PATH is not set", "SOURCE_SERVICE", "no effect with file"}},
+		{"static records are validated", configtest.SourceEnv("static", "INVENTORY_STATIC", `[{"name":"a"}]`), []string{"INVENTORY_STATIC"}},
+		{"a Service is a namespace and a name", configtest.SourceEnv("service", "SOURCE_SERVICE", "web"), []string{"SOURCE_SERVICE", "shop/web"}},
 		{"the deprecated subnet prefix is accepted", map[string]string{"SECURED_SUBNET_CIDR": "", "SECURED_SUBNET_PREFIX": "10.0.1."}, nil},
 		{"ionos requires a token, a datacenter and a LAN", map[string]string{
 			"IONOS_TOKEN": "", "IONOS_DATACENTER_ID": "", "IONOS_PRIVATE_LAN_ID": "",
@@ -70,9 +53,9 @@ func TestConfigValidation(t *testing.T) {
 		}, []string{"SECURED_SUBNET_CIDR", "NODE_SELECTOR", "CORDONED", "IONOS_POLL_INTERVAL", "TLS_CERT_FILE", "SOURCE_KIND"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			env := validEnv()
+			env := configtest.Env()
 			maps.Copy(env, tt.set)
-			err := settings.Load(nil, func(name string) string { return env[name] }, &Config{})
+			err := settings.Load(nil, func(name string) string { return env[name] }, &config.Config{})
 			if (err == nil) != (len(tt.want) == 0) || err != nil && !errors.Is(err, settings.ErrConfiguration) {
 				t.Fatalf("got %v", err)
 			}

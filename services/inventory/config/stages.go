@@ -1,6 +1,7 @@
-package app
+package config
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
@@ -23,12 +25,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// newSource creates the source that SOURCE_KIND names.
-func newSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source.Source, error) {
-	if !cfg.usesCluster() {
+// NewSource creates the source that SOURCE_KIND names.
+func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source.Source, error) {
+	if !cfg.UsesCluster() {
 		return newRecordsSource(cfg, log, registry)
 	}
-	cluster, err := loadClusterConfig(cfg, version)
+	cluster, err := LoadCluster(cfg, version)
 	if err != nil {
 		return nil, err
 	}
@@ -38,13 +40,13 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 		return nil, fmt.Errorf("create client of the secured cluster: %w", err)
 	}
 	if cfg.SourceKind == "service" {
-		s, err := parseServiceRef(cfg.SourceService)
+		s, err := ParseServiceRef(cfg.SourceService)
 		if err != nil {
 			return nil, err
 		}
 		return kubeservice.New(kubeservice.Config{
-			Services: client.Services(s.namespace), Slices: client.EndpointSlices(s.namespace), Client: client,
-			Namespace: s.namespace, Name: s.name, Log: log, Registerer: registry,
+			Services: client.Services(s.Namespace), Slices: client.EndpointSlices(s.Namespace), Client: client,
+			Namespace: s.Namespace, Name: s.Name, Log: log, Registerer: registry,
 		}), nil
 	}
 	rules, err := newNodeRules(cfg)
@@ -99,7 +101,7 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 func newRosterConfig(cfg *Config) roster.Config {
 	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), ListInterval: cfg.CloudPollInterval, ConfirmInterval: cfg.SourcePollInterval}
 	switch {
-	case cfg.usesCloud():
+	case cfg.UsesCloud():
 		c.Method = resolve.ByCloud
 	case cfg.SourceKind == "kubernetes":
 		c.Method = resolve.ByNodeAddress
@@ -112,7 +114,8 @@ func newRosterConfig(cfg *Config) roster.Config {
 	return c
 }
 
-func loadClusterConfig(cfg *Config, version string) (*rest.Config, error) {
+// LoadCluster returns how to connect to the API server of the secured cluster.
+func LoadCluster(cfg *Config, version string) (*rest.Config, error) {
 	var cluster *rest.Config
 	var err error
 	if cfg.Kubeconfig == "" && cfg.KubeContext == "" {
@@ -132,17 +135,30 @@ func loadClusterConfig(cfg *Config, version string) (*rest.Config, error) {
 	return cluster, nil
 }
 
-// newCloudClient creates the client of the cloud. It returns nil if addresses come from elsewhere.
-func newCloudClient(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (collector.Cloud, error) {
-	if !cfg.usesCloud() {
+// NewCloud creates the client of the cloud. It returns nil if addresses come from elsewhere.
+func NewCloud(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (collector.Cloud, error) {
+	if !cfg.UsesCloud() {
 		return nil, nil
 	}
 	client, err := ionos.New(ionos.Config{
-		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.lanPairs(), Budget: cfg.RequestBudget,
+		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.LANPairs(), Budget: cfg.RequestBudget,
 		UserAgent: "slicefeed-inventory/" + version, Log: log, Registerer: registry,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return client, nil
+}
+
+// NewPipeline creates the stages up to the stores of the feed.
+func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*collector.Pipeline, error) {
+	src, errSource := NewSource(cfg, version, log, registry)
+	cloud, errCloud := NewCloud(cfg, version, log, registry)
+	if err := errors.Join(errSource, errCloud); err != nil {
+		return nil, err
+	}
+	return collector.NewPipeline(collector.Config{
+		Source: src, Cloud: cloud, Roster: newRosterConfig(cfg), Stores: feed.NewStores(rand.Text()), Registerer: registry,
+		Log: log.With("source", cfg.SourceKind),
+	}), nil
 }

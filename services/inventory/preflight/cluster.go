@@ -1,18 +1,19 @@
-package app
+package preflight
 
 import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 )
 
 // requiredPermissions returns the permissions that the inventory uses in the secured cluster.
-func requiredPermissions(cfg *Config) []preflight.Permission {
+func requiredPermissions(cfg *config.Config) []preflight.Permission {
 	if cfg.SourceKind == "service" {
-		s, _ := parseServiceRef(cfg.SourceService) // Validate reports its error
+		s, _ := config.ParseServiceRef(cfg.SourceService) // Validate reports its error
 		return []preflight.Permission{
-			{Verb: "get", Resource: "services", Namespace: s.namespace, Name: s.name},
-			{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: s.namespace},
-			{Verb: "watch", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: s.namespace},
+			{Verb: "get", Resource: "services", Namespace: s.Namespace, Name: s.Name},
+			{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: s.Namespace},
+			{Verb: "watch", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: s.Namespace},
 		}
 	}
 	all := []preflight.Permission{{Verb: "list", Resource: "nodes"}, {Verb: "watch", Resource: "nodes"}}

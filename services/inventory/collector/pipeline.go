@@ -1,0 +1,105 @@
+package collector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// ObservationTimeout is how long commands wait for the first complete observation.
+const ObservationTimeout = time.Minute
+
+// Pipeline is the part of the inventory that observes the secured cluster and the cloud, and publishes
+// to no client. The commands explain and preflight run it alone.
+type Pipeline struct {
+	*Collector
+
+	Stores *feed.Stores
+}
+
+// NewPipeline returns a pipeline that does not run yet.
+func NewPipeline(cfg Config) *Pipeline { return &Pipeline{Collector: New(cfg), Stores: cfg.Stores} }
+
+// Run follows the source and updates the stores until ctx is done.
+func (p *Pipeline) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.source.Run(ctx) })
+	g.Go(func() error { return p.Collector.Run(ctx) })
+	return g.Wait()
+}
+
+// Cloud returns the client of the cloud; nil if addresses come from elsewhere.
+func (p *Pipeline) Cloud() Cloud { return p.cloud }
+
+// CheckObserved is the readiness check: it passes after the first complete observation. A later
+// failure degrades the status but not the readiness, because the last known nodes stay published.
+func (p *Pipeline) CheckObserved() error {
+	status, _ := p.Stores.Status()
+	if status.Observation > 0 {
+		return nil
+	}
+	return fmt.Errorf("no complete observation yet: membership is %s, addresses are %s",
+		describePart(status.Membership), describePart(status.Addresses))
+}
+
+func describePart(p source.PartStatus) string {
+	if p.Reason == "" {
+		return p.Sync.String()
+	}
+	return fmt.Sprintf("%s (%s)", p.Sync, p.Reason)
+}
+
+// ObserveOnce runs the pipeline until its first complete observation or the timeout, and reports
+// what it waits for. It returns after the pipeline has stopped, so callers can read the roster.
+// After a timeout, missing describes what was not observed; err is an error of the pipeline itself.
+func (p *Pipeline) ObserveOnce(ctx context.Context, timeout time.Duration, report func(string)) (missing, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	runErr := make(chan error, 1)
+	go func() { runErr <- p.Run(ctx) }()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+
+	report("reading the nodes…")
+	reported := map[string]bool{}
+	reportOnce := func(text string) {
+		if !reported[text] {
+			reported[text] = true
+			report(text)
+		}
+	}
+	for {
+		status, changed := p.Stores.Status()
+		missing = p.CheckObserved()
+		if missing == nil {
+			break
+		}
+		if status.Membership.Sync == source.Synced && p.cloud != nil {
+			reportOnce("listing the cloud…")
+		}
+		for _, part := range []source.PartStatus{status.Membership, status.Addresses} {
+			if _, cause, ok := strings.Cut(part.Reason, ": "); ok { // "what failed: the error"
+				reportOnce("  retrying: " + display.Sanitize(cause))
+			}
+		}
+		select {
+		case err := <-runErr:
+			return nil, cmp.Or(err, ctx.Err(), errors.New("observation ended early"))
+		case <-changed:
+			continue
+		case <-timer.C:
+		}
+		break
+	}
+	cancel()
+	return missing, <-runErr
+}

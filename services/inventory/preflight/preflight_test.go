@@ -1,0 +1,98 @@
+package preflight
+
+import (
+	"maps"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+func TestPreflightChecksRequiredPermissions(t *testing.T) {
+	for _, tt := range []struct {
+		set  map[string]string
+		want []string
+	}{
+		{nil, []string{"list nodes", "watch nodes"}},
+		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress"}},
+		{configtest.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"get services web in shop", "list endpointslices in shop", "watch endpointslices in shop"}},
+	} {
+		env := configtest.Env()
+		maps.Copy(env, tt.set)
+		cfg := &config.Config{}
+		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range requiredPermissions(cfg) {
+			got = append(got, p.String())
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("%v (-want +got):\n%s", tt.set, d)
+		}
+	}
+}
+
+func TestCountsReportedNodes(t *testing.T) {
+	ready := source.Candidate{Name: "a", State: source.Ready}
+	for _, tt := range []struct {
+		name string
+		news source.Update
+		want string
+	}{
+		{"valid nodes", source.Update{Changed: []source.Candidate{ready, {Name: "b", State: source.NotReady}, {Name: "c", Excluded: source.ControlPlane}}}, "nodes: 3, workers: 2, eligible: 2, eligible and ready: 1"},
+		{"an invalid record", source.Update{Changed: []source.Candidate{ready, {Name: "b", Invalid: "no address"}}}, "WARN nodes: 2, workers: 2, eligible: 1, eligible and ready: 1; 1 have invalid data: b (no address); correct them in the source"},
+		{"a partial error", source.Update{Changed: []source.Candidate{ready}, PartialError: "two records were ignored"}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 1; two records were ignored"},
+		{"none is ready", source.Update{Changed: []source.Candidate{{Name: "b", State: source.NotReady}}}, "WARN nodes: 1, workers: 1, eligible: 1, eligible and ready: 0; no node is ready; check the nodes"},
+		{"nothing", source.Update{}, "WARN no eligible node (nodes: 0, workers: 0, eligible: 0, eligible and ready: 0); nothing would be published; check NODE_SELECTOR and the source"},
+	} {
+		got, err := summarizeUpdate(tt.news)
+		if err != nil {
+			got = "WARN " + err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestChecksLANAddresses(t *testing.T) {
+	f := &preflightChecker{cfg: &config.Config{Subnets: []settings.Subnet{{}}}}
+	if err := f.cfg.Subnets[0].UnmarshalText([]byte("10.0.1.0/24")); err != nil {
+		t.Fatal(err)
+	}
+	block := netip.MustParsePrefix
+	for _, tt := range []struct {
+		d  ionos.Description
+		ok bool
+	}{
+		{ionos.Description{IPv4: block("10.0.1.0/24")}, true},
+		{ionos.Description{IPv4: block("10.0.0.0/16")}, true},
+		{ionos.Description{IPv4: block("10.0.1.128/25"), IPv6: block("2001:db8::/64")}, true},
+		{ionos.Description{}, true},
+		{ionos.Description{IPv4: block("10.0.2.0/24")}, false},
+		{ionos.Description{IPv6: block("2001:db8::/64")}, false},
+		{ionos.Description{IPv4: block("10.0.1.0/24"), Public: true}, false},
+	} {
+		if _, err := f.checkLAN(ionos.Pair{LAN: "2"}, tt.d); (err == nil) != tt.ok {
+			t.Errorf("%+v: %v", tt.d, err)
+		}
+	}
+}
+
+// Ten slow pages take longer than the default timeout of a check, and serve reads them.
+func TestPreflightAllowsSlowSource(t *testing.T) {
+	f := &preflightChecker{cfg: &config.Config{SourceKind: "static"}}
+	for _, c := range f.checks() {
+		if c.Name == sourceCheckName && c.Timeout < time.Minute {
+			t.Errorf("timeout of the source check is %s, want at least a minute", c.Timeout)
+		}
+	}
+}
