@@ -56,8 +56,10 @@ func (o *Oracle) open(p *plan, source string, last *window, first time.Time) *wi
 	if last != nil && earliest.Before(last.since.Add(p.config.ShrinkWindow)) {
 		earliest = last.since.Add(p.config.ShrinkWindow)
 	}
-	booked := p.aim.booked[source]
-	doubt := p.aim.resumed.After(earliest) || !booked.Before(first) && booked.After(p.aim.written) && booked.Before(p.at)
+	// What was booked at the moment of the last plan may have been booked before it or after it.
+	booked, written := p.aim.booked[source], p.aim.written
+	unwritten := booked.After(written) || booked.Equal(written) && !booked.Before(earliest)
+	doubt := p.aim.resumed.After(earliest) || unwritten && !booked.Before(first) && booked.Before(p.at)
 	for _, id := range o.recent {
 		if q := o.plans[id]; q != p && q.writer == p.writer && q.Target == p.Target && !q.complete() && q.at.After(earliest) {
 			doubt, w.size = true, max(w.size, q.ready(source))
