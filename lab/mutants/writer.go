@@ -47,7 +47,7 @@ func writer() []Mutant {
 			Harm: "A link that says nothing for three heartbeats is still taken for alive, and what it said last for the truth.",
 			File: inSubscriber + "/session.go",
 			Edits: []Edit{
-				{"idle := time.NewTimer(maxIdleHeartbeats * sess.heartbeat)", "idle := time.NewTimer(1000 * maxIdleHeartbeats * sess.heartbeat)"},
+				{"idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat,", "idle := time.AfterFunc(1000*maxIdleHeartbeats*sess.heartbeat,"},
 				{"idle.Reset(maxIdleHeartbeats * sess.heartbeat)", "idle.Reset(1000 * maxIdleHeartbeats * sess.heartbeat)"},
 			},
 			Suites: []string{inSubscriber},

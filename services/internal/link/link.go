@@ -39,7 +39,7 @@ const (
 	clientWindowBytes = 1 << 20                  // sent to a client but not read yet; fits a set of 5,000 nodes
 	shutdownGrace     = 10 * time.Second         // for calls in progress when the server stops
 
-	// maxConnStreams is the number of concurrent streams of one connection. A subscriber has one or two.
+	// maxConnStreams is the number of concurrent streams of one connection. A subscriber has one.
 	// A further stream gets an error. At HTTP/2's own limit, maxConnCalls, it would wait without one.
 	maxConnStreams = 8
 

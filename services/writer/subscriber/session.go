@@ -2,6 +2,7 @@ package subscriber
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -42,8 +43,9 @@ func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 	defer requests.Wait()
 	defer cancel()
 	sess := &session{heartbeat: defaultHeartbeat}
-	err = s.followStream(ctx, s.openStream(ctx, conn), sess, func() {
-		requests.Go(func() { s.requestObservations(ctx, inventoryv1.NewInventoryServiceClient(conn)) })
+	inventory := inventoryv1.NewInventoryServiceClient(conn)
+	err = s.followStream(ctx, inventory, sess, func() {
+		requests.Go(func() { s.requestObservations(ctx, inventory) })
 	})
 	end := sessionEnd{err: err}
 	if !sess.syncedAt.IsZero() {
@@ -52,36 +54,47 @@ func (s *Subscriber) runSession(ctx context.Context) sessionEnd {
 	return end
 }
 
-// followStream applies the messages of a stream, and returns why it ended. It calls onFirst once, after the
+// followStream opens a stream and applies its messages, and returns why it ended. It calls onFirst after the
 // first message.
-func (s *Subscriber) followStream(ctx context.Context, stream *nodeStream, sess *session, onFirst func()) error {
-	defer stream.close()
-	idle := time.NewTimer(maxIdleHeartbeats * sess.heartbeat)
+func (s *Subscriber) followStream(ctx context.Context, inventory inventoryv1.InventoryServiceClient, sess *session, onFirst func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat, func() { cancel(errIdle) })
 	defer idle.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-idle.C:
-			stream.close()
-			if !sess.received { // gRPC's error of the connection attempt is more specific
-				return fmt.Errorf("no message from the inventory within %s: %w", maxIdleHeartbeats*sess.heartbeat, stream.err)
-			}
-			return fmt.Errorf("no message from the inventory for %s", maxIdleHeartbeats*sess.heartbeat)
-		case m, ok := <-stream.messages:
-			if !ok {
-				return stream.err
-			}
-			first := !sess.received
-			if err := s.applyMessage(sess, m); err != nil {
-				return err
-			}
-			if first {
-				onFirst()
-			}
-			idle.Reset(maxIdleHeartbeats * sess.heartbeat)
+	// Without WaitForReady the call fails with the first connection attempt, instead of waiting for the
+	// channel's backoff.
+	stream, err := inventory.WatchNodes(ctx, s.newRequest(), grpc.ForceCodecV2(newLimitedCodec()))
+	for err == nil {
+		var m *inventoryv1.WatchNodesResponse
+		if m, err = stream.Recv(); err != nil {
+			break
 		}
+		tracepoint.Mark(tracepoint.DeltaReceived)
+		first := !sess.received
+		if err := s.applyMessage(sess, m); err != nil {
+			return err
+		}
+		if first {
+			onFirst()
+		}
+		idle.Reset(maxIdleHeartbeats * sess.heartbeat)
 	}
+	if errors.Is(context.Cause(ctx), errIdle) {
+		return fmt.Errorf("%w for %s: %w", errIdle, maxIdleHeartbeats*sess.heartbeat, err)
+	}
+	return err
+}
+
+var errIdle = errors.New("no message from the inventory")
+
+// newRequest resumes from the mirror's cursor and digest, or restarts without them (rules R5, R6, R7).
+func (s *Subscriber) newRequest() *inventoryv1.WatchNodesRequest {
+	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: s.confirmObservations()}
+	if cursor, digest, ok := s.mirror.ResumePoint(); ok {
+		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
+		req.Digest = digest[:]
+	}
+	return req
 }
 
 // applyMessage applies a message of the current stream.
