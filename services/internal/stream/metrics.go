@@ -13,13 +13,13 @@ const (
 	Heartbeat Kind = "heartbeat" // nothing is new
 )
 
-// The ends of a stream.
+// The reasons why a stream ended.
 const (
-	endClient         = "client" // it went away, or its connection came of age
-	endStopping       = "stopping"
-	endStalled        = "stalled"
-	endTooManyStreams = "too_many_streams"
-	endFailed         = "send_failed"
+	reasonClient         = "client" // it went away, or its connection came of age
+	reasonStopping       = "stopping"
+	reasonStalled        = "stalled"
+	reasonTooManyStreams = "too_many_streams"
+	reasonFailed         = "send_failed"
 )
 
 // Metrics are those of the streams of a service.
@@ -49,7 +49,7 @@ func NewMetrics(reg prometheus.Registerer, component, method string, revision fu
 	for _, kind := range []Kind{Reset, Delta, Status, Heartbeat} {
 		m.Messages.WithLabelValues(string(kind))
 	}
-	for _, reason := range []string{endClient, endStopping, endStalled, endTooManyStreams, endFailed} {
+	for _, reason := range []string{reasonClient, reasonStopping, reasonStalled, reasonTooManyStreams, reasonFailed} {
 		m.Ended.WithLabelValues(reason)
 	}
 	reg.MustRegister(m.Subscribers, m.Messages, m.Ended, prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -102,10 +102,22 @@ func (s *Streams) Stop() {
 	s.active.Wait()
 }
 
+// streamEnd is why a stream ended.
+type streamEnd struct {
+	reason string // of the metric
+	err    error  // for the client
+}
+
 var (
-	errStopping = status.Error(codes.Unavailable, "server is shutting down")
-	errStalled  = status.Error(codes.ResourceExhausted, "client read nothing for too long; resume when it can read")
+	endStopping = streamEnd{reasonStopping, status.Error(codes.Unavailable, "server is shutting down")}
+	endStalled  = streamEnd{reasonStalled, status.Error(codes.ResourceExhausted, "client read nothing for too long; resume when it can read")}
 )
+
+// end counts the end of a stream, and returns the error for its client.
+func (s *Streams) end(e streamEnd) error {
+	s.Metrics.Ended.WithLabelValues(e.reason).Inc()
+	return e.err
+}
 
 // Admit registers a stream of a client, unless the client has too many. The caller calls release when
 // the stream ends.
@@ -113,12 +125,11 @@ func (s *Streams) Admit(client string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
-		s.Metrics.Ended.WithLabelValues(endStopping).Inc()
-		return nil, errStopping
+		return nil, s.end(endStopping)
 	}
 	if s.streamsByClient[client] >= s.MaxPerClient {
-		s.Metrics.Ended.WithLabelValues(endTooManyStreams).Inc()
-		return nil, status.Errorf(codes.ResourceExhausted, "clients of this name already have %d streams; close one, or give each client its own name", s.MaxPerClient)
+		return nil, s.end(streamEnd{reasonTooManyStreams, status.Errorf(codes.ResourceExhausted,
+			"clients of this name already have %d streams; close one, or give each client its own name", s.MaxPerClient)})
 	}
 	s.active.Add(1)
 	s.streamsByClient[client]++
@@ -168,25 +179,20 @@ func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
 		done <- sendLoop(s, to, r, sendTimer)
 	})
 	defer sendTimer.Stop()
-	reason, err := endClient, error(nil)
 	select {
-	case err = <-done:
+	case err := <-done:
 		if err != nil && to.Context().Err() == nil {
-			reason = endFailed
+			return s.end(streamEnd{reasonFailed, err})
 		}
 	case p := <-panicked:
 		panic(p) // in the handler's goroutine, where an interceptor recovers it
 	case <-to.Context().Done():
 	case <-sendTimer.C:
-		reason, err = endStalled, errStalled
+		return s.end(endStalled)
 	case <-s.stopping:
-		reason, err = endStopping, errStopping
+		return s.end(endStopping)
 	}
-	if reason == endClient {
-		err = status.FromContextError(to.Context().Err()).Err()
-	}
-	s.Metrics.Ended.WithLabelValues(reason).Inc()
-	return err
+	return s.end(streamEnd{reasonClient, status.FromContextError(to.Context().Err()).Err()})
 }
 
 // sendLoop sends until a message cannot be sent or the client is gone. sendTimer runs while a message
