@@ -227,7 +227,6 @@ func writer() []Mutant {
 			File:   inApplier + "/memory.go",
 			Edits:  one("if !isNewer(m.version, version) && !m.showsDeleted(cached) {", "if !m.showsDeleted(cached) {"),
 			Suites: []string{inApplier},
-			Seeds:  200,
 		},
 		{
 			Name:   "edits-of-others-are-held",
@@ -242,7 +241,6 @@ func writer() []Mutant {
 			File:   inApplier + "/applier.go",
 			Edits:  one("if !a.leading() || !a.isCurrent(m) {", "if !a.isCurrent(m) {"),
 			Suites: []string{inApplier},
-			Seeds:  200,
 		},
 		{
 			Name:   "repeated-attempt-unchecked",
