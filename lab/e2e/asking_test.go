@@ -313,13 +313,14 @@ func (d *doors) grpcurl(s *stage, writer *pair.Half, address string) {
 		s.t.Fatal("make tools builds grpcurl: ", err)
 	}
 	own := d.sub(s, personSAN)
-	const service = "slicefeed.writer.v1.WriterService"
+	const service, operators = "slicefeed.writer.v1.WriterService", "slicefeed.writer.v1.WriterOperatorService"
 	for _, one := range []struct{ request, method, says string }{
 		{"", "list", service},
 		{"", service + "/ListTargets", `"TARGET_STATE_MANAGED"`},
 		{`{"services":[{"namespace":"web"}]}`, service + "/WatchEndpoints", `"synced": true`},
 		{`{"services":[{"namespace":"web","service":"shop"}],"groupByPort":true}`, service + "/WatchEndpoints", `"synced": true`},
-		{`{"namespace":"web","service":"shop","address":"` + address + `"}`, service + "/ExplainEndpoint", `"rule": "shrink"`},
+		{`{"namespace":"web","service":"shop","address":"` + address + `"}`, operators + "/ExplainEndpoint", `"rule": "shrink"`},
+		{`{"services":[{"namespace":"web"}]}`, operators + "/ListTargetDetails", `"rule": "shrink"`},
 	} {
 		args := []string{"-cert", own + "/tls.crt", "-key", own + "/tls.key", "-cacert", d.dir + "/door-ca.crt"}
 		if one.request != "" {

@@ -34,7 +34,7 @@ func TestTheChainOfANodeIsExplained(t *testing.T) {
 	})
 	s.step("by the running inventory, to operators", func(s *stage) {
 		s.start()
-		if text := s.explained(w.Name); !containsAll(text, "eligibility", "STEP_RESULT_PASSED", w.Server, "READY at "+w.Address.String()) {
+		if text := s.explained(w.Name); !containsAll(text, "EXPLANATION_STAGE_ELIGIBILITY", "STEP_RESULT_PASSED", w.Server, "READY at "+w.Address.String()) {
 			s.t.Error(text)
 		}
 		_, err := inventoryv1.NewInventoryOperatorServiceClient(s.subscriber()).ExplainNodes(s.ctx(), &inventoryv1.ExplainNodesRequest{Names: []string{w.Name}})
