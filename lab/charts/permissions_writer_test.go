@@ -154,6 +154,14 @@ var writerDeeds = []deed{
 		return nil
 	}, serves("shop")),
 	{
+		name: "it gets over a slice of another owner that has the name of its own", done: serves("taken"),
+		do: func(ctx context.Context, t *tenant) error {
+			foreign := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "taken-slicefeed"}, AddressType: discoveryv1.AddressTypeIPv4}
+			_, err := t.client.DiscoveryV1().EndpointSlices(t.namespace).Create(ctx, foreign, metav1.CreateOptions{})
+			return errors.Join(err, t.service(ctx, "taken"))
+		},
+	},
+	{
 		name: "it gets over a write that met another one", done: func(ctx context.Context, t *tenant) bool { return t.named(ctx, "contested", "last") },
 		do: func(ctx context.Context, t *tenant) error { return t.contest(ctx) },
 	},
@@ -210,7 +218,7 @@ func TestTheWriterNeedsEachOfItsPermissions(t *testing.T) {
 			{namespaced, "services", "watch"}: "it follows a Service",
 			{namespaced, endpoints, "list"}:   "its Pod becomes ready",
 			{namespaced, endpoints, "watch"}:  "it repairs what somebody has done to its slice",
-			{namespaced, endpoints, "get"}:    "it gets over a write that met another one",
+			{namespaced, endpoints, "get"}:    "it gets over a slice of another owner that has the name of its own",
 			{namespaced, endpoints, "create"}: "it lists the workers",
 			{namespaced, endpoints, "update"}: "it follows a Service",
 			{namespaced, endpoints, "delete"}: "a Service that opts out loses its slices",
