@@ -44,7 +44,7 @@ func verdicts() []Mutant {
 			File: inVerdict + "/panic.go",
 			Edits: []Edit{
 				{"\t\tcase r.status == Passing:\n\t\t\treturn\n", "\t\tcase r.status == Passing:\n\t\t\tpassing = true\n"},
-				{"failing, inUse := false, false", "failing, inUse, passing := false, false, false"},
+				{"failing, inUse :=", "passing := false\n\tfailing, inUse :="},
 				{"if !failing || !inUse {", "if !failing || !inUse || !passing {"},
 			},
 			Suites: []string{inVerdict},
@@ -119,7 +119,7 @@ func verdicts() []Mutant {
 			Name:   "kubelet-restart-takes-out",
 			Harm:   "NOT_READY takes an endpoint out though its probe passes: a restart of all kubelets is an outage.",
 			File:   inVerdict + "/table.go",
-			Edits:  one("NotReady:   {asIs, serve, unready,", "NotReady:   {asIs, unready, unready,"),
+			Edits:  one("NotReady:   {asIs, serve,", "NotReady:   {asIs, unready,"),
 			Suites: []string{inVerdict},
 			Seeds:  200,
 		},

@@ -21,9 +21,9 @@ import (
 
 // Result is what would be done about one target.
 type Result struct {
-	Key targets.Key
 	control.Preview
 
+	Key          targets.Key
 	ProbeTimeout time.Duration // for which first probe statuses were awaited
 }
 

@@ -50,7 +50,7 @@ const noRank = 8
 
 // floorRank is lower for what is better kept.
 func (r *row) floorRank() int {
-	rank := noRank
+	var rank int
 	drains := r.result.Listed && r.result.Conditions == draining
 	readyNow := r.conditions().Ready && !r.fails()
 	switch {

@@ -32,7 +32,7 @@ func TestHistories(t *testing.T) {
 			}
 			got := playScript(t, string(content))
 			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // test data
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
