@@ -110,6 +110,7 @@ func (e *evaluation) lastTrustedReport(r *row) State {
 
 // rememberAddresses keeps what the next decision needs to know of each address.
 func (e *evaluation) rememberAddresses() {
+	e.memory.addresses = slices.Grow(e.memory.addresses, len(e.previous.addresses))
 	for i := range e.rows {
 		r := &e.rows[i]
 		m := r.memory

@@ -16,12 +16,14 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 )
 
 // Decide makes one decision. It neither keeps nor changes its arguments.
 func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	e := newEvaluation(memory, input, now)
+	defer e.releaseRows()
 	e.evaluateTrust()
 	e.dropDisallowedAddresses()
 	e.summarizeProbes()
@@ -147,7 +149,7 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 
 // joinByAddress makes one row of what is known of each address.
 func (e *evaluation) joinByAddress() {
-	var addresses []netip.Addr
+	addresses := make([]netip.Addr, 0, 2*len(e.input.Current))
 	for i := range e.input.Current {
 		addresses = append(addresses, e.input.Current[i].Address)
 	}
@@ -160,7 +162,7 @@ func (e *evaluation) joinByAddress() {
 	}
 	slices.SortFunc(addresses, netip.Addr.Compare)
 	addresses = slices.Compact(addresses)
-	e.rows = make([]row, len(addresses))
+	e.rows = takeRows(len(addresses))
 	members := make([]*Member, len(addresses)*len(e.sources))
 	for i, a := range addresses {
 		first := i * len(e.sources)
@@ -189,6 +191,22 @@ func (e *evaluation) joinByAddress() {
 	for i := range e.rows {
 		e.recall(&e.rows[i])
 	}
+}
+
+// rowBuffers are rows of earlier decisions. On a target of 5,000 endpoints they are most of what a decision allocates,
+// and one change took 11 times the CPU of one on 100 endpoints without them.
+var rowBuffers = sync.Pool{New: func() any { return new([]row) }}
+
+func takeRows(n int) []row {
+	buffer := rowBuffers.Get().(*[]row)
+	return slices.Grow((*buffer)[:0], n)[:n]
+}
+
+// releaseRows ends the evaluation. Nothing that Decide returns refers to a row.
+func (e *evaluation) releaseRows() {
+	rows := e.rows
+	clear(rows)
+	rowBuffers.Put(&rows) // not &e.rows, which would keep the evaluation
 }
 
 // recall adds what the probe and the last decision know of an address.
