@@ -73,7 +73,7 @@ func findPython(t *testing.T) string {
 	if os.Getenv("SLICEFEED_VERIFY") != "" {
 		t.Fatal(missing)
 	}
-	t.Skip(missing)
+	t.Skip(missing) // make test needs nothing beyond Go; make outside does not skip
 	return ""
 }
 
@@ -148,8 +148,8 @@ func startInventory(t *testing.T, dir string) (address string) {
 		"TLS_PEER_CA_FILE=" + clientCA, "ALLOWED_CLIENTS_FILE=" + allowed,
 	}
 	must(t, process.Start())
-	t.Cleanup(func() { _ = process.Wait() }) // the test's context has ended by then
-	for startedAt := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+	t.Cleanup(func() { _ = process.Wait() })                            // the test's context has ended by then
+	for startedAt := time.Now(); ; time.Sleep(100 * time.Millisecond) { // a real process, so real time
 		if response, err := http.Get("http://" + admin + "/readyz"); err == nil {
 			response.Body.Close()
 			if response.StatusCode == http.StatusOK {

@@ -60,7 +60,7 @@ func (o *Observer) UpdateSource(now time.Time, update source.Update) {
 		}
 	}
 	if update.Failure != "" {
-		v.failure, v.verifySoon = sanitize(update.Failure), true // only a verification can tell what it means
+		v.failure, v.verifySoon = sanitize(update.Failure), true // only a verification can show what it means
 	}
 	o.reevaluate(now)
 }

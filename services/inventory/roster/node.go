@@ -28,7 +28,7 @@ type Node struct {
 	ServerID   string // the cloud's identifier of the server, for operators; empty with node-address
 }
 
-// Equal reports whether a subscriber cannot tell the two nodes apart: Since does not count.
+// Equal reports whether the two nodes look the same to a subscriber: Since does not count.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && n.State == o.State &&
 		n.Zone == o.Zone && n.Region == o.Region &&

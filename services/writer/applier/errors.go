@@ -40,7 +40,7 @@ func (e *RetryLaterError) Unwrap() error { return e.Err }
 const terminatingDelay = 8 * time.Second
 
 // isNamespaceTerminating reports whether the API server denies a write because its namespace is being deleted or
-// gone; nobody has to act on that. NamespaceLifecycle in k8s.io/apiserver gives these answers.
+// gone, and needs no action. NamespaceLifecycle in k8s.io/apiserver gives these answers.
 func isNamespaceTerminating(err error) bool {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return true
@@ -50,7 +50,7 @@ func isNamespaceTerminating(err error) bool {
 		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// isConflict reports whether somebody else changed, created or deleted the slice before.
+// isConflict reports whether another client changed, created or deleted the slice before.
 func isConflict(verb verb, err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || verb == update && apierrors.IsNotFound(err)
 }

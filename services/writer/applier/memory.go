@@ -102,7 +102,7 @@ func (m *memory) recordWrite(verb verb, sent, answer *discoveryv1.EndpointSlice)
 }
 
 // recordListing records what the API server has. A slice with a write whose outcome was unknown is taken as it is:
-// an edit by another client cannot be told from that write.
+// it may show that write or an edit by another client.
 func (m *memory) recordListing(listed []*discoveryv1.EndpointSlice, version string) {
 	for name := range m.unsure {
 		delete(m.left, name)

@@ -53,7 +53,7 @@ type control struct {
 	health         health
 	stimuli        stimuli
 	over           bool   // the target is none of ours any more
-	pendingPublish func() // tells others of the last decision; nil: they know
+	pendingPublish func() // publishes the last decision; nil: done
 }
 
 // observer follows the decisions about all targets.

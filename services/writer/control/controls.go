@@ -17,7 +17,7 @@ type Controls struct {
 	running map[string]*control // by target
 	over    chan *control       // those that have ended by themselves
 
-	shown bool // the board tells of all that there was at the start
+	shown bool // the board shows every target that existed at the start
 	woken chan struct{}
 	mu    sync.Mutex
 	sight map[targets.Key]verdict.Decision // what the probes of each target see

@@ -14,7 +14,7 @@ type problem string
 // The problems, as metrics label them.
 const (
 	problemRejected         problem = "rejected"           // the Service cannot be served as it is
-	problemPaused           problem = "paused"             // somebody acts by hand
+	problemPaused           problem = "paused"             // a person acts by hand
 	problemWritesBlocked    problem = "writes_blocked"     // nothing at all may be written: a guard says why
 	problemOutOfSync        problem = "out_of_sync"        // the slices are not as is decided, or a write fails
 	problemNoReadyEndpoints problem = "no_ready_endpoints" // the decision lists no endpoint that is ready

@@ -28,7 +28,7 @@ type Config struct {
 	Lease    Lease
 	Zones    map[string]string // from the secured clusters' names to ours; those of no name here are not written
 	Reporter *events.Reporter
-	Board    *endpoints.Store        // nil: nobody is told, as in a rehearsal
+	Board    *endpoints.Store        // nil: nothing is published, as in a dry run
 	DryRun   bool                    // it decides as a leader does, and what it decides is not sent
 	Applier  func() *applier.Applier // makes one for a target
 

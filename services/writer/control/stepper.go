@@ -51,7 +51,7 @@ func (s *Stepper) turn(one *control, now time.Time) (write func(context.Context)
 	write, wake = one.step(now)
 	one.tell()
 	select {
-	case <-one.changed: // it has something to consider at once
+	case <-one.changed: // it has something to decide immediately
 		wake = now
 	default:
 	}

@@ -80,7 +80,7 @@ type Decision struct {
 	Write     bool
 	Endpoints []Endpoint // sorted by address; those not Listed are here for their reasons
 	Guards    []Guard    // in the order of guardOrder, then by source
-	// NeedObservations names the sources whose newer observations alone would release something.
+	// NeedObservations names the sources that hold something until they report a newer observation.
 	NeedObservations []string
 	// Panic is whether the failures of all probes of this target are ignored. AnyPassing is whether one of its probes
 	// passes, and NonePassingSince since when none does though the target has endpoints that are probed; zero: one does.

@@ -7,8 +7,7 @@ import "fmt"
 // and consumers that do not know draining endpoints are not cut off. It never prefers an endpoint that fails, and
 // never keeps one that the allowlist denies.
 //
-// Within each rank those come first whose source's report counts. One that is only kept as it was would be ready by
-// itself the next time, and then the others would go.
+// Within each rank, endpoints with a report that counts come before those whose report is unknown or suppressed.
 func (e *evaluation) keepLastEndpoints() Guard {
 	best, answers := noRank, false
 	ranks := make([]int, len(e.rows))

@@ -8,7 +8,7 @@
 // To add a guard, give it a Rule and a place in guardOrder (decision.go), and call it in Decide. An input guard runs
 // before applyTable and replaces a value that the table reads: a member, a source's report, a probe status. An
 // output guard runs after it and replaces results. It returns a Guard for what it holds and passes it to note;
-// what it must know next time goes into Memory. Tell its story in testdata/histories, and give lab/mutants a way
+// what it must know next time goes into Memory. Add a script to testdata/histories, and give lab/mutants a way
 // to break it.
 package verdict
 
