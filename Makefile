@@ -14,7 +14,7 @@ STAMP := -X main.version=$(VERSION)
 TAGS := -tags grpcnotrace
 
 # The packages of lab whose tests start real kube-apiservers: `make e2e`. All others are `make unit`.
-ON_CONTROL_PLANES := controlplane consumers kubelet charts runbooks e2e
+ON_CONTROL_PLANES := controlplane consumers contract kubelet charts runbooks e2e
 empty :=
 space := $(empty) $(empty)
 
@@ -96,7 +96,7 @@ release-dry-run: ## Make a release of this commit in a clone, all but the pushin
 outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus, goreleaser or Python's gRPC; the first two it gets if it can
 	@tools/build monitoring release
 	@tools/chromium
-	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 60m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/images/... ./lab/release/... ./lab/contract
+	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 60m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/images/... ./lab/release/...
 
 # ---- the tests, apart -----------------------------------------------------------
 

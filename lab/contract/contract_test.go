@@ -1,13 +1,12 @@
-// Package contract drives the contract of the inventory with a client of another language, which was written
-// from the comments of inventory.proto alone. It uses the real inventory and its link.
+// Package contract drives the contracts of the inventory and of the writer with clients of another language, which
+// were written from the comments of the proto files alone. It uses the real components and their links.
 package contract
 
 import (
 	"bufio"
-	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,29 +21,34 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pki"
-	"github.com/slicefeed/slicefeed/services/inventory/app"
+	inventory "github.com/slicefeed/slicefeed/services/inventory/app"
+	writer "github.com/slicefeed/slicefeed/services/writer/app"
 )
 
-// asInventory makes this program the inventory: it serves in a process of its own.
-const asInventory = "CONTRACT_AS_INVENTORY"
+// asComponent makes this program the inventory or the writer: each serves in a process of its own.
+const asComponent = "CONTRACT_AS"
+
+var controlPlaneAddress = netip.MustParseAddr("192.0.2.1") // no node has it
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asInventory) != "" {
-		os.Exit(app.Component("test").Main([]string{"serve"}, os.Stdout, os.Stderr))
+	switch os.Getenv(asComponent) {
+	case "inventory":
+		os.Exit(inventory.Component("test").Main([]string{"serve"}, os.Stdout, os.Stderr))
+	case "writer":
+		os.Exit(writer.Component("test").Main([]string{"serve"}, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	controlplane.Main(m, controlPlaneAddress)
 }
 
-const nodes = 1200
-
-func TestPythonClientFollowsTheContract(t *testing.T) {
-	python := findPython(t)
-	dir := t.TempDir()
-	address := startInventory(t, dir)
-	writeDescriptors(t, filepath.Join(dir, "contract.binpb"))
-
-	client := exec.CommandContext(t.Context(), python, "testdata/client.py", filepath.Join(dir, "contract.binpb"), address,
+// runClient runs a Python client until it ends. A line of its output that names an action asks for it.
+func runClient(t *testing.T, python, dir, script, address string, actions map[string]func()) {
+	t.Helper()
+	descriptors := filepath.Join(dir, "contract.binpb")
+	writeDescriptors(t, descriptors)
+	client := exec.CommandContext(t.Context(), python, "-B", filepath.Join("testdata", script), descriptors, address,
 		filepath.Join(dir, "server-ca.crt"), filepath.Join(dir, "subscriber"), filepath.Join(dir, "operator"))
 	client.Stderr = os.Stderr
 	out, err := client.StdoutPipe()
@@ -52,8 +56,8 @@ func TestPythonClientFollowsTheContract(t *testing.T) {
 	must(t, client.Start())
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		t.Log(lines.Text())
-		if lines.Text() == "change" {
-			writeNodes(t, dir, 1)
+		if act, ok := actions[lines.Text()]; ok {
+			act()
 		}
 	}
 	if err := client.Wait(); err != nil {
@@ -82,7 +86,8 @@ func writeDescriptors(t *testing.T, path string) {
 	t.Helper()
 	var set descriptorpb.FileDescriptorSet
 	for _, file := range []protoreflect.FileDescriptor{
-		durationpb.File_google_protobuf_duration_proto, inventoryv1.File_slicefeed_inventory_v1_inventory_proto, grpc_health_v1.File_grpc_health_v1_health_proto,
+		durationpb.File_google_protobuf_duration_proto, inventoryv1.File_slicefeed_inventory_v1_inventory_proto,
+		writerv1.File_slicefeed_writer_v1_writer_proto, grpc_health_v1.File_grpc_health_v1_health_proto,
 	} {
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(file))
 	}
@@ -91,75 +96,58 @@ func writeDescriptors(t *testing.T, path string) {
 	must(t, os.WriteFile(path, raw, 0o600))
 }
 
-// writeNodes replaces the inventory's file: all nodes are ready except one; -1: none.
-func writeNodes(t *testing.T, dir string, notReady int) {
+// issueCertificates writes those of the servers and the clients, and the list of allowed clients, to the directory.
+func issueCertificates(t *testing.T, dir string) {
 	t.Helper()
-	type record struct {
-		Name   string `json:"name"`
-		IP     string `json:"private_ip"`
-		Ready  bool   `json:"ready"`
-		Worker bool   `json:"worker"`
+	for name, cas := range map[string]map[string]pki.Usage{
+		"server-ca": {"inventory": pki.Server, "writer": pki.Server},
+		"client-ca": {"subscriber": pki.Client, "operator": pki.Client},
+	} {
+		ca, err := pki.NewCA(name)
+		must(t, err)
+		_, err = ca.Write(dir, name)
+		must(t, err)
+		for name, usage := range cas {
+			leaf, err := ca.Issue(pki.Cert{CommonName: name, DNS: []string{name + ".example"}, Usage: usage})
+			must(t, err)
+			_, _, err = leaf.Write(dir, name)
+			must(t, err)
+		}
 	}
-	var all []record
-	for n := range nodes {
-		all = append(all, record{fmt.Sprintf("worker-%05d", n), fmt.Sprintf("10.0.%d.%d", n>>8, n&255), n != notReady, true})
-	}
-	text, err := json.Marshal(all)
-	must(t, err)
-	file := filepath.Join(dir, "nodes.json")
-	must(t, os.WriteFile(file+".new", text, 0o600))
-	must(t, os.Rename(file+".new", file))
+	const allowed = "clients:\n- {san: subscriber.example, role: subscriber}\n- {san: operator.example, role: operator}\n"
+	must(t, os.WriteFile(filepath.Join(dir, "clients.yaml"), []byte(allowed), 0o600))
 }
 
-// startInventory starts an inventory with a file of nodes, and writes what its clients need to the directory.
-func startInventory(t *testing.T, dir string) (address string) {
+// startComponent starts a component, waits until it is ready, and returns what stops it. The end of the test does too.
+func startComponent(t *testing.T, dir, component string, settings ...string) (stop func()) {
 	t.Helper()
-	writeNodes(t, dir, -1)
-	server, err := pki.NewCA("servers")
-	must(t, err)
-	clients, err := pki.NewCA("clients")
-	must(t, err)
-	_, err = server.Write(dir, "server-ca")
-	must(t, err)
-	clientCA, err := clients.Write(dir, "client-ca")
-	must(t, err)
-	issue := func(ca *pki.CA, name string, usage pki.Usage) {
-		leaf, err := ca.Issue(pki.Cert{CommonName: name, DNS: []string{name + ".example"}, Usage: usage})
-		must(t, err)
-		_, _, err = leaf.Write(dir, name)
-		must(t, err)
-	}
-	issue(server, "inventory", pki.Server)
-	issue(clients, "subscriber", pki.Client)
-	issue(clients, "operator", pki.Client)
-	allowed := filepath.Join(dir, "clients.yaml")
-	must(t, os.WriteFile(allowed, []byte("clients:\n- {san: subscriber.example, role: subscriber}\n- {san: operator.example, role: operator}\n"), 0o600))
-
-	address, admin := freePort(t), freePort(t)
+	admin := freePort(t)
 	process := exec.CommandContext(t.Context(), os.Args[0])
 	process.Cancel = func() error { return process.Process.Signal(os.Interrupt) }
-	log, err := os.Create(filepath.Join(dir, "log"))
+	log, err := os.Create(filepath.Join(dir, component+".log"))
 	must(t, err)
 	process.Stdout, process.Stderr = log, log
-	process.Env = []string{
-		asInventory + "=1", "SOURCE_KIND=file", "INVENTORY_FILE_PATH=" + filepath.Join(dir, "nodes.json"), "SOURCE_POLL_INTERVAL=1s",
-		"SECURED_SUBNET_CIDR=10.0.0.0/8", "LISTEN_ADDRESS=" + address, "ADMIN_ADDRESS=" + admin, "DEBUG_ADDRESS=" + freePort(t),
-		"TLS_CERT_FILE=" + filepath.Join(dir, "inventory.crt"), "TLS_KEY_FILE=" + filepath.Join(dir, "inventory.key"),
-		"TLS_PEER_CA_FILE=" + clientCA, "ALLOWED_CLIENTS_FILE=" + allowed,
-	}
+	process.Env = append([]string{
+		asComponent + "=" + component, "ADMIN_ADDRESS=" + admin, "DEBUG_ADDRESS=" + freePort(t),
+		"ALLOWED_CLIENTS_FILE=" + filepath.Join(dir, "clients.yaml"),
+	}, settings...)
 	must(t, process.Start())
 	t.Cleanup(func() { _ = process.Wait() })                            // the test's context has ended by then
 	for startedAt := time.Now(); ; time.Sleep(100 * time.Millisecond) { // a real process, so real time
 		if response, err := http.Get("http://" + admin + "/readyz"); err == nil {
 			response.Body.Close()
 			if response.StatusCode == http.StatusOK {
-				return address
+				break
 			}
 		}
 		if time.Since(startedAt) > time.Minute {
 			text, _ := os.ReadFile(log.Name())
-			t.Fatalf("the inventory is not ready:\n%s", text)
+			t.Fatalf("the %s is not ready:\n%s", component, text)
 		}
+	}
+	return func() {
+		_ = process.Cancel()
+		_ = process.Wait()
 	}
 }
 

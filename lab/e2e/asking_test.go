@@ -236,14 +236,14 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 	})
 	s.step("an operator is told what is listed, what is held back and until when", func(s *stage) {
 		d.answers(s, writer, personSAN, 0, list, "web/shop: managed, as seen by the leader ports: http 30080/TCP", table,
-			"2 ready, 0 draining, 1 not ready", "guard shrink (source default) holds 1 change:", "next decision in T")
+			"2 ready, 0 draining, 1 not ready", "guard: Guard shrink (source default) holds 1 address:", "next decision: in T")
 		d.answers(s, writer, personSAN, 0, explain(leaving), leaving+" of web/shop, as seen by the leader",
-			"Service managed ports: http 30080/TCP", "sources default: DRAINING for T, as "+all[0].Name+" (observation",
-			"probe passing for T", "decision hold, by rule shrink source default: DRAINING, probe: passing",
-			"current: ready desired: ready", "held by guards guard shrink (source default) holds 1 change",
-			"next decision in T", "Guard shrink holds a change: still listed as ready.")
-		d.answers(s, writer, personSAN, 1, explain(dead.Address.String()), "default: READY for T, as "+dead.Name, "failing for T (", "passed T ago",
-			"unready, by rule table", "desired: not ready", "held by guards nothing", "The probe fails:")
+			"Service: managed ports: http 30080/TCP", "source: default: draining for T, as "+all[0].Name+" (observation",
+			"probe: passing for T", "decision: hold, by rule shrink: source default: DRAINING, probe: passing",
+			"current: ready desired: ready", "guard: Guard shrink (source default) holds 1 address:",
+			"next decision: in T", "Guard shrink holds a change: still listed as ready.")
+		d.answers(s, writer, personSAN, 1, explain(dead.Address.String()), "default: ready for T, as "+dead.Name, "failing for T: ", "last passed T ago",
+			"unready, by rule table", "desired: not ready", "The probe fails:")
 		d.answers(s, writer, personSAN, 1, explain("10.0.1.9"), "default: does not list it", "this address is not probed", "none for this address",
 			"No source and no slice lists this address")
 	})
@@ -270,12 +270,12 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 
 	s.step("a source that is cut off is told as such, and what it said stays", func(s *stage) {
 		s.must(s.Inventory.Kill())
-		d.answers(s, writer, personSAN, 0, list, table, "source default: link down")
-		d.answers(s, writer, personSAN, 0, explain(leaving), "default: DRAINING for T, as "+all[0].Name, "link down")
+		d.answers(s, writer, personSAN, 0, list, table, "source: default: link down")
+		d.answers(s, writer, personSAN, 0, explain(leaving), "default: draining for T, as "+all[0].Name, "link down")
 		s.restart(writer)
 		_, err := s.WaitLeading(s.ctx())
 		s.must(err)
-		d.answers(s, writer, personSAN, 0, list, table, "source default: not synced since start")
+		d.answers(s, writer, personSAN, 0, list, table, "source: default: not synced since start")
 		d.answers(s, writer, personSAN, 0, explain(leaving), "default: not synced since start", "desired: ready")
 	})
 	s.step("a Service that is paused is told as its slices are", func(s *stage) {

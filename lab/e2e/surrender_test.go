@@ -24,7 +24,7 @@ func TestALeaderThatCannotReachTheBackendsGivesItsLeaseUpOnce(t *testing.T) {
 		before := s.writes()
 		s.must(host[first].Cut(backendsLAN))
 		s.event("AllProbesFailing")
-		s.slices("who was put out before the last one failed is back", serve)
+		s.slices("all serve", serve)
 		s.t.Logf("%d writes until then", s.writes()-before)
 
 		begun := time.Now()

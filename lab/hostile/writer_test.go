@@ -35,12 +35,14 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
-	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 )
 
 // fence is where the writer's one source may point.
@@ -61,7 +63,7 @@ type sight struct {
 // writer is the writer's stages from the subscriber to the applier, with a consuming cluster
 // that is a fake. There are no probes: with them off the least stands between a lie and the slices.
 type writer struct {
-	sub      *subscriber.Subscriber
+	sub      *nodeclient.Client
 	registry *prometheus.Registry
 	errors   atomic.Int64 // lines of the log at the level of an error
 	lines    atomic.Int64
@@ -94,13 +96,13 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	inventory(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	dial := func() (subscriber.Conn, error) {
+	dial := func() (nodeclient.Conn, error) {
 		return grpc.NewClient("passthrough:///inventory",
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
-	w.sub = subscriber.New(subscriber.Config{
-		Source: "default", Dial: dial, Log: log, Metrics: subscriber.NewMetrics(w.registry), ConfirmObservations: 3,
+	w.sub = nodeclient.New(nodeclient.Config{
+		Source: "default", Dial: dial, Log: log, Metrics: nodeclient.NewMetrics(w.registry), ConfirmObservations: 3,
 		Random: func() float64 { return 0 },
 	})
 	client := fake.NewClientset(&corev1.Service{
@@ -111,26 +113,26 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 		},
 	})
 	client.PrependReactor("*", "endpointslices", w.note)
-	followed, err := targets.New(targets.Config{
-		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"}, Logger: log,
-		Defaults: targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ShrinkWindow: shrinkWindow, EmptyThreshold: empty, ListUnready: true, MaxStaleness: 15 * time.Minute},
+	followed, err := targetwatch.New(client, targets.Config{
+		Class: "default", Writer: "web", Namespaces: []string{"web"},
+		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ShrinkWindow: shrinkWindow, EmptyThreshold: empty, ListUnready: true, MaxStaleness: 15 * time.Minute},
 		Sources:  []targets.Source{{Name: "default"}},
-	})
+	}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(w.registry)
-	controls := control.New(control.Config{
-		Sources: []control.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
+	config := reconciler.Config{
+		Sources: []reconciler.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
 		Board: endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Reporter: told, Logger: log, Metrics: written})
 		},
-	})
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{w.sub.Run, followed.Run, controls.Run} {
+	for _, run := range []func(context.Context) error{w.sub.Run, followed.Run, func(ctx context.Context) error { return reconciler.Run(ctx, config) }} {
 		running.Go(func() error { return run(ctx) })
 	}
 	meanwhile(w)

@@ -165,12 +165,12 @@ func (c *checker) check(t *testing.T, path string, text any, names ...string) []
 
 // allowedMutations are those outside the applier, by package and function, and why each is allowed.
 var allowedMutations = map[string]string{
-	module + "services/internal/preflight.isAllowed Create": "an access review is a question: nothing is stored",
-	writer + "/adopt.relabelSlice Patch":                    "a person's own write, with their own credentials",
-	writer + "/election.Create Create":                      "the Lease of the writer",
-	writer + "/election.Update Update":                      "the Lease of the writer",
-	writer + "/events.writeEvent Create":                    "Events on Services",
-	writer + "/events.writeEvent Patch":                     "Events on Services",
+	module + "services/internal/preflight.review Create": "an access review is a question: nothing is stored",
+	writer + "/adopt.relabelSlice Patch":                 "a person's own write, with their own credentials",
+	writer + "/election.Create Create":                   "the Lease of the writer",
+	writer + "/election.Update Update":                   "the Lease of the writer",
+	writer + "/events.writeEvent Create":                 "Events on Services",
+	writer + "/events.writeEvent Patch":                  "Events on Services",
 }
 
 func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {

@@ -1,9 +1,11 @@
 package mutants
 
 const (
-	inDeltaset = "services/internal/deltaset"
-	inStream   = "services/internal/stream"
-	inLink     = "services/internal/link"
+	inDeltaset   = "services/internal/deltaset"
+	inStream     = "services/internal/stream"
+	inLink       = "services/internal/link"
+	inIdentity   = "services/internal/identity"
+	inClientlist = "services/internal/clientlist"
 )
 
 // shared are the bugs in what both halves share.
@@ -40,43 +42,43 @@ func shared() []Mutant {
 		{
 			Name:   "allowed-list-not-re-read",
 			Harm:   "ALLOWED_CLIENTS_FILE is read at start alone: a client that was struck off keeps its access until the next restart.",
-			File:   inLink + "/clients.go",
-			Edits:  one("if c.text != nil && bytes.Equal(text, c.text) {", "if c.text != nil || bytes.Equal(text, c.text) {"),
+			File:   inClientlist + "/clientlist.go",
+			Edits:  one("if l.text != nil && bytes.Equal(text, l.text) {", "if l.text != nil || bytes.Equal(text, l.text) {"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "revoked-stream-lives-on",
 			Harm:   "A client that was struck off is refused new calls, but the stream that it has goes on telling it everything.",
-			File:   inLink + "/clients.go",
-			Edits:  one("\t\t\tclose(old.changed)\n", "\t\t\tcontinue\n"),
+			File:   inClientlist + "/clientlist.go",
+			Edits:  one("\t\t\told.cancel()\n", "\t\t\tcontinue\n"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "subscribers-may-ask-as-operators",
 			Harm:   "Each writer may read the cloud identifiers and the omitted nodes, which only operators may see.",
 			File:   inLink + "/authorize.go",
-			Edits:  one("if e.grant.Role != RoleOperator && !a.subscriberServices[service] {", "if e.grant.Role == \"\" && !a.subscriberServices[service] {"),
+			Edits:  one("if g.Role != clientlist.RoleOperator && !a.subscriberServices[service] {", "if g.Role == \"\" && !a.subscriberServices[service] {"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "any-san-will-do",
 			Harm:   "Whoever has a certificate of the CA can pose as the inventory, since its name is not compared with INVENTORY_SAN.",
-			File:   inLink + "/credentials.go",
+			File:   inIdentity + "/credentials.go",
 			Edits:  one("if !slices.Contains(certificate.Names(leaf), server) {", "if len(certificate.Names(leaf)) == 0 {"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "any-key-usage-will-do",
 			Harm:   "A certificate without an extended key usage passes for either end, so a client's certificate can serve.",
-			File:   inLink + "/credentials.go",
+			File:   inIdentity + "/credentials.go",
 			Edits:  one("if !slices.Contains(leaf.ExtKeyUsage, usage) {", "if leaf == nil {"),
 			Suites: []string{inLink},
 		},
 		{
 			Name:   "unlisted-client-speaks-http2",
 			Harm:   "Whoever has a certificate of the right CA gets past the handshake, and starves listed clients by rapid resets.",
-			File:   inLink + "/credentials.go",
-			Edits:  one("if clients.findEntry(certificate.Names(client)) == nil {", "if clients == nil {"),
+			File:   inLink + "/handshaker.go",
+			Edits:  one("_, listed := clients.Find(certificate.Names(client)); !listed {", "_, listed := clients.Find(certificate.Names(client)); !listed && clients == nil {"),
 			Suites: []string{inLink},
 		},
 		{

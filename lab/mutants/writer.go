@@ -2,12 +2,13 @@ package mutants
 
 const (
 	inSubscriber = "services/writer/subscriber"
+	inNodeClient = "services/writer/nodeclient"
 	inProber     = "services/writer/prober"
 	inTargets    = "services/writer/targets"
 	inVerdict    = "services/writer/verdict"
 	inPlanner    = "services/writer/planner"
 	inApplier    = "services/writer/applier"
-	inControl    = "services/writer/control"
+	inReconciler = "services/writer/reconciler"
 	inElection   = "services/writer/election"
 )
 
@@ -39,25 +40,25 @@ func writer() []Mutant {
 			Name:   "breach-clears-the-set",
 			Harm:   "A peer that breaks the contract once takes every endpoint with it, since its set is dropped with the cursor.",
 			File:   inSubscriber + "/mirror.go",
-			Edits:  one("\tmirror.cursor = Cursor{}\n\tmirror.observation.unchecked = true\n", "\t*mirror = *NewMirror()\n"),
+			Edits:  one("\tmirror.current.Cursor, mirror.current.Digest = Cursor{}, deltaset.Digest{}\n\tmirror.observationUnchecked = true\n", "\t*mirror = *NewMirror()\n\t_ = deltaset.Digest{}\n"),
 			Suites: []string{inSubscriber},
 		},
 		{
 			Name: "silence-ignored",
 			Harm: "A link that says nothing for three heartbeats is still taken for alive, and what it said last for the truth.",
-			File: inSubscriber + "/session.go",
+			File: inNodeClient + "/session.go",
 			Edits: []Edit{
 				{"idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat,", "idle := time.AfterFunc(1000*maxIdleHeartbeats*sess.heartbeat,"},
 				{"idle.Reset(maxIdleHeartbeats * sess.heartbeat)", "idle.Reset(1000 * maxIdleHeartbeats * sess.heartbeat)"},
 			},
-			Suites: []string{inSubscriber},
+			Suites: []string{inNodeClient},
 		},
 		{
 			Name:   "reconnect-without-backoff",
 			Harm:   "An inventory that is down is called more than once a second by every writer, and a thousand come back within half a second.",
-			File:   inSubscriber + "/schedule.go",
+			File:   inNodeClient + "/schedule.go",
 			Edits:  one("\ts.failures++\n", ""),
-			Suites: []string{inSubscriber},
+			Suites: []string{inNodeClient},
 		},
 		{
 			Name:   "probe-status-never-expires",
@@ -76,9 +77,9 @@ func writer() []Mutant {
 		{
 			Name:   "unprobed-is-not-blind",
 			Harm:   "A leader that cannot probe keeps the Lease where another host would see.",
-			File:   inControl + "/stepdown.go",
+			File:   inReconciler + "/stepdown.go",
 			Edits:  one("blinded || d.Panic || d.CannotProbe", "blinded || d.Panic"),
-			Suites: []string{inControl},
+			Suites: []string{inReconciler},
 		},
 		{
 			Name:   "fall-off-by-one",
@@ -98,7 +99,7 @@ func writer() []Mutant {
 			Name:   "void-counts-as-failure",
 			Harm:   "A probe that could not be sent counts against the backend: a writer short of sockets puts everything out.",
 			File:   inProber + "/schedule.go",
-			Edits:  one("\tcase result == Inconclusive:\n\t\tr.inconclusiveReason = detail\n\t\ts.updateExpiry(r)\n\t\treturn s.expireKey(r, now)\n", ""),
+			Edits:  one("\tcase result == probe.Inconclusive:\n\t\tr.inconclusiveReason = detail\n\t\ts.updateExpiry(r)\n\t\treturn s.expireKey(r, now)\n", ""),
 			Suites: []string{inProber},
 		},
 		{
@@ -126,21 +127,21 @@ func writer() []Mutant {
 			Name:   "mistyped-name-empties",
 			Harm:   "A mistyped TARGET_SERVICE_NAME deletes the slices of the Service that it used to name.",
 			File:   inTargets + "/optout.go",
-			Edits:  one("class == \"\" && !before.Labeled {", "class == \"\" && before.Labeled {"),
+			Edits:  one("neverTarget := class == \"\" && !before.Labeled", "neverTarget := class == \"\" && before.Labeled"),
 			Suites: []string{inTargets},
 		},
 		{
 			Name:   "accepted-settings-forgotten",
 			Harm:   "A typing mistake in an annotation ends the probes of a Service that works: what dies stays ready until a person acts.",
 			File:   inTargets + "/resolve.go",
-			Edits:  one("accepted: in.Previous.acceptedSettings(settings.Paused)}", "accepted: nil}"),
+			Edits:  one("candidates.accepted = &accepted", "candidates.accepted = nil"),
 			Suites: []string{inTargets},
 		},
 		{
 			Name:   "accepted-settings-outlive-the-limits",
 			Harm:   "A Service whose annotations cannot be used keeps a source or a port that the operator no longer allows.",
-			File:   inTargets + "/settings.go",
-			Edits:  one("problem := cfg.resolveTarget(&kept, svc); problem != nil {", "problem := cfg.resolveTarget(&kept, svc); problem != nil && candidates.annotated == nil {"),
+			File:   inTargets + "/resolve.go",
+			Edits:  one("problem := cfg.resolveTarget(&kept, svc); problem == nil {", "problem := cfg.resolveTarget(&kept, svc); problem == nil || candidates.annotated != nil {"),
 			Suites: []string{inTargets},
 		},
 		{
@@ -154,7 +155,7 @@ func writer() []Mutant {
 			Name:   "hand-over-does-not-wait",
 			Harm:   "A change of class deletes the slices before the other writer's list a ready endpoint: the Service is empty for a second, or for good.",
 			File:   inTargets + "/optout.go",
-			Edits:  one("class != \"\" && cfg.isReplaced(d.leftovers, class, svc, in.Slices)", "class != \"\""),
+			Edits:  one("class != \"\" && cfg.isReplaced(leftovers, class, svc, in.Slices)", "class != \"\""),
 			Suites: []string{inTargets},
 		},
 		{
@@ -168,22 +169,22 @@ func writer() []Mutant {
 			Name:   "rejected-service-gains-endpoints",
 			Harm:   "A Service that cannot be served as it is follows its sources all the same, with settings that nobody accepted.",
 			File:   inVerdict + "/sources.go",
-			Edits:  one("\t\tif e.input.Rejected {\n\t\t\ts.distrust = \"the Service is rejected\"\n\t\t}\n", ""),
+			Edits:  one("\tcase input.Rejected:\n\t\treturn \"the Service is rejected\"\n", ""),
 			Suites: []string{inVerdict},
 		},
 		{
 			Name:   "rejected-service-is-not-probed",
 			Harm:   "A dead endpoint of a Service that is rejected stays ready until a person acts.",
 			File:   inTargets + "/resolve.go",
-			Edits:  one("resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, candidates)", "resolution.ProbesOnly = false"),
+			Edits:  one("resolution.ProbesOnly = cfg.resolveProbesOnly(&target, in, candidates)", "resolution.ProbesOnly = false"),
 			Suites: []string{inTargets},
 		},
 		{
 			Name:   "rejected-service-is-rewritten",
 			Harm:   "What is left of a Service that is rejected is written in full: ports, labels and slices that its shape does not allow.",
-			File:   inControl + "/control.go",
-			Edits:  one("Current: current, Adjust: rejected,", "Current: current, Adjust: false,"),
-			Suites: []string{inControl},
+			File:   inReconciler + "/slot.go",
+			Edits:  one("Current: current, Adjust: view.Rejection != nil,", "Current: current, Adjust: false,"),
+			Suites: []string{inReconciler},
 		},
 		{
 			Name:   "namespaces-of-a-source-ignored",
@@ -239,7 +240,7 @@ func writer() []Mutant {
 			Name:   "stale-leaders-write",
 			Harm:   "Leadership is not checked just before sending, so a writer that was paused overwrites what the next leader wrote.",
 			File:   inApplier + "/applier.go",
-			Edits:  one("if !a.leading() || !a.isCurrent(m) {", "if !a.isCurrent(m) {"),
+			Edits:  one("if !a.cfg.Leading() || !a.isCurrent(m) {", "if !a.isCurrent(m) {"),
 			Suites: []string{inApplier},
 		},
 		{
@@ -267,7 +268,7 @@ func writer() []Mutant {
 			Name:   "lost-answer-forgotten",
 			Harm:   "A write whose answer was lost is not looked up: what it did is taken for somebody else's edit, or written again.",
 			File:   inApplier + "/applier.go",
-			Edits:  one("\t\ta.markUnsure(m, slice)\n\t\treturn fmt.Errorf(\"%s slice %s, outcome", "\t\treturn fmt.Errorf(\"%s slice %s, outcome"),
+			Edits:  one("\tm.unsure[slice.Name] = struct{}{}\n", ""),
 			Suites: []string{inApplier},
 		},
 		{
@@ -279,7 +280,7 @@ func writer() []Mutant {
 		},
 		{
 			Name:   "api-server-told-to-wait-ignored",
-			Harm:   "An API server that answers 429 with Retry-After is asked again after a second, by every Service's control.",
+			Harm:   "An API server that answers 429 with Retry-After is asked again after a second, for every Service.",
 			File:   inApplier + "/applier.go",
 			Edits:  one("wait = time.Duration(seconds) * time.Second", "wait = min(wait, time.Duration(seconds)*time.Second)"),
 			Suites: []string{inApplier},
@@ -302,7 +303,7 @@ func writer() []Mutant {
 			Name:   "lease-not-confirmed-before-a-repair",
 			Harm:   "A leader whose Lease was taken by hand puts right what the new one wrote, and both go on at full speed.",
 			File:   inApplier + "/applier.go",
-			Edits:  one("a.confirm != nil && change != nil", "false && change != nil"),
+			Edits:  one("a.cfg.Confirm != nil && change != nil", "false && change != nil"),
 			Suites: []string{inApplier},
 		},
 		{
@@ -322,30 +323,30 @@ func writer() []Mutant {
 		{
 			Name:   "retry-without-backoff",
 			Harm:   "A write that fails is sent again at once, over and over, to an API server that is in trouble.",
-			File:   inControl + "/control.go",
-			Edits:  one("c.retryAt = time.Now().Add(time.Second << (c.failed - 1))", "c.retryAt = time.Now()"),
-			Suites: []string{inControl},
+			File:   inReconciler + "/reconciler.go",
+			Edits:  one("time.Now().Add(r.backoff.When(key))", "time.Now()"),
+			Suites: []string{inReconciler},
 		},
 		{
 			Name:   "lease-passed-in-circles",
 			Harm:   "Two writers whose backends are dead indeed hand the Lease to each other without end.",
-			File:   inControl + "/stepdown.go",
+			File:   inReconciler + "/stepdown.go",
 			Edits:  one(" || !blind.After(since) {", " || blind.IsZero() {"),
-			Suites: []string{inControl},
+			Suites: []string{inReconciler},
 		},
 		{
 			Name:   "memory-of-another-service",
 			Harm:   "A Service that is deleted and made anew is judged by what its predecessor's endpoints did.",
-			File:   inControl + "/control.go",
-			Edits:  one("c.uid, c.memory = view.ServiceRef.UID, verdict.Memory{}", "c.uid = view.ServiceRef.UID"),
-			Suites: []string{inControl},
+			File:   inReconciler + "/reconciler.go",
+			Edits:  one("s.uid, s.memory = uid, verdict.Memory{}", "s.uid = uid"),
+			Suites: []string{inReconciler},
 		},
 		{
 			Name:   "paused-is-written",
 			Harm:   "A Service that a person has paused to act by hand is written all the same.",
-			File:   inControl + "/control.go",
-			Edits:  one("if decision.Write && !view.Paused {", "if decision.Write {"),
-			Suites: []string{inControl},
+			File:   inReconciler + "/slot.go",
+			Edits:  one("if !decision.Write || view.Paused {", "if !decision.Write {"),
+			Suites: []string{inReconciler},
 		},
 	}...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -40,7 +41,7 @@ var failures = []struct {
 // cell is a mode and a failure, with what was measured.
 type cell struct {
 	failure  string
-	mode     prober.Mode
+	mode     probe.Mode
 	within   time.Duration
 	mu       sync.Mutex
 	noticed  []time.Duration
@@ -69,7 +70,7 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 	var living sync.WaitGroup
 	for _, failure := range failures {
 		for _, how := range Ways {
-			if failure.accepts && how.Mode == prober.TCP {
+			if failure.accepts && how.Mode == probe.TCP {
 				continue
 			}
 			c := &cell{failure: failure.name, mode: how.Mode, within: failure.within}
@@ -144,7 +145,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 	kinds := 0
 	for _, mode := range []backend.Mode{backend.Refuse, backend.Silent, backend.Error} {
 		for _, how := range Ways {
-			if mode == backend.Error && how.Mode == prober.TCP {
+			if mode == backend.Error && how.Mode == probe.TCP {
 				continue
 			}
 			kinds++

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/figures"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -20,10 +21,10 @@ func At(n int) netip.Addr {
 }
 
 // Many are n keys, from the first on.
-func Many(first, n int, port uint16, mode prober.Mode) []prober.Key {
-	keys := make([]prober.Key, n)
+func Many(first, n int, port uint16, mode probe.Mode) []probe.Key {
+	keys := make([]probe.Key, n)
 	for i := range keys {
-		keys[i] = prober.Key{Address: At(first + i), Port: port, Spec: prober.Spec{Mode: mode}}
+		keys[i] = probe.Key{Address: At(first + i), Port: port, Spec: probe.Spec{Mode: mode}}
 	}
 	return keys
 }
@@ -55,7 +56,7 @@ func Connections() (n int, err error) {
 
 // Load is a run of a prober with keys of a hundred targets each.
 type Load struct {
-	Keys        []prober.Key
+	Keys        []probe.Key
 	Start, Long time.Duration // before it counts, and while it does
 
 	// Between and Inspect are called where that begins and ends; nil: nothing is.
@@ -149,7 +150,7 @@ func spent(b *Bench) (at time.Time, c cost, err error) {
 }
 
 // set gives the keys to targets of a hundred each; none: takes them away.
-func (l Load) set(b *Bench, keys []prober.Key) {
+func (l Load) set(b *Bench, keys []probe.Key) {
 	for first := 0; first < len(l.Keys); first += 100 {
 		b.Set(fmt.Sprint("web/", first/100), prober.RequestsFor("blue", keys[min(first, len(keys)):min(first+100, len(keys))]...))
 	}

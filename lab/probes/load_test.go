@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 const (
@@ -75,7 +75,7 @@ func TestTenThousandTargets(t *testing.T) {
 
 	t.Run("all answer", func(t *testing.T) {
 		var r Record
-		l := run(t, Load{Keys: Many(0, all, TCPPort, prober.TCP), Start: 3 * time.Second, Long: 20 * time.Second, Between: forget, Inspect: read(&r)})
+		l := run(t, Load{Keys: Many(0, all, TCPPort, probe.TCP), Start: 3 * time.Second, Long: 20 * time.Second, Between: forget, Inspect: read(&r)})
 		row(t, l, seen(t, r, all))
 		if l.Failing > 0 {
 			t.Errorf("%d are taken for dead", l.Failing)
@@ -83,7 +83,7 @@ func TestTenThousandTargets(t *testing.T) {
 	})
 	t.Run("500 of them are silent", func(t *testing.T) {
 		var r Record
-		keys := append(Many(0, all-dead, TCPPort, prober.TCP), Many(all, dead, SilentPort, prober.TCP)...)
+		keys := append(Many(0, all-dead, TCPPort, probe.TCP), Many(all, dead, SilentPort, probe.TCP)...)
 		l := run(t, Load{Keys: keys, Start: 6 * time.Second, Long: 20 * time.Second, Between: forget, Inspect: read(&r)})
 		row(t, l, seen(t, r, all-dead))
 		if l.Failing != dead {
@@ -91,7 +91,7 @@ func TestTenThousandTargets(t *testing.T) {
 		}
 	})
 	t.Run("all are silent", func(t *testing.T) {
-		l := run(t, Load{Keys: Many(0, all, SilentPort, prober.TCP), Start: 3 * time.Second, Long: 10 * time.Second})
+		l := run(t, Load{Keys: Many(0, all, SilentPort, probe.TCP), Start: 3 * time.Second, Long: 10 * time.Second})
 		row(t, l, "")
 		if l.Probes < sourceProbes*3/4 { // each of them for a second
 			t.Errorf("%.0f probes a second", l.Probes)
@@ -99,15 +99,15 @@ func TestTenThousandTargets(t *testing.T) {
 	})
 	for _, each := range []struct {
 		n    int
-		mode prober.Mode
+		mode probe.Mode
 		port uint16
 	}{
-		{500, prober.TCP, TCPPort},
-		{500, prober.HTTP, HTTPPort},
-		{500, prober.HTTPS, HTTPSPort},
-		{500, prober.GRPC, GRPCPort},
-		{1000, prober.GRPC, GRPCPort},
-		{all, prober.GRPC, GRPCPort},
+		{500, probe.TCP, TCPPort},
+		{500, probe.HTTP, HTTPPort},
+		{500, probe.HTTPS, HTTPSPort},
+		{500, probe.GRPC, GRPCPort},
+		{1000, probe.GRPC, GRPCPort},
+		{all, probe.GRPC, GRPCPort},
 	} {
 		t.Run(fmt.Sprintf("%d by %s", each.n, each.mode), func(t *testing.T) {
 			l := run(t, Load{Keys: Many(0, each.n, each.port, each.mode), Start: 3 * time.Second, Long: 8 * time.Second})

@@ -18,17 +18,18 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
 // Way is how to ask, and what has to be there to answer.
 type Way struct {
-	Mode     prober.Mode
+	Mode     probe.Mode
 	Protocol backend.Protocol
 }
 
 // Ways are all.
-var Ways = []Way{{prober.TCP, backend.HTTP}, {prober.HTTP, backend.HTTP}, {prober.HTTPS, backend.HTTPS}, {prober.GRPC, backend.GRPC}}
+var Ways = []Way{{probe.TCP, backend.HTTP}, {probe.HTTP, backend.HTTP}, {probe.HTTPS, backend.HTTPS}, {probe.GRPC, backend.GRPC}}
 
 // Within these a death has to be noticed (p99), by whether the backend refuses or is silent.
 const (
@@ -121,7 +122,7 @@ func (b *Bench) Probes(results ...string) (float64, error) {
 type Subject struct {
 	*backend.Backend
 
-	Key prober.Key
+	Key probe.Key
 
 	bench *Bench
 	kick  chan struct{}
@@ -139,7 +140,7 @@ func (b *Bench) Add(how Way, address netip.Addr) (*Subject, error) {
 // AddService makes a backend at each address, and has all of them probed as one target.
 func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*Subject, error) {
 	var subjects []*Subject
-	var keys []prober.Key
+	var keys []probe.Key
 	for _, address := range addresses {
 		if err := netns.AddAddr(address); err != nil {
 			return nil, err
@@ -151,7 +152,7 @@ func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*
 		}
 		s := &Subject{
 			Backend: started, bench: b, kick: make(chan struct{}, 1),
-			Key: prober.Key{Address: address, Port: port, Spec: prober.Spec{Mode: how.Mode}},
+			Key: probe.Key{Address: address, Port: port, Spec: probe.Spec{Mode: how.Mode}},
 		}
 		b.mu.Lock()
 		b.kicks[target] = append(b.kicks[target], s.kick)
@@ -183,7 +184,7 @@ func (s *Subject) Die(ctx context.Context, times int, set func(dead bool) error,
 	}
 	for range times {
 		for _, dead := range []bool{true, false} {
-			AnyTime(ctx, 0, prober.DefaultInterval)
+			AnyTime(ctx, 0, probe.DefaultInterval)
 			began := time.Now()
 			if err := set(dead); err != nil {
 				return err

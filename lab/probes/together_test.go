@@ -11,6 +11,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/figures"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -78,7 +79,7 @@ func dieTogether(ctx context.Context, service []*Subject, mode backend.Mode) (to
 			return nil, err
 		}
 	}
-	AnyTime(ctx, 0, prober.DefaultInterval)
+	AnyTime(ctx, 0, probe.DefaultInterval)
 	dead := service[len(service)/2:]
 	began := time.Now()
 	for _, s := range dead {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
@@ -109,7 +108,7 @@ func (w *pairWorld) own(i int, fault fault) *applier.Applier {
 
 // remembers says whether a field of an applier is part of what it remembers, not of what it is made of.
 func remembers(field string) bool {
-	return !slices.Contains([]string{"store", "leading", "confirm", "reporter", "log", "metrics", "history", "mu"}, field)
+	return !slices.Contains([]string{"cfg", "mu"}, field)
 }
 
 func (w *pairWorld) draw(i int) {
@@ -130,7 +129,6 @@ func (w *pairWorld) decide(i int) applier.Order {
 	in := verdict.Input{
 		Limits:       verdict.Limits{Probing: true, ListUnready: true},
 		LeadingSince: start,
-		Probes:       map[netip.Addr]verdict.Probe{},
 		Current:      heldAs(planner.CurrentEndpoints(order(verdict.Decision{}, 1), of.applier.LastApplied(service, current))),
 		Sources: []verdict.Source{{
 			Name: sourceName(0), EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: start,
@@ -138,7 +136,7 @@ func (w *pairWorld) decide(i int) applier.Order {
 		}},
 	}
 	for n, state := range of.heard {
-		in.Probes[address(n)] = verdict.Probe{Status: verdict.Passing, Since: start, LastPassed: start}
+		in.Probes = append(in.Probes, verdict.Probe{Address: address(n), Status: verdict.Passing, Since: start, RunStart: start, RunLast: start})
 		if state != unlisted {
 			in.Sources[0].Members = append(in.Sources[0].Members, verdict.Member{Address: address(n), Name: name(n), State: state})
 		}

@@ -33,7 +33,7 @@ type Setup struct {
 }
 
 // writerWorld is one target and the writer that leads: what its sources and probes say, the slices, and what
-// verdict.Decide remembers. After each step it decides, plans and writes, as the product's control does.
+// verdict.Decide remembers. After each step it decides, plans and writes, as the product's reconciler does.
 type writerWorld struct {
 	setup   *Setup
 	now     time.Time
@@ -120,7 +120,6 @@ func (w *writerWorld) input() verdict.Input {
 			ListUnready: w.setup.ListOut, Probing: w.setup.Probing,
 		},
 		LeadingSince: w.leading,
-		Probes:       make(map[netip.Addr]verdict.Probe, w.setup.Nodes),
 	}
 	for s := range w.setup.Sources {
 		from := &w.sources[s]
@@ -136,7 +135,9 @@ func (w *writerWorld) input() verdict.Input {
 		in.Sources = append(in.Sources, source)
 	}
 	for n := range w.setup.Nodes {
-		in.Probes[w.address(n)] = w.probes[n]
+		probe := w.probes[n]
+		probe.Address = w.address(n)
+		in.Probes = append(in.Probes, probe)
 	}
 	in.Current = heldAs(w.listed)
 	return in
@@ -273,16 +274,14 @@ func (w *writerWorld) tell(n int, state verdict.State) {
 
 // probe has the probe of a node say something.
 func (w *writerWorld) probe(n int, h verdict.ProbeStatus) {
-	p := verdict.Probe{Status: h, Since: w.now, LastPassed: w.probes[n].LastPassed}
-	if h == verdict.Passing {
-		p.LastPassed = w.now
-	} else {
-		p.FirstFailed = w.now
+	p := verdict.Probe{Status: h, Since: w.now, RunStart: w.now, RunLast: w.now}
+	if w.probes[n].Status == h {
+		p.RunStart = w.probes[n].RunStart
 	}
 	w.probes[n] = p
 }
 
-// pass lets time pass: links that are up bring heartbeats, probes that passed go on passing.
+// pass lets time pass: links that are up bring heartbeats, and every probe says the same again.
 func (w *writerWorld) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	for s := range w.setup.Sources {
@@ -291,8 +290,8 @@ func (w *writerWorld) pass(d time.Duration) {
 		}
 	}
 	for n := range w.setup.Nodes {
-		if w.probes[n].Status == verdict.Passing {
-			w.probes[n].LastPassed = w.now
+		if w.probes[n].Status != verdict.Pending {
+			w.probes[n].RunLast = w.now
 		}
 	}
 }

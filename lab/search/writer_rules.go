@@ -34,7 +34,7 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 	}
 	for _, e := range listOf(d) {
 		n, lists := w.number(e.Address), func(h verdict.CurrentEndpoint) bool { return h.Address == e.Address }
-		if w.setup.Probing && w.probes[n].Status != verdict.Passing && !slices.ContainsFunc(in.Current, lists) && word(e) != "out" && !d.Panic {
+		if w.setup.Probing && w.probes[n].Status != verdict.Passing && !slices.ContainsFunc(in.Current, lists) && word(e) != "out" && !w.panics(in) {
 			return fmt.Errorf("node-%d is listed as %s, which is new and has not passed a probe", n, word(e))
 		}
 	}
@@ -69,17 +69,43 @@ func (w *writerWorld) speaks(s int, d verdict.Decision) bool {
 	return from.heard && from.alive && w.now.Sub(from.wordAt) <= maxStaleness
 }
 
-// protected finds a node that is held and of use, and that not every witness who can speak calls dead.
-// Failures count for nothing while nothing passes: then they are the prober's, and what they have put out
-// is protected, too.
-func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int, yes bool) {
-	passes := false
-	for n := range w.setup.Nodes {
-		passes = passes || w.probes[n].Status == verdict.Passing && !w.outside(n)
+// panics says that one fails of what the slices list, one is of use, and no probe passes of what may be listed.
+func (w *writerWorld) panics(in verdict.Input) bool {
+	fails, use := false, false
+	for _, h := range in.Current {
+		fails = fails || w.probes[w.number(h.Address)].Status == verdict.Failing
+		use = use || h.Conditions != verdict.Conditions{}
 	}
+	for n := range w.setup.Nodes {
+		if w.probes[n].Status == verdict.Passing && !w.outside(n) {
+			return false
+		}
+	}
+	return w.setup.Probing && fails && use
+}
+
+// failed says that a node fails its probe, and that this counts: another one has passed while it failed.
+func (w *writerWorld) failed(n int) bool {
+	f := &w.probes[n]
+	if !w.setup.Probing || f.Status != verdict.Failing {
+		return false
+	}
+	for other := range w.setup.Nodes {
+		p := &w.probes[other]
+		apart := p.RunLast.Before(f.RunStart) || !f.RunLast.After(p.RunStart)
+		if p.Status == verdict.Passing && !w.outside(other) && !apart {
+			return true
+		}
+	}
+	return false
+}
+
+// protected finds a node that is held and of use, and that not every witness who can speak calls dead. What
+// failures have put out is protected, too, while nothing passes.
+func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int, yes bool) {
 	for _, h := range in.Current {
 		n := w.number(h.Address)
-		if h.Conditions == (verdict.Conditions{}) && !d.Panic {
+		if h.Conditions == (verdict.Conditions{}) && !w.panics(in) {
 			continue
 		}
 		alive, dead := false, false
@@ -88,12 +114,11 @@ func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int,
 			dead = state == unlisted || state == verdict.NotReady
 			alive = !dead
 		}
-		switch h := w.probes[n].Status; {
-		case !w.setup.Probing:
-		case h == verdict.Passing:
-			alive = true
-		case h == verdict.Failing && passes:
+		switch {
+		case w.failed(n):
 			continue // it may be dead indeed
+		case w.setup.Probing && w.probes[n].Status == verdict.Passing:
+			alive = true
 		}
 		if alive || !dead {
 			return n, true
@@ -108,7 +133,7 @@ func (w *writerWorld) count(s int, d verdict.Decision) error {
 	ready, leaving := 0, []int(nil)
 	a := &w.accounts[s]
 	var still [3]bool
-	nothing := w.empty(s, d.Panic)
+	nothing := w.empty(s)
 	for _, e := range w.listed {
 		n := w.number(e.Address)
 		if e.Source != sourceName(s) || !e.Ready {
@@ -119,8 +144,7 @@ func (w *writerWorld) count(s int, d verdict.Decision) error {
 		if stays(now, e) {
 			continue
 		}
-		dead := w.setup.Probing && w.probes[n].Status == verdict.Failing && !d.Panic
-		if confirmed := nothing && w.speaks(s, d); !dead && !confirmed {
+		if confirmed := nothing && w.speaks(s, d); !w.failed(n) && !confirmed {
 			leaving = append(leaving, n)
 		}
 	}
@@ -132,7 +156,17 @@ func (w *writerWorld) count(s int, d verdict.Decision) error {
 	if w.now.Before(w.leading.Add(shrinkWindow)) {
 		return fmt.Errorf("a guard is exceeded (I4): node-%d leaves in the leader's first window", leaving[0])
 	}
-	if a.opened.IsZero() || !w.now.Before(a.opened.Add(shrinkWindow)) {
+	waiting, leaves := 0, false // let go before, which has not been written yet
+	for n, gone := range a.gone {
+		if gone {
+			waiting, leaves = waiting+1, leaves || slices.Contains(leaving, n)
+		}
+	}
+	over := !w.now.Before(a.opened.Add(shrinkWindow))
+	if !over && leaves && waiting == a.left { // a window begins with the first that leaves
+		a.opened, a.life, a.observation = w.now, from.life, from.observation
+	}
+	if a.opened.IsZero() || over {
 		if !a.opened.IsZero() && a.life == from.life && a.observation >= from.observation {
 			return fmt.Errorf("a guard is exceeded (I4): node-%d leaves without a newer observation", leaving[0])
 		}
@@ -159,15 +193,10 @@ func stays(now []planner.Endpoint, e planner.Endpoint) bool {
 	return false
 }
 
-// empty says whether a source has nothing that could serve. What is not judged yet could, but for a panic in
-// which the source has something to lose.
-func (w *writerWorld) empty(s int, panics bool) bool {
-	stakes := panics && slices.ContainsFunc(w.listed, func(e planner.Endpoint) bool {
-		return e.Source == sourceName(s) && word(e) != "out" && w.probes[w.number(e.Address)].Status == verdict.Failing
-	})
+// empty says whether a source has nothing that could serve: of what is not ready, only what passes its probe.
+func (w *writerWorld) empty(s int) bool {
 	for n, state := range w.sources[s].words[:w.setup.Nodes] {
-		health := w.probes[n].Status
-		could := state != verdict.NotReady || w.setup.Probing && health != verdict.Failing && (health != verdict.Pending || !stakes)
+		could := state != verdict.NotReady || w.setup.Probing && w.probes[n].Status == verdict.Passing
 		if state != unlisted && !w.outside(n) && could {
 			return false
 		}

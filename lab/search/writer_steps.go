@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -76,11 +77,21 @@ func (w *writerWorld) allChange(s writerStep) {
 	}
 }
 
-func (w *writerWorld) passes(s writerStep) { w.probe(s.n, verdict.Passing) }
+// Each result of a probe comes a moment after whatever was before, so that runs of results may overlap or not.
+const probeGap = time.Millisecond
 
-func (w *writerWorld) fails(s writerStep) { w.probe(s.n, verdict.Failing) }
+func (w *writerWorld) passes(s writerStep) {
+	w.now = w.now.Add(probeGap)
+	w.probe(s.n, verdict.Passing)
+}
+
+func (w *writerWorld) fails(s writerStep) {
+	w.now = w.now.Add(probeGap)
+	w.probe(s.n, verdict.Failing)
+}
 
 func (w *writerWorld) allFail(writerStep) {
+	w.now = w.now.Add(probeGap)
 	for n := range w.setup.Nodes {
 		if w.probes[n].Status != verdict.Failing {
 			w.probe(n, verdict.Failing)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -45,7 +46,7 @@ type probes struct {
 	w        *writer
 	rand     *rand.Rand
 	schedule *prober.ProbeSchedule
-	probed   map[prober.Key]struct{}
+	probed   map[probe.Key]struct{}
 	wake     *event
 }
 
@@ -55,9 +56,9 @@ func newProbes(w *writer) *probes {
 
 // Set replaces what is probed. There is but one target.
 func (p *probes) Set(target string, requests []prober.Request) {
-	probed := make(map[prober.Key]struct{}, len(requests))
+	probed := make(map[probe.Key]struct{}, len(requests))
 	for _, r := range requests {
-		if r.Key.Spec.Mode == prober.Off {
+		if r.Key.Spec.Mode == probe.Off {
 			continue
 		}
 		r.Key.Spec = r.Key.Spec.Canonical()
@@ -74,7 +75,7 @@ func (p *probes) Set(target string, requests []prober.Request) {
 }
 
 // Status is the present word on a key.
-func (p *probes) Status(k prober.Key) prober.Status { return p.schedule.Status(k) }
+func (p *probes) Status(k probe.Key) prober.Status { return p.schedule.Status(k) }
 
 // TakeChanged returns nothing: the writer is poked.
 func (p *probes) TakeChanged() []string { return nil }
@@ -99,12 +100,12 @@ func (p *probes) run() {
 		h := p.w.host(a.Key.Address)
 		switch blind := p.w.blind+p.w.cutOff > 0; {
 		case !blind && h.answers():
-			p.finish(a, prober.Pass, "")
+			p.finish(a, probe.Pass, "")
 		case !blind && h.powered && h.silent == 0:
-			p.finish(a, prober.Fail, "connection refused")
+			p.finish(a, probe.Fail, "connection refused")
 		default:
-			p.w.at(now.Add(prober.DefaultTimeout), func() {
-				p.finish(a, prober.Fail, "timeout")
+			p.w.at(now.Add(probe.DefaultTimeout), func() {
+				p.finish(a, probe.Fail, "timeout")
 				p.run()
 			})
 		}
@@ -115,7 +116,7 @@ func (p *probes) run() {
 	}
 }
 
-func (p *probes) finish(a prober.Attempt, outcome prober.Result, detail string) {
+func (p *probes) finish(a prober.Attempt, outcome probe.Result, detail string) {
 	if p.schedule.Finish(a, outcome, detail, time.Now()) {
 		p.w.tellf("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Status(a.Key).Health)
 		p.w.poke()
@@ -126,17 +127,17 @@ func (p *probes) finish(a prober.Attempt, outcome prober.Result, detail string) 
 }
 
 // confide tells the oracle a word.
-func (p *probes) confide(k prober.Key, word prober.Status) {
+func (p *probes) confide(k probe.Key, word prober.Status) {
 	verdicts := [...]oracle.Verdict{prober.Pending: oracle.Unjudged, prober.Passing: oracle.Passing, prober.Failing: oracle.Failing}
 	p.w.see(oracle.Probed{
 		Writer: p.w.name, Probe: probeName(k.Spec), Address: k.Address, Verdict: verdicts[word.Health],
-		FailingSince: word.FirstFailedAt, LastPassed: word.LastPassedAt,
+		FailingSince: word.RunStart, LastPassed: word.LastPassedAt,
 	})
 }
 
 // probeName names a way of probing; empty: there is none.
-func probeName(s prober.Spec) string {
-	if s.Mode == prober.Off {
+func probeName(s probe.Spec) string {
+	if s.Mode == probe.Off {
 		return ""
 	}
 	s = s.Canonical()

@@ -168,7 +168,7 @@ func (r *replica) deepen() {
 	}
 	if deepest != r.depth {
 		r.depth = deepest
-		r.publisher.SetConfirmations(deepest)
+		r.publisher.Roster.SetConfirmations(deepest)
 		r.poke()
 	}
 }

@@ -20,7 +20,7 @@ var errKilled = errors.New("the process is gone")
 type store struct {
 	w     *writer
 	yield func(*request) bool // of the write that runs; nil: none does
-	plan  uint64              // of what it is about
+	plan  uint64              // of what it is about; 0: it has sent nothing yet
 	dead  bool
 }
 
@@ -28,16 +28,15 @@ type store struct {
 type write struct {
 	next func() (*request, bool)
 	stop func()
-	err  error
 }
 
 // begin runs a write until its first request.
-func (s *store) begin(do func(context.Context) error) {
-	s.plan = s.w.planned() // what is known later, while it waits for its turn, did not count
+func (s *store) begin(do func(context.Context)) {
+	s.plan = 0
 	under := &write{}
 	under.next, under.stop = iter.Pull(func(yield func(*request) bool) {
 		s.yield = yield
-		under.err = do(context.Background())
+		do(context.Background())
 		s.yield = nil
 	})
 	s.w.write = under
@@ -50,7 +49,7 @@ func (s *store) resume() {
 	r, more := under.next()
 	if !more {
 		s.w.write = nil
-		s.w.wrote(under.err)
+		s.w.mayWrite()
 		return
 	}
 	s.w.consuming.take(r, s.resume)
@@ -71,6 +70,9 @@ func (s *store) ask(verb, name string, with *discoveryv1.EndpointSlice) (*discov
 }
 
 func (s *store) send(verb, name string, with *discoveryv1.EndpointSlice) (*request, error) {
+	if s.plan == 0 && !s.dead { // what becomes known while it is under way does not count
+		s.plan = s.w.planned()
+	}
 	r := &request{w: s.w, verb: verb, name: name, with: with, sent: time.Now()}
 	if with != nil {
 		r.plan = s.plan

@@ -9,6 +9,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
@@ -29,7 +30,7 @@ type subscription struct {
 	replicaLife int
 
 	view     *subscriber.Mirror
-	schedule subscriber.Schedule
+	schedule nodeclient.Schedule
 	snapshot subscriber.Snapshot
 	alive    bool
 

@@ -18,15 +18,15 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
-	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// writer is a process of the writer: the product's loop of a target, stepped.
+// writer is a process of the writer: the product's reconciler with queues that the world serves.
 type writer struct {
 	*world
 
@@ -45,13 +45,14 @@ type writer struct {
 	probes  *probes
 	lease   *candidate
 	catalog *catalog
-	stepper *control.Stepper
+	loop    *reconciler.Reconciler
 	applier *applier.Applier
 	store   *store
 	write   *write
-	poked   bool
-	wake    *event
-	ask     *event // whether to give the Lease up
+	poked   bool   // a decision is due
+	ordered bool   // a write is due
+	wake    *event // of the next decision
+	retry   *event // of the next write
 	guards  string // as was told
 
 	withheld map[string]int // by source, of the shrink budget, as was told
@@ -100,28 +101,29 @@ func (w *writer) goOn() {
 
 func (w *writer) start() {
 	w.lives++
-	w.alive, w.poked, w.write, w.guards, w.withheld = true, false, nil, "", nil
+	w.alive, w.poked, w.ordered, w.write, w.guards, w.withheld = true, false, false, nil, "", nil
+	w.wake, w.retry, w.loop = nil, nil, nil
 	w.tellf("%s starts", w.name)
 	w.see(oracle.Process{Writer: w.name, Runs: true})
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	w.subs = nil
-	cfg := control.Config{Logger: log, Registerer: registry, Zones: map[string]string{}}
+	cfg := reconciler.Config{Logger: log, Registerer: registry, Zones: map[string]string{}}
 	settings := targets.Config{
-		Class: "default", Writer: "writers", Namespaces: []string{namespace}, Logger: log,
+		Class: "default", Writer: "writers", Namespaces: []string{namespace},
 		Defaults: targets.Settings{
-			Probe: prober.Spec{Mode: prober.TCP, Interval: w.script.Setup.ProbeInterval}, MaxStaleness: w.script.Setup.MaxStaleness,
+			Probe: probe.Spec{Mode: probe.TCP, Interval: w.script.Setup.ProbeInterval}, MaxStaleness: w.script.Setup.MaxStaleness,
 			ShrinkWindow: w.script.Setup.ShrinkWindow, EmptyThreshold: w.script.Setup.EmptyThreshold, ListUnready: w.script.Setup.ListOut,
 		},
 	}
 	if !w.script.Setup.Probing {
-		settings.Defaults.Probe.Mode = prober.Off
+		settings.Defaults.Probe.Mode = probe.Off
 	}
 	for n, c := range w.clusters {
 		fence := w.fence(c)
 		w.see(oracle.Fenced{Writer: w.name, Source: c.name, Inside: prefixes(fence), Forbidden: []netip.Addr{clusterIP}})
 		s := newSubscription(w, c, w.wires[n])
 		w.subs = append(w.subs, s)
-		cfg.Sources = append(cfg.Sources, control.Source{Feed: s, Name: c.name, CIDRs: prefixes(fence)})
+		cfg.Sources = append(cfg.Sources, reconciler.Source{Feed: s, Name: c.name, CIDRs: prefixes(fence)})
 		settings.Sources = append(settings.Sources, targets.Source{Name: c.name})
 	}
 	w.probes = newProbes(w)
@@ -137,7 +139,7 @@ func (w *writer) start() {
 		})
 		return w.applier
 	}
-	w.stepper = control.NewStepper(cfg)
+	w.loop = reconciler.New(cfg, decisions{w}, writes{w})
 	w.catalog.begin()
 	w.lease.compete()
 	for _, s := range w.subs {
@@ -162,42 +164,59 @@ func (w *writer) kill() {
 
 // poke has the writer decide anew.
 func (w *writer) poke() {
-	if w.poked || !w.alive || w.stepper == nil {
+	if w.poked || !w.alive || w.loop == nil {
 		return
 	}
 	w.poked = true
 	w.at(time.Now(), func() {
 		w.poked = false
-		w.decided(w.stepper.Step(target, time.Now()))
+		w.loop.Decide(target, time.Now())
+		w.confide()
+		w.mayWrite()
 	})
 }
 
-// wrote takes in the end of a write.
-func (w *writer) wrote(err error) {
-	if err != nil {
-		w.tellf("%s: the write ended: %v", w.name, err)
+// mayWrite begins the write that is due, unless one is under way or a decision comes first: what is written is what
+// follows from all that is known.
+func (w *writer) mayWrite() {
+	if w.ordered && w.write == nil && !w.poked {
+		w.ordered = false
+		w.store.begin(func(ctx context.Context) { w.loop.Write(ctx, target, time.Now()) })
 	}
-	w.decided(w.stepper.Wrote(target, time.Now(), err))
 }
 
-// decided goes on after a decision.
-func (w *writer) decided(do func(context.Context) error, wake time.Time) {
-	w.confide()
-	w.wake.cancel()
-	if !wake.IsZero() {
-		w.wake = w.at(wake, w.poke)
-	}
-	if do != nil {
-		w.store.begin(do)
-	}
-	w.mayGiveUp()
+// decisions is the queue of decisions of a writer, which has one target.
+type decisions struct{ w *writer }
+
+// Add has the target decided.
+func (q decisions) Add(targets.Key) { q.w.poke() }
+
+// AddAfter has it decided later, if not before.
+func (q decisions) AddAfter(_ targets.Key, wait time.Duration) {
+	q.w.wake = q.w.sooner(q.w.wake, wait, q.w.poke)
 }
 
-func (w *writer) mayGiveUp() {
-	w.ask.cancel()
-	if at := w.stepper.StepDown(time.Now()); !at.IsZero() {
-		w.ask = w.at(at, w.mayGiveUp)
+// writes is the queue of writes of a writer.
+type writes struct{ w *writer }
+
+// Add has the target written, once the decision that asks for it is over.
+func (q writes) Add(targets.Key) { q.w.ordered = true }
+
+// AddAfter has it written later, if not before.
+func (q writes) AddAfter(_ targets.Key, wait time.Duration) {
+	q.w.retry = q.w.sooner(q.w.retry, wait, func() { q.w.ordered = true; q.w.mayWrite() })
+}
+
+// sooner has something happen after a while, unless it happens before by the earlier event.
+func (w *writer) sooner(earlier *event, wait time.Duration, do func()) *event {
+	at := time.Now().Add(max(0, wait))
+	if earlier != nil && earlier.do != nil && !earlier.within.at.After(at) {
+		return earlier
 	}
+	earlier.cancel()
+	var e *event
+	e = w.at(at, func() { e.do = nil; do() })
+	return e
 }
 
 // planned tells that there is something to write, and how much of it, which the product's loop
@@ -209,7 +228,7 @@ func (w *writer) planned() uint64 {
 	writes := len(current)
 	if !view.OptedOut {
 		desired := view.Target.Desired()
-		for _, e := range w.stepper.Decision(target).Endpoints {
+		for _, e := range w.loop.Decision(target).Endpoints {
 			if e.Listed {
 				desired.Endpoints = append(desired.Endpoints, planner.Endpoint{
 					Address: e.Address, Source: e.Source, Zone: e.Zone,
@@ -220,7 +239,7 @@ func (w *writer) planned() uint64 {
 		writes = planner.Compute(desired, current).Writes()
 	}
 	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans, Writes: writes})
-	if slices.ContainsFunc(w.stepper.Decision(target).Endpoints, func(e verdict.Endpoint) bool { return e.Rule == verdict.RuleTable }) {
+	if slices.ContainsFunc(w.loop.Decision(target).Endpoints, func(e verdict.Endpoint) bool { return e.Rule == verdict.RuleTable }) {
 		w.covers(verdict.RuleTable)
 	}
 	return w.plans
@@ -235,7 +254,7 @@ func (w *writer) covers(rule verdict.Rule) {
 
 // confide tells what guards act, and notes while which faults they did.
 func (w *writer) confide() {
-	d := w.stepper.Decision(target)
+	d := w.loop.Decision(target)
 	var guards []string
 	withheld := map[string]int{}
 	for _, g := range d.Guards {

@@ -25,6 +25,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -112,8 +113,8 @@ var peers = []peer{
 type link struct {
 	t        *testing.T
 	stores   *feed.Stores
-	direct   *subscriber.Subscriber
-	through  *subscriber.Subscriber
+	direct   *nodeclient.Client
+	through  *nodeclient.Client
 	between  *Between
 	breaches func() float64
 	ask      func(question) (direct, through proto.Message)
@@ -147,8 +148,8 @@ func linked(t *testing.T, p peer, test func(l *link)) {
 		altered := host(t, nil, l.between.Options()...)
 
 		registry := prometheus.NewRegistry()
-		l.direct = follow(t, subscriber.Config{Dial: keep(conn), Metrics: subscriber.NewMetrics(prometheus.NewRegistry())})
-		l.through = follow(t, subscriber.Config{Dial: keep(altered), Metrics: subscriber.NewMetrics(registry)})
+		l.direct = follow(t, nodeclient.Config{Dial: keep(conn), Metrics: nodeclient.NewMetrics(prometheus.NewRegistry())})
+		l.through = follow(t, nodeclient.Config{Dial: keep(altered), Metrics: nodeclient.NewMetrics(registry)})
 		l.breaches = func() float64 { return total(t, registry, "slicefeed_writer_source_protocol_violations_total") }
 		l.ask = func(q question) (direct, through proto.Message) {
 			direct, err := q(t.Context(), conn)
@@ -170,14 +171,14 @@ type kept struct{ *grpc.ClientConn }
 
 func (kept) Close() error { return nil }
 
-func keep(conn *grpc.ClientConn) func() (subscriber.Conn, error) {
-	return func() (subscriber.Conn, error) { return kept{conn}, nil }
+func keep(conn *grpc.ClientConn) func() (nodeclient.Conn, error) {
+	return func() (nodeclient.Conn, error) { return kept{conn}, nil }
 }
 
-func follow(t *testing.T, cfg subscriber.Config) *subscriber.Subscriber {
+func follow(t *testing.T, cfg nodeclient.Config) *nodeclient.Client {
 	cfg.Source, cfg.Log, cfg.ConfirmObservations = "default", slog.New(slog.DiscardHandler), 3
 	cfg.Random = func() float64 { return 0 }
-	s := subscriber.New(cfg)
+	s := nodeclient.New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
@@ -372,7 +373,7 @@ func TestWhatIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 }
 
 // TestR12AnUnknownStateLeavesAnEndpointAsItIs goes on to the writer's decision: how it puts
-// the words of a snapshot to the verdict is repeated here, and tested where it is (services/writer/control).
+// the words of a snapshot to the verdict is repeated here, and tested where it is (services/writer/reconciler).
 func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
 	linked(t, peer{}, func(l *link) {
 		states := map[subscriber.NodeState]verdict.State{

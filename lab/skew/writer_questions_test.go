@@ -45,10 +45,11 @@ var writerQuestions = []struct {
 			"slicefeed.writer.v1.TargetDetails.guards", "slicefeed.writer.v1.ExplainEndpointResponse.guard",
 			"slicefeed.writer.v1.ExplainEndpointResponse.rule", "slicefeed.writer.v1.ExplainEndpointResponse.reason",
 			"slicefeed.writer.v1.ExplainEndpointResponse.conclusion", "slicefeed.writer.v1.ExplainEndpointResponse.advice",
+			"slicefeed.writer.v1.ExplainEndpointResponse.steps",
 		}},
 		func(l *writerv1.ListTargetDetailsResponse, e *writerv1.ExplainEndpointResponse) {
 			l.GetTargets()[0].Guards = nil
-			e.Guard, e.Rule, e.Reason, e.Conclusion, e.Advice = nil, "", "", "", ""
+			e.Guard, e.Rule, e.Reason, e.Conclusion, e.Advice, e.Steps = nil, "", "", "", "", nil
 		},
 	},
 }

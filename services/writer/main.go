@@ -2,12 +2,12 @@
 // sync with the healthy nodes of one or more inventories.
 //
 // The life of one change: package subscriber receives a delta from an inventory, checks it and applies
-// it to its copy of the nodes. Package control wakes up each Service that package targets found and that
+// it to its copy of the nodes. Package reconciler queues each Service that package targets found and that
 // uses this inventory. For it, package verdict decides about each address, from what the inventory
-// reported, what package prober measured and what the EndpointSlices list now. Package planner computes
-// the fewest writes that turn these slices into what was decided, and package applier sends them, while
-// package election holds the Lease. Package endpoints keeps the decision for people and for clients of
-// package endpointserver.
+// reported, what package prober measured and what the EndpointSlices list now. If something has to be
+// written, the Service is queued again: package planner computes the fewest writes that turn the slices
+// into what was decided, and package applier sends them, while package election holds the Lease. Package
+// endpoints keeps the decision for people and for clients of package endpointserver.
 //
 // Package app creates these stages in this order. Start with package verdict: the others serve it.
 package main

@@ -137,7 +137,7 @@ func (in *Inputs) decide(nodes, times int) {
 		Name: "default", EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: now, Epoch: "epoch", Observation: 1, ObservationAt: now,
 		Allowlist: verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	}
-	given := verdict.Input{Probes: map[netip.Addr]verdict.Probe{}, Limits: verdict.Limits{ListUnready: true, Probing: true, ShrinkWindow: time.Minute}, LeadingSince: now.Add(-time.Hour)}
+	given := verdict.Input{Limits: verdict.Limits{ListUnready: true, Probing: true, ShrinkWindow: time.Minute}, LeadingSince: now.Add(-time.Hour)}
 	desired := planner.Desired{
 		Namespace: "web", Service: "shop", FirstName: "shop-slicefeed", ManagedBy: "slicefeed-default", Writer: "slicefeed",
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
@@ -145,7 +145,7 @@ func (in *Inputs) decide(nodes, times int) {
 	for i := range nodes {
 		at := address(i)
 		source.Members = append(source.Members, verdict.Member{Address: at, Name: fmt.Sprintf("standardnodes-%06x", i), State: verdict.Ready, Since: now})
-		given.Probes[at] = verdict.Probe{Status: verdict.Passing, Since: now, LastPassed: now}
+		given.Probes = append(given.Probes, verdict.Probe{Address: at, Status: verdict.Passing, Since: now, RunStart: now, RunLast: now})
 		given.Current = append(given.Current, verdict.CurrentEndpoint{Address: at, Source: "default", Conditions: verdict.Conditions{Ready: true, Serving: true}})
 		desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: at, Ready: true, Serving: true})
 	}

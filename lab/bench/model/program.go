@@ -15,6 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/load"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -212,11 +213,11 @@ func (in *Inputs) probes(ctx context.Context, targets int, of time.Duration) err
 	}()
 	defer func() { cancel(); <-probed }()
 	port := netip.MustParseAddrPort(backend.Addr().String()).Port()
-	keys := make([]prober.Key, targets)
+	keys := make([]probe.Key, targets)
 	for i := range keys {
-		keys[i] = prober.Key{
+		keys[i] = probe.Key{
 			Address: netip.AddrFrom4([4]byte{127, 1, byte(i >> 8), byte(i)}), Port: port,
-			Spec: prober.Spec{Mode: prober.TCP, Interval: seconds(probeEvery), Timeout: seconds(probeTimeout)},
+			Spec: probe.Spec{Mode: probe.TCP, Interval: seconds(probeEvery), Timeout: seconds(probeTimeout)},
 		}
 	}
 	p.Set("all", prober.RequestsFor("blue", keys...))

@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/figures"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // bare connects to each target and hangs up, one after the other at the prober's mean pace, and
 // notes what a thousand cost. It closes with a reset too: else the kernel keeps each for a minute.
-func bare(keys []prober.Key, long time.Duration, costs *[]time.Duration) func() error {
+func bare(keys []probe.Key, long time.Duration, costs *[]time.Duration) func() error {
 	return func() error {
 		before, err := figures.UsageOf(os.Getpid())
 		if err != nil {
 			return err
 		}
-		pause := prober.DefaultInterval * 95 / 100 / time.Duration(len(keys))
+		pause := probe.DefaultInterval * 95 / 100 / time.Duration(len(keys))
 		began, n := time.Now(), 0
 		for ; time.Since(began) < long; n++ {
 			if ahead := time.Until(began.Add(time.Duration(n) * pause)); ahead > time.Millisecond {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/probes"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
@@ -71,7 +72,7 @@ func (p plan) measureBeside(ctx context.Context) (found *beside, err error) {
 
 // startNeighbor adds the neighbor and returns how many of its probes are under way once it has taken its places.
 func startNeighbor(ctx context.Context, b *probes.Bench) (int, error) {
-	keys := probes.Many(0, neighborNodes, probes.SilentPort, prober.TCP)
+	keys := probes.Many(0, neighborNodes, probes.SilentPort, probe.TCP)
 	for i := range keys {
 		keys[i].Spec.Timeout = neighborTimeout
 	}
@@ -88,7 +89,7 @@ func startNeighbor(ctx context.Context, b *probes.Bench) (int, error) {
 // end of ctx, how long it has not been noticed.
 func dieUntil(ctx context.Context, end time.Time, s *probes.Subject, mode backend.Mode, times *noticed) error {
 	for {
-		probes.AnyTime(ctx, 0, prober.DefaultInterval)
+		probes.AnyTime(ctx, 0, probe.DefaultInterval)
 		if time.Now().After(end) {
 			return nil
 		}
@@ -101,7 +102,7 @@ func dieUntil(ctx context.Context, end time.Time, s *probes.Subject, mode backen
 		if unnoticed != nil {
 			return nil //nolint:nilerr // it is measured
 		}
-		probes.AnyTime(ctx, 0, prober.DefaultInterval)
+		probes.AnyTime(ctx, 0, probe.DefaultInterval)
 		began = time.Now()
 		if err := s.Set(backend.Serve); err != nil {
 			return err

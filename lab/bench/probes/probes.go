@@ -19,7 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/probes"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 const (
@@ -71,7 +71,7 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 
 func (p plan) measure(ctx context.Context, env report.Env, answering *probes.StandIn) (*found, error) {
 	f := &found{plan: p}
-	keys, some := probes.Many(0, many, probes.TCPPort, prober.TCP), probes.Many(0, few, probes.TCPPort, prober.TCP)
+	keys, some := probes.Many(0, many, probes.TCPPort, probe.TCP), probes.Many(0, few, probes.TCPPort, probe.TCP)
 	for _, step := range []struct {
 		doing string
 		do    func() error

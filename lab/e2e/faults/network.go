@@ -43,9 +43,9 @@ func (t Toxic) sent() Toxic {
 // everywhere is where anything is that our halves have to do with.
 var everywhere = netip.MustParsePrefix("10.0.0.0/8")
 
-// panicWrites is what failing probes of all six endpoints are worth at most: each goes out while its
-// failure is noticed, all but the last, and comes back with the panic; when that ends with the first
-// probe that passes, those that were not asked again yet go out once more, and come back.
+// panicWrites is what failing probes of all six endpoints are worth at most. The fault does not begin or end for all
+// of them at the same moment: a failure counts if another endpoint still passes, or passes already. Then this one goes
+// out, and comes back.
 const panicWrites = 16
 
 // subnets are where all backends are.

@@ -34,7 +34,7 @@ func ill(mode backend.Mode, some func(*Scene) []*Member) Fault {
 	return inSteps(func(_ context.Context, s *Scene, undo *steps) error {
 		these := some(s)
 		everybody := len(these) == len(s.Members(Default))+len(s.Members(Second))
-		if everybody { // one that passes ends the panic, and then the others are out until they have passed too
+		if everybody { // when one passes, those that still fail are out until they pass too
 			undo.then(s.probed)
 		}
 		for _, m := range these {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
@@ -44,7 +45,7 @@ type world struct {
 	wire     *wire
 	tamper   *tamper
 	calls    *calls
-	sub      *subscriber.Subscriber
+	sub      *nodeclient.Client
 
 	disturbed time.Time // when anything but the roster was last meddled with
 	broke     time.Time // when the wire began to let nothing through from the inventory; zero: it does not
@@ -101,7 +102,7 @@ func live(t *testing.T, seed uint64) *world {
 
 // follow runs the subscriber while the world goes on, and looks at each thing that it says.
 func (w *world) follow(meanwhile func()) {
-	dial := func() (subscriber.Conn, error) { // as the real link has it
+	dial := func() (nodeclient.Conn, error) { // as the real link has it
 		return grpc.NewClient("passthrough:///inventory",
 			grpc.WithContextDialer(w.wire.dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
@@ -109,8 +110,8 @@ func (w *world) follow(meanwhile func()) {
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4<<20)),
 			grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept))
 	}
-	w.sub = subscriber.New(subscriber.Config{
-		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
+	w.sub = nodeclient.New(nodeclient.Config{
+		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: nodeclient.NewMetrics(prometheus.NewRegistry()),
 		ConfirmObservations: 3, Random: w.calls.draw,
 	})
 	ctx, stop := context.WithCancel(context.Background())

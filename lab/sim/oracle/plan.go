@@ -147,14 +147,15 @@ func (p *plan) probed(a netip.Addr) Verdict {
 	return p.probes[a].Verdict
 }
 
-// failed reports whether an address fails its probe, and that counts: another endpoint passes, or has passed since
-// the failures began. Otherwise the prober is as likely at fault.
+// failed reports whether an address fails its probe, and that counts: another endpoint has passed since the failures
+// began. Otherwise the prober is as likely at fault.
 func (p *plan) failed(a netip.Addr) bool {
 	if p.probed(a) != Failing {
 		return false
 	}
 	corroborates := func(other netip.Addr) bool {
-		return p.probed(other) == Passing || p.probes[other].LastPassed.After(p.probes[a].FailingSince)
+		passed, since := p.probes[other].LastPassed, p.probes[a].FailingSince
+		return passed.After(since) || passed.Equal(since) && p.probed(other) == Passing
 	}
 	for other := range p.held {
 		if other != a && corroborates(other) {

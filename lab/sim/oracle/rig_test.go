@@ -73,7 +73,16 @@ func bare(alter ...func(*Configured)) *rig {
 
 func (r *rig) see(f Fact) { r.found = append(r.found, r.o.See(r.at, f)...) }
 
-func (r *rig) wait(d time.Duration) { r.at = r.at.Add(d) }
+// wait lets time pass, in which what passes is probed again.
+func (r *rig) wait(d time.Duration) {
+	r.at = r.at.Add(d)
+	for a, f := range r.o.writer(r.who).probes["tcp"] {
+		if f.Verdict == Passing {
+			f.LastPassed = r.at
+			r.o.writer(r.who).probes["tcp"][a] = f
+		}
+	}
+}
 
 // boot starts a writer's process, which knows nothing but its settings.
 func (r *rig) boot(who string) {

@@ -37,7 +37,6 @@ type Server struct {
 	Debug net.Listener // /statusz /debug/pprof/ and gRPC channelz; nil: off
 
 	Gatherer prometheus.Gatherer
-	Live     []Check // a failure means that only a restart helps; usually none
 	Ready    []Check
 	Status   http.Handler // /statusz; nil: none
 	Logger   *slog.Logger
@@ -124,7 +123,7 @@ func (s *Server) adminHandler() http.Handler {
 	mux.Handle("GET /metrics", newMetricsHandler(promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelError),
 	})))
-	mux.Handle("GET /livez", checksHandler("livez", s.Live))
+	mux.Handle("GET /livez", checksHandler("livez", nil))
 	mux.Handle("GET /readyz", checksHandler("readyz", s.Ready))
 	return mux
 }

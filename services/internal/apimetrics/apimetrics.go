@@ -67,7 +67,7 @@ func (c *instrumented) RoundTrip(r *http.Request) (*http.Response, error) {
 func requestVerb(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet:
-		if isTrue(r.URL.Query().Get("watch")) {
+		if isWatch, err := strconv.ParseBool(r.URL.Query().Get("watch")); err == nil && isWatch {
 			return "watch"
 		}
 		return "get"
@@ -75,11 +75,6 @@ func requestVerb(r *http.Request) string {
 		return strings.ToLower(r.Method)
 	}
 	return "other"
-}
-
-func isTrue(value string) bool {
-	on, err := strconv.ParseBool(value)
-	return err == nil && on
 }
 
 // codeLabel keeps the label bounded whatever status the server sends.

@@ -22,11 +22,11 @@ func UsageName(usage x509.ExtKeyUsage) string {
 	return "client auth"
 }
 
-// Read returns the certificates of a PEM file, at least one.
+// Read returns the certificates of a PEM file, at least one. Its errors have advice.
 func Read(path string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; mount or create the file", err)
 	}
 	certs, err := Parse(text)
 	if err != nil {

@@ -64,15 +64,13 @@ type Invocation[C any] struct {
 
 // StandaloneCommand is a command for people with settings of its own, because they run it on their
 // machines with their own credentials. NewStandalone creates one.
-type StandaloneCommand struct {
-	newCommand func(getenv func(string) string) *cobra.Command
-}
+type StandaloneCommand func(getenv func(string) string) *cobra.Command
 
 // NewStandalone returns a command whose settings are T. use and run are as in a Subcommand.
 func NewStandalone[T any](use, short string, run func(ctx context.Context, call Invocation[T]) error) StandaloneCommand {
-	return StandaloneCommand{func(getenv func(string) string) *cobra.Command {
+	return func(getenv func(string) string) *cobra.Command {
 		return Component[T]{}.newSubcommand(getenv, Subcommand[T]{Use: use, Short: short, Run: run})
-	}}
+	}
 }
 
 // Service is what serve runs.
@@ -109,13 +107,21 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		return settings.FlagError(unknownCommandError(cmd, args[0]))
+		advice := cmd.CommandPath() + " --help lists all commands"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			advice = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return settings.FlagError(fmt.Errorf("unknown command %q; %s", args[0], advice))
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
 		c.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				log := c.newLogger(cfg, cmd.ErrOrStderr())
+				var logSettings logging.Settings
+				if c.LogSettings != nil {
+					logSettings = c.LogSettings(cfg)
+				}
+				log := logSettings.NewLogger(cmd.ErrOrStderr())
 				logging.CaptureGlobalLoggers(log)
 				service, err := c.buildService(cfg, log)
 				if err != nil {
@@ -144,7 +150,7 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 		root.AddCommand(c.newSubcommand(getenv, sub))
 	}
 	for _, standalone := range c.Standalone {
-		root.AddCommand(standalone.newCommand(getenv))
+		root.AddCommand(standalone(getenv))
 	}
 	return root
 }
@@ -187,22 +193,6 @@ func checkArgs(names []string) cobra.PositionalArgs {
 	}
 }
 
-func unknownCommandError(root *cobra.Command, name string) error {
-	advice := root.CommandPath() + " --help lists all commands"
-	if near := root.SuggestionsFor(name); len(near) > 0 {
-		advice = "did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return fmt.Errorf("unknown command %q; %s", name, advice)
-}
-
-func (c Component[C]) newLogger(cfg *C, w io.Writer) *slog.Logger {
-	var s logging.Settings
-	if c.LogSettings != nil {
-		s = c.LogSettings(cfg)
-	}
-	return s.NewLogger(w)
-}
-
 func (c Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {
 	service, err := c.Build(cfg, log)
 	if err != nil {
@@ -223,6 +213,5 @@ func (c Component[C]) checkForbiddenEnv(getenv func(string) string) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w:\n- %s: credentials of the other component must not be set here; remove them",
-		settings.ErrConfiguration, strings.Join(found, ", "))
+	return settings.NewConfigError(fmt.Errorf("%s: credentials of the other component must not be set here; remove them", strings.Join(found, ", ")))
 }

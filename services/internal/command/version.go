@@ -2,7 +2,10 @@ package command
 
 import (
 	"cmp"
+	"runtime"
 	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Version returns the version that the linker set. If that is empty, as with go install, it returns the
@@ -17,19 +20,34 @@ func Version(linked string) string {
 // Commit returns the commit that the linker set, or else the one from the checkout, or nothing if neither
 // is known. There is no build date, so that two builds of one commit are identical.
 func Commit(linked string) string {
-	if linked != "" {
-		return linked
+	commit := cmp.Or(linked, buildSetting("vcs.revision"))
+	if linked == "" && buildSetting("vcs.modified") == "true" {
+		commit += ", modified"
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
+	return commit
+}
+
+// BuildInfo returns the metric that identifies the running build of a component.
+func BuildInfo(component, version string) prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: component, Name: "build_info",
+		Help: "1, with labels that identify the build.",
+		ConstLabels: prometheus.Labels{
+			"version": version, "revision": cmp.Or(buildSetting("vcs.revision"), "unknown"), "goversion": runtime.Version(),
+		},
+	})
+	info.Set(1)
+	return info
+}
+
+// buildSetting returns a setting of the build, or nothing if it is unknown.
+func buildSetting(key string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == key {
+				return s.Value
+			}
+		}
 	}
-	buildSettings := map[string]string{}
-	for _, s := range info.Settings {
-		buildSettings[s.Key] = s.Value
-	}
-	if buildSettings["vcs.modified"] == "true" {
-		return buildSettings["vcs.revision"] + ", modified"
-	}
-	return buildSettings["vcs.revision"]
+	return ""
 }

@@ -131,6 +131,23 @@ func (s *Set[E]) Remove(groupName, key string) bool {
 	return true
 }
 
+// Replace makes these the entries of a group.
+func (s *Set[E]) Replace(groupName string, entries []E) {
+	stays := map[string]bool{}
+	for _, e := range entries {
+		_, key, _ := e.Identity()
+		stays[key] = true
+		s.Put(e)
+	}
+	if g := s.groups[groupName]; g != nil {
+		for _, key := range slices.Sorted(maps.Keys(g.entries)) {
+			if !stays[key] {
+				s.Remove(groupName, key)
+			}
+		}
+	}
+}
+
 func (s *Set[E]) recordChange(g *group[E], c change) {
 	g.digest.XOR(c.xor)
 	s.revision++

@@ -20,25 +20,15 @@ func Suggest(name string, known []string, maxDistance int) []string {
 	if len(name) > maxNameLength {
 		return nil
 	}
-	type ranked struct {
-		name     string
-		distance int
-	}
-	var near []ranked
+	distance := func(k string) int { return levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k)) }
+	var near []string
 	for _, k := range known {
-		if len(k) > maxNameLength {
-			continue
-		}
-		if distance := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k)); distance <= maxDistance {
-			near = append(near, ranked{k, distance})
+		if len(k) <= maxNameLength && distance(k) <= maxDistance {
+			near = append(near, k)
 		}
 	}
-	slices.SortStableFunc(near, func(a, b ranked) int { return a.distance - b.distance })
-	var names []string
-	for _, n := range near {
-		names = append(names, n.name)
-	}
-	return names
+	slices.SortStableFunc(near, func(a, b string) int { return distance(a) - distance(b) })
+	return near
 }
 
 // Wrap breaks text into lines of at most width characters. Lines after the first begin with the indent;
@@ -82,6 +72,15 @@ func Truncate(text string, maxBytes int) string {
 	}
 	const ellipsis = "…"
 	return strings.ToValidUTF8(text[:max(0, maxBytes-len(ellipsis))], "") + ellipsis
+}
+
+// List names the first few of all and counts the others.
+func List(all []string) string {
+	const maxListed = 3
+	if len(all) <= maxListed+1 {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), len(all)-maxListed)
 }
 
 // Count formats a number of things, such as "1 node" or "2 nodes".

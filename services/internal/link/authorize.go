@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -11,18 +12,15 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
+
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 )
 
 type grantKey struct{}
 
-// WithGrant returns a context that carries the grant, as the server's interceptors do.
-func WithGrant(ctx context.Context, g Grant) context.Context {
-	return context.WithValue(ctx, grantKey{}, g)
-}
-
 // GrantFrom returns the caller's grant.
-func GrantFrom(ctx context.Context) (Grant, bool) {
-	g, ok := ctx.Value(grantKey{}).(Grant)
+func GrantFrom(ctx context.Context) (clientlist.Grant, bool) {
+	g, ok := ctx.Value(grantKey{}).(clientlist.Grant)
 	return g, ok
 }
 
@@ -39,14 +37,15 @@ var (
 // stops. It covers every service, including health and reflection. The handshake has already checked
 // that the client is listed, but the client list may have changed since.
 type authorizer struct {
-	clients            *Clients
+	clients            *clientlist.List
 	subscriberServices map[string]bool // by full name
-	stopping           chan struct{}
+	serving            context.Context // it is done when the server stops
+	endStreams         context.CancelFunc
 }
 
 // newAuthorizer returns an authorizer that lets subscribers call these services, health and reflection.
-func newAuthorizer(clients *Clients, subscriberServices []string) *authorizer {
-	a := &authorizer{clients: clients, stopping: make(chan struct{}), subscriberServices: map[string]bool{
+func newAuthorizer(clients *clientlist.List, subscriberServices []string) *authorizer {
+	a := &authorizer{clients: clients, subscriberServices: map[string]bool{
 		healthpb.Health_ServiceDesc.ServiceName:                    true,
 		reflectionpb.ServerReflection_ServiceDesc.ServiceName:      true,
 		reflectionalphapb.ServerReflection_ServiceDesc.ServiceName: true, // clients may use the old version
@@ -54,32 +53,36 @@ func newAuthorizer(clients *Clients, subscriberServices []string) *authorizer {
 	for _, service := range subscriberServices {
 		a.subscriberServices[service] = true
 	}
+	a.serving, a.endStreams = context.WithCancel(context.Background())
 	return a
 }
 
 // findGrant returns the grant of the caller of a method, unless it may not call it.
-func (a *authorizer) findGrant(ctx context.Context, fullMethod string) (Grant, error) {
+func (a *authorizer) findGrant(ctx context.Context, fullMethod string) (clientlist.Grant, error) {
 	c := connectionFromContext(ctx)
 	if c == nil {
-		return Grant{}, errNoCertificate
+		return clientlist.Grant{}, errNoCertificate
 	}
-	e := c.currentEntry()
-	if e == nil {
-		return Grant{}, errDenied
+	g, listed := c.grant()
+	if !listed {
+		return g, errDenied
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(fullMethod, "/"), "/")
-	if e.grant.Role != RoleOperator && !a.subscriberServices[service] {
-		return Grant{}, errOperatorsOnly
+	if g.Role != clientlist.RoleOperator && !a.subscriberServices[service] {
+		return g, errOperatorsOnly
 	}
-	return e.grant, nil
+	return g, nil
 }
 
 func (a *authorizer) authorizeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	g, err := a.findGrant(ctx, info.FullMethod)
+	if err == nil {
+		err = checkDecoded(req)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return handler(WithGrant(ctx, g), req)
+	return handler(context.WithValue(ctx, grantKey{}, g), req)
 }
 
 func (a *authorizer) authorizeStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -89,61 +92,50 @@ func (a *authorizer) authorizeStream(srv any, ss grpc.ServerStream, info *grpc.S
 	if err != nil {
 		return err
 	}
-	changed, conn := a.clients.Watch(g), connectionFromContext(ctx)
-	ctx = WithGrant(ctx, g)
-	watcherDone := make(chan struct{})
-	go func() {
-		defer close(watcherDone)
-		select {
-		case <-ctx.Done():
-		case <-a.stopping:
-			cancel(errStopping)
-		case <-changed:
-			if conn.currentEntry() != nil {
-				cancel(errPermissionsChanged)
-			} else {
-				cancel(errDenied)
-			}
+	defer context.AfterFunc(a.serving, func() { cancel(errStopping) })()
+	defer context.AfterFunc(a.clients.Watch(g), func() {
+		if _, listed := connectionFromContext(ctx).grant(); listed {
+			cancel(errPermissionsChanged)
+		} else {
+			cancel(errDenied)
 		}
-	}()
-	s := &revocableStream{ServerStream: ss, ctx: ctx}
+	})()
+	s := &authorizedStream{ServerStream: ss, ctx: context.WithValue(ctx, grantKey{}, g)}
 	err = handler(srv, s)
 	if cause := s.endCause(); cause != nil {
-		err = cause
+		return cause
 	}
-	cancel(nil)
-	<-watcherDone
 	return err
 }
 
-// revocableStream ends for its handler when the authorizer ends it: its context is canceled, and a
+// authorizedStream ends for its handler when the authorizer ends it: its context is canceled, and a
 // handler that does not watch the context gets an error from its next send or receive.
-type revocableStream struct {
+type authorizedStream struct {
 	grpc.ServerStream
 
 	ctx context.Context
 }
 
-func (s *revocableStream) Context() context.Context { return s.ctx }
+func (s *authorizedStream) Context() context.Context { return s.ctx }
 
 // endCause returns the error by which the authorizer ended the stream, or nil.
-func (s *revocableStream) endCause() error {
+func (s *authorizedStream) endCause() error {
 	if cause := context.Cause(s.ctx); errors.Is(cause, errStopping) || errors.Is(cause, errPermissionsChanged) || errors.Is(cause, errDenied) {
 		return cause
 	}
 	return nil
 }
 
-func (s *revocableStream) SendMsg(m any) error {
+func (s *authorizedStream) SendMsg(m any) error {
 	if err := s.endCause(); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(m)
 }
 
-func (s *revocableStream) RecvMsg(m any) error {
+func (s *authorizedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.endCause()
+	return cmp.Or(s.endCause(), checkDecoded(m))
 }

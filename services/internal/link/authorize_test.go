@@ -17,8 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 var (
@@ -88,7 +86,7 @@ func TestDeniesHealthToDelistedClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
-	r.server.reloader.reloadAll()
+	r.server.id.Reload()
 	if err := checkHealth(t, conn); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("got %v, want PERMISSION_DENIED", err)
 	}
@@ -97,11 +95,10 @@ func TestDeniesHealthToDelistedClients(t *testing.T) {
 func TestClosesConnectionsOfDelistedClients(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
-	usage := r.server.clients.findEntry([]certificate.SAN{writerURI}).usage
 	other := must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
-	r.server.reloader.reloadAll()
-	usage.closeRevoked() // a timer does this after the grace period
+	r.server.id.Reload()
+	r.server.limits.closeRevoked() // a timer does this after the grace period
 	readReply(t, writer, true)
 	other.SetReadDeadline(time.Now().Add(time.Millisecond))
 	io.WriteString(other, http2Preface+settingsFrame+pingFrame)
@@ -152,7 +149,7 @@ func TestReauthorizesStreamsWhenClientListChanges(t *testing.T) {
 			writer, other := r.dial(t, writerCert, serverURI), r.dial(t, operatorCert, serverURI)
 			live, untouched := openWatch(t, writer), openWatch(t, other)
 			writeFile(t, r.listPath, []byte(c.list))
-			r.server.reloader.reloadAll()
+			r.server.id.Reload()
 			if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != c.want {
 				t.Errorf("the stream ended with %v, want %v", err, c.want)
 			}
@@ -181,7 +178,7 @@ func TestEndsBidirectionalStreamOnRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
-	r.server.reloader.reloadAll()
+	r.server.id.Reload()
 	// The authorizer ends the stream from another goroutine, so repeat until it does.
 	err := request()
 	for err == nil {
@@ -211,28 +208,8 @@ func TestEndsClientStreamOnRevocation(t *testing.T) {
 		if !revoked {
 			revoked = true
 			writeFile(t, r.listPath, []byte("clients:\n- {san: "+writerURI+", role: subscriber}\n"))
-			r.server.reloader.reloadAll()
+			r.server.id.Reload()
 		}
-	}
-}
-
-func TestKeepsUnchangedGrants(t *testing.T) {
-	c := &Clients{}
-	c.replaceGrants(must(parseClients([]byte(sampleClients)))(t))
-	g := c.findEntry([]certificate.SAN{operatorDNS}).grant
-	changed := c.Watch(g)
-	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "pool=blue", "pool=red", 1))))(t))
-	select {
-	case <-changed:
-		t.Error("another client's change closed the channel")
-	default:
-	}
-	stale := g
-	stale.Role = RoleSubscriber
-	select {
-	case <-c.Watch(stale):
-	default:
-		t.Error("channel of an outdated grant is open")
 	}
 }
 
@@ -307,14 +284,13 @@ func TestLogsCallsWithoutPayload(t *testing.T) {
 
 func TestStopsInOrder(t *testing.T) {
 	var live grpc.ClientStream
-	r := newTestLink(t, serverCert, func(v *ServeConfig) {
-		v.OnShutdown = func() {
-			m, err := v.Health.Check(t.Context(), &healthpb.HealthCheckRequest{})
-			if err != nil || m.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
-				t.Errorf("health is %v, %v before the streams end", m, err)
-			}
+	r := newTestLink(t, serverCert)
+	r.onStop = func() {
+		m, err := r.server.Health.Check(t.Context(), &healthpb.HealthCheckRequest{})
+		if err != nil || m.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
+			t.Errorf("health is %v, %v before the streams end", m, err)
 		}
-	})
+	}
 	conn := r.dial(t, writerCert, serverURI)
 	live = openWatch(t, conn)
 	hw := must(healthpb.NewHealthClient(conn).Watch(testContext(t), &healthpb.HealthCheckRequest{}))(t)
@@ -323,7 +299,7 @@ func TestStopsInOrder(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	if took := time.Since(startedAt); took > r.serveConfig.GracePeriod/2 {
+	if took := time.Since(startedAt); took > r.server.gracePeriod/2 {
 		t.Errorf("a live stream delayed the stop by %v", took)
 	}
 	if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.Unavailable {
@@ -339,7 +315,8 @@ func TestStopsInOrder(t *testing.T) {
 }
 
 func TestGracePeriodEndsHangingCalls(t *testing.T) {
-	r := newTestLink(t, serverCert, func(v *ServeConfig) { v.GracePeriod = 50 * time.Millisecond })
+	r := newTestLink(t, serverCert)
+	r.server.gracePeriod = 50 * time.Millisecond
 	conn := r.dial(t, operatorCert, serverURI)
 	if _, err := callProbe(t, conn, "Who", ""); err != nil {
 		t.Fatal(err)
@@ -355,19 +332,18 @@ func TestGracePeriodEndsHangingCalls(t *testing.T) {
 	}
 }
 
-// OnShutdown may wait for a call that hangs. Only the grace period ends that call.
-func TestGracePeriodRunsDuringShutdownHook(t *testing.T) {
+// The service's Stop may wait for a call that hangs. Only the grace period ends that call.
+func TestGracePeriodRunsDuringStop(t *testing.T) {
 	ended := make(chan struct{})
-	r := newTestLink(t, serverCert, func(v *ServeConfig) {
-		v.GracePeriod = 50 * time.Millisecond
-		v.OnShutdown = func() {
-			select {
-			case <-ended:
-			case <-time.After(10 * time.Second):
-				t.Error("grace period did not end the call that OnShutdown waits for")
-			}
+	r := newTestLink(t, serverCert)
+	r.onStop = func() {
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Error("grace period did not end the call that the service's Stop waits for")
 		}
-	})
+	}
+	r.server.gracePeriod = 50 * time.Millisecond
 	conn := r.dial(t, operatorCert, serverURI)
 	if _, err := callProbe(t, conn, "Who", ""); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // The rejected end reports which certificate was rejected, and the other end also why. A rejected client
@@ -26,13 +26,13 @@ func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 		name                   string
 		server                 certSpec
 		client                 certSpec
-		spoil                  func(t *testing.T, r *testLink, client Files)
+		spoil                  func(t *testing.T, r *testLink, client identity.Files)
 		want                   certificate.SAN
 		clientError, serverLog []string
 	}{
 		{
 			name: "the server does not trust the client's CA", client: writerCert, server: serverCert, clientError: rejected,
-			spoil: func(t *testing.T, r *testLink, client Files) {
+			spoil: func(t *testing.T, r *testLink, client identity.Files) {
 				newTestCA(t, "client CA").renewFiles(t, writerCert, client)
 			},
 			serverLog: []string{`certificate for ["` + writerURI + `"]`, "unknown authority", "peer-ca.crt must contain the CA that signs it"},
@@ -43,7 +43,7 @@ func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 		},
 		{
 			name: "the client does not trust the server's CA", client: writerCert, server: serverCert,
-			spoil:       func(t *testing.T, r *testLink, client Files) { writeFile(t, client.PeerCA, r.clientCA.pem) },
+			spoil:       func(t *testing.T, r *testLink, client identity.Files) { writeFile(t, client.PeerCA, r.clientCA.pem) },
 			clientError: []string{`certificate for ["` + serverURI, "unknown authority", "peer-ca.crt must contain the CA that signs it"},
 			serverLog:   []string{"remote error: tls: bad certificate"},
 		},
@@ -119,7 +119,7 @@ func TestTruncatesHandshakeErrors(t *testing.T) {
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
-			if n := len(r.log.String()); n > 2*maxErrorBytes {
+			if n := len(r.log.String()); n > 2*identity.MaxErrorBytes {
 				t.Errorf("log has %d bytes", n)
 			}
 		})
@@ -149,7 +149,7 @@ func TestStreamsOutliveCertificateExpiry(t *testing.T) {
 }
 
 // storeCert writes a certificate to the files.
-func (c *certBuilder) storeCert(cert tls.Certificate, f Files) {
+func (c *certBuilder) storeCert(cert tls.Certificate, f identity.Files) {
 	c.Helper()
 	var chain []byte
 	for _, der := range cert.Certificate {
@@ -163,7 +163,7 @@ func (c *certBuilder) storeCert(cert tls.Certificate, f Files) {
 func TestReloadedClientListEndsStreams(t *testing.T) {
 	t.Parallel()
 	r := newTestLink(t, serverCert)
-	r.server.reloader.interval = 10 * time.Millisecond
+	r.server.id.Interval = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.server.Run(ctx) }()
@@ -173,8 +173,8 @@ func TestReloadedClientListEndsStreams(t *testing.T) {
 	if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("the stream ended with %v, want PERMISSION_DENIED", err)
 	}
-	if defaultRefreshInterval > time.Minute/2 {
-		t.Errorf("list is reloaded every %s, but the documentation promises a minute", defaultRefreshInterval)
+	if identity.RefreshInterval > time.Minute/2 {
+		t.Errorf("list is reloaded every %s, but the documentation promises a minute", identity.RefreshInterval)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestSessionsDoNotSurviveCARemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, r.files.PeerCA, newTestCA(t, "client CA").pem)
-	r.server.reloader.reloadAll()
+	r.server.id.Reload()
 	if err := connect(); err == nil {
 		t.Error("accepted with its previous session")
 	}
@@ -219,10 +219,10 @@ func TestKeepsPreviousCertificateInsteadOfInvalidOne(t *testing.T) {
 				r := newTestLink(t, serverCert)
 				f := r.clientCA.writeFiles(t, writerCert, r.serverCA)
 				client := must(NewClient(r.clientConfig(f), serverURI))(t)
-				files, reloads := f, client.reloader
+				files, own, metrics := f, client.id, r.clientMetrics
 				c := &certBuilder{T: t, ca: r.clientCA, san: writerURI, usages: forClients}
 				if end == "server" {
-					files, reloads = r.files, r.server.reloader
+					files, own, metrics = r.files, r.server.id, r.metrics
 					c = &certBuilder{T: t, ca: r.serverCA, san: serverURI, usages: forServers}
 				}
 				tmpl := c.goodTemplate()
@@ -232,8 +232,8 @@ func TestKeepsPreviousCertificateInsteadOfInvalidOne(t *testing.T) {
 				} else {
 					c.storeCert(c.issueForKey(c.ca, tmpl, weakKey(t)), files)
 				}
-				reloads.reloadAll()
-				if got := testutil.ToFloat64(reloads.errors.WithLabelValues("cert")); got != 1 {
+				own.Reload()
+				if got := reloadErrors(t, metrics, "cert"); got != 1 {
 					t.Errorf("counted %v errors, want 1", got)
 				}
 				conn := r.connect(t, client.DialOptions()...)
@@ -242,9 +242,9 @@ func TestKeepsPreviousCertificateInsteadOfInvalidOne(t *testing.T) {
 				}
 				if name == "valid in a moment" {
 					<-time.After(time.Until(tmpl.NotBefore))
-					reloads.reloadAll()
+					own.Reload()
 					certPEM := must(os.ReadFile(files.Cert))(t)
-					if pair := must(tls.X509KeyPair(certPEM, must(os.ReadFile(files.Key))(t)))(t); end == "server" && !r.server.id.leaf.Load().Leaf.Equal(pair.Leaf) {
+					if pair := must(tls.X509KeyPair(certPEM, must(os.ReadFile(files.Key))(t)))(t); end == "server" && !r.server.id.Leaf().Equal(pair.Leaf) {
 						t.Error("certificate not in use after it became valid")
 					}
 				}

@@ -12,14 +12,15 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // Client is the end that dials.
 type Client struct {
-	creds    *clientCredentials
-	reloader *reloader
-	metrics  *grpcprom.ClientMetrics
-	log      logging.Logger
+	id      *identity.Identity
+	creds   *identity.ClientCredentials
+	metrics *grpcprom.ClientMetrics
+	log     logging.Logger
 }
 
 // NewClient returns a client for the server of the given name. Its error names a file that is invalid
@@ -28,26 +29,26 @@ func NewClient(cfg Config, server certificate.SAN) (*Client, error) {
 	if _, err := certificate.ParseSAN(string(server)); err != nil {
 		return nil, fmt.Errorf("server name: %w", err)
 	}
-	r := newReloader(&cfg)
-	id, err := newIdentity(&cfg, x509.ExtKeyUsageClientAuth, r)
+	cfg = cfg.ofLink()
+	id, err := cfg.newIdentity(x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		creds: newClientCredentials(id, server), reloader: r, log: newCallLogger(cfg.Logger.With("link", cfg.Name)),
+		id: id, creds: id.ClientCredentials(server), log: newCallLogger(cfg.Logger),
 		metrics: grpcprom.NewClientMetrics(grpcprom.WithClientCounterOptions(
 			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Component))),
 	}
-	cfg.linkRegisterer().MustRegister(c.metrics)
+	cfg.Registerer.MustRegister(c.metrics)
 	return c, nil
 }
 
 // Run reloads changed files until ctx is done.
-func (c *Client) Run(ctx context.Context) error { return c.reloader.run(ctx) }
+func (c *Client) Run(ctx context.Context) error { return c.id.Run(ctx) }
 
 // HandshakeError returns the error of the last handshake, or nil if that succeeded. The errors of calls
 // only have its text.
-func (c *Client) HandshakeError() *HandshakeError { return c.creds.lastError.Load() }
+func (c *Client) HandshakeError() *identity.HandshakeError { return c.creds.LastError() }
 
 // DialOptions returns the options for grpc.NewClient. The caller must validate received messages: no
 // validating interceptor exists for messages that a client receives in a stream.

@@ -1,9 +1,6 @@
 package link
 
 import (
-	"context"
-
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec
@@ -41,24 +38,4 @@ func checkDecoded(request any) error {
 		return errMalformed
 	}
 	return nil
-}
-
-func rejectMalformed(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := checkDecoded(request); err != nil {
-		return nil, err
-	}
-	return handler(ctx, request)
-}
-
-func rejectMalformedStream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return handler(srv, decodedStream{s})
-}
-
-type decodedStream struct{ grpc.ServerStream }
-
-func (s decodedStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	return checkDecoded(m)
 }

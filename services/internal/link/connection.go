@@ -3,33 +3,32 @@ package link
 import (
 	"context"
 	"net"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 )
 
 // clientConnection is a connection of a listed client.
 type clientConnection struct {
 	net.Conn // the TLS connection
 
-	clients     *Clients
+	limits      *limits
 	names       []certificate.SAN // from the certificate
 	usage       *clientUsage      // shared by all connections of the client
 	excess      bool              // above maxConns: all its calls are rejected
 	streamCount atomic.Int64
 }
 
-// currentEntry returns the client's entry in the current list, or nil if it is not listed.
-func (c *clientConnection) currentEntry() *clientEntry { return c.clients.findEntry(c.names) }
+// grant returns the client's grant in the current list, unless it is not listed.
+func (c *clientConnection) grant() (clientlist.Grant, bool) { return c.limits.clients.Find(c.names) }
 
 // Close also removes the connection from the client's usage.
 func (c *clientConnection) Close() error {
-	c.usage.removeConnection(c)
+	c.limits.removeConnection(c)
 	return c.Conn.Close()
 }
 
@@ -42,15 +41,11 @@ type peerInfo struct {
 
 // connectionFromContext returns the connection of a call, or nil if this package did not create it.
 func connectionFromContext(ctx context.Context) *clientConnection {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
+	if p, ok := peer.FromContext(ctx); ok {
+		info, _ := p.AuthInfo.(peerInfo)
+		return info.conn
 	}
-	info, ok := p.AuthInfo.(peerInfo)
-	if !ok {
-		return nil
-	}
-	return info.conn
+	return nil
 }
 
 // maxReadBytes bounds a single read from a metered connection, so that the connections of a client share
@@ -68,15 +63,16 @@ const maxHandshakeBytes = certificate.MaxBytes + 8<<10
 type meteredConn struct {
 	net.Conn
 
-	usage          *clientUsage // nil during the handshake
-	handshakeBytes int          // read during the handshake
-
-	closed chan struct{}
-	once   sync.Once
+	usage          *clientUsage    // nil during the handshake
+	handshakeBytes int             // read during the handshake
+	open           context.Context // canceled by Close
+	cancel         context.CancelFunc
 }
 
 func newMeteredConn(raw net.Conn) *meteredConn {
-	return &meteredConn{Conn: raw, closed: make(chan struct{})}
+	c := &meteredConn{Conn: raw}
+	c.open, c.cancel = context.WithCancel(context.Background())
+	return c
 }
 
 func (c *meteredConn) Read(p []byte) (int, error) {
@@ -90,21 +86,13 @@ func (c *meteredConn) Read(p []byte) (int, error) {
 		}
 		return n, err
 	}
-	wait := c.usage.bytes.ReserveN(time.Now(), n).Delay()
-	if wait == 0 {
-		return n, err
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return n, err
-	case <-c.closed:
+	if c.usage.bytes.WaitN(c.open, n) != nil {
 		return 0, net.ErrClosed
 	}
+	return n, err
 }
 
 func (c *meteredConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
+	c.cancel()
 	return c.Conn.Close()
 }

@@ -2,6 +2,8 @@ package link
 
 import (
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"net"
 	"syscall"
 	"time"
@@ -11,12 +13,20 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/eviction"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // maxHandshakes is the number of concurrent TLS handshakes. It fits a thousand clients that reconnect at
 // the same time; each costs about 15 KB.
 const maxHandshakes = 1024
+
+var (
+	errUnlisted         = errors.New("client is not listed")
+	errHandshakeTooLong = &identity.HandshakeError{Cause: fmt.Errorf("handshake exceeds %d bytes", maxHandshakeBytes), Advice: "present only the certificate and its intermediates"}
+	errEvicted          = &identity.HandshakeError{Cause: errors.New("too many unfinished handshakes, most of them from this address"), Advice: "check what connects from there"}
+)
 
 // serverHandshaker is the server's transport credentials with limits. When too many handshakes are
 // unfinished, it ends the oldest handshake of the source address that has the most. Ending the oldest of
@@ -25,19 +35,30 @@ const maxHandshakes = 1024
 type serverHandshaker struct {
 	credentials.TransportCredentials
 
-	clients    *Clients
 	failures   prometheus.Counter
-	limits     *limitRecorder
+	limits     *limits
 	logLimiter rate.Sometimes
 	pending    *eviction.Set[net.Conn]
 }
 
-func newServerHandshaker(id *identity, clients *Clients, failures prometheus.Counter, l *limitRecorder) *serverHandshaker {
+func newServerHandshaker(id *identity.Identity, clients *clientlist.List, l *limits, cfg Config) *serverHandshaker {
 	h := &serverHandshaker{
-		TransportCredentials: id.serverCredentials(clients), clients: clients, failures: failures, limits: l,
-		logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
+		TransportCredentials: id.ServerCredentials(func(client *x509.Certificate) error {
+			if _, listed := clients.Find(certificate.Names(client)); !listed {
+				return &identity.HandshakeError{
+					Cause: fmt.Errorf("%w: %s", errUnlisted, certificate.Describe(client)), Advice: "add one of its names to " + clients.Path(),
+				}
+			}
+			return nil
+		}),
+		failures: newCounter(cfg, "tls_handshake_errors_total", "Number of failed TLS handshakes."),
+		limits:   l, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
 	}
 	h.setPendingLimit(capByOpenFiles(maxHandshakes))
+	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "tls_handshakes_unfinished",
+		Help: "Number of unfinished TLS handshakes.",
+	}, func() float64 { return float64(h.pending.Len()) }))
 	return h
 }
 
@@ -54,7 +75,7 @@ func (h *serverHandshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 	conn, info, err := h.runHandshake(metered)
 	if err != nil {
 		h.failures.Inc()
-		err = explainHandshake(err)
+		err = identity.ExplainHandshake(err)
 		h.logLimiter.Do(func() { h.limits.log.Warn("TLS handshake failed", "remote", raw.RemoteAddr().String(), "error", err) })
 		return nil, nil, err
 	}
@@ -84,15 +105,14 @@ func (h *serverHandshaker) runHandshake(raw net.Conn) (net.Conn, credentials.TLS
 
 // admitConnection finds the client of a connection and counts the connection.
 func (h *serverHandshaker) admitConnection(conn net.Conn, client *x509.Certificate) (*clientConnection, error) {
-	c := &clientConnection{Conn: conn, clients: h.clients, names: certificate.Names(client)}
-	e := c.currentEntry()
-	if e == nil { // removed from the list during the handshake
+	c := &clientConnection{Conn: conn, limits: h.limits, names: certificate.Names(client)}
+	grant, listed := c.grant()
+	if !listed { // removed from the list during the handshake
 		return nil, errUnlisted
 	}
-	c.usage = e.usage
-	room := c.usage.addConnection(c)
-	if !room || c.excess {
-		h.limits.recordRejection(limitConnections, "remote", conn.RemoteAddr().String(), "peer.san", string(e.grant.SAN))
+	room := h.limits.addConnection(c, grant.SAN)
+	if c.excess {
+		h.limits.recordRejection(limitConnections, "remote", conn.RemoteAddr().String(), "peer.san", string(grant.SAN))
 	}
 	if !room {
 		return nil, errTooManyConns
@@ -102,8 +122,6 @@ func (h *serverHandshaker) admitConnection(conn net.Conn, client *x509.Certifica
 	}
 	return c, nil
 }
-
-func (h *serverHandshaker) pendingCount() int { return h.pending.Len() }
 
 // capByOpenFiles caps the number of unfinished handshakes at a quarter of the files that this process
 // may have open. The rest is for identified peers and everything else.

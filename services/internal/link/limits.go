@@ -4,14 +4,19 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 )
 
 // The limits of one client. A client is one entry of the client list: all connections whose
@@ -22,8 +27,8 @@ const (
 	// bad network leave a dozen dead connections that are not detected yet.
 	maxConns = 16
 
-	// A few connections above maxConns are kept for some seconds, so that their calls get an error. They
-	// are called excess connections.
+	// A few connections above maxConns are kept for some seconds, so that their calls get an error:
+	// closing them would not show the client why. They are called excess connections.
 	maxExcessConns = 8
 	excessLifetime = 10 * time.Second
 
@@ -56,72 +61,137 @@ const (
 	limitConcurrent   = "concurrent_streams"
 )
 
-// limitRecorder counts and logs what the limits reject. It limits its log lines, and the limits apply
-// before the interceptor that logs each call, so that a flood of calls does not flood the log.
-type limitRecorder struct {
+// limits counts what each client uses, and counts and logs what is rejected. It limits its log lines, and
+// applies before the interceptor that logs each call, so that a flood of calls does not flood the log.
+type limits struct {
+	clients    *clientlist.List
 	rejections *prometheus.CounterVec
 	log        *slog.Logger
 	logLimiter rate.Sometimes
+
+	mu     sync.Mutex
+	usages map[certificate.SAN]*clientUsage
 }
 
-func newLimitRecorder(component string, log *slog.Logger) *limitRecorder {
-	l := &limitRecorder{
-		log: log, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
+// clientUsage is what all connections of one client use. It outlives changes of the client's grant.
+type clientUsage struct {
+	calls, streams, bytes *rate.Limiter
+
+	conns map[*clientConnection]struct{} // guarded by limits.mu
+}
+
+func newClientUsage() *clientUsage {
+	return &clientUsage{
+		calls: rate.NewLimiter(callRate, callBurst), streams: rate.NewLimiter(streamRate, streamBurst),
+		bytes: rate.NewLimiter(byteRate, byteBurst), conns: map[*clientConnection]struct{}{},
+	}
+}
+
+func newLimits(clients *clientlist.List, cfg Config) *limits {
+	l := &limits{
+		clients: clients, log: cfg.Logger, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
+		usages: map[certificate.SAN]*clientUsage{},
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "slicefeed", Subsystem: component, Name: "limit_rejections_total",
+			Namespace: "slicefeed", Subsystem: cfg.Component, Name: "limit_rejections_total",
 			Help: "Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
 		}, []string{"limit"}),
 	}
 	for _, limit := range []string{limitHandshakes, limitConnections, limitStreamStarts, limitCalls, limitConcurrent} {
 		l.rejections.WithLabelValues(limit)
 	}
+	cfg.Registerer.MustRegister(l.rejections)
 	return l
 }
 
-func (l *limitRecorder) recordRejection(limit string, peer ...any) {
+func (l *limits) recordRejection(limit string, peer ...any) {
 	l.rejections.WithLabelValues(limit).Inc()
 	l.logLimiter.Do(func() { l.log.Warn("limit reached", append([]any{"limit", limit}, peer...)...) })
 }
 
-// rateLimiter limits the calls, or the stream starts, of each client.
-type rateLimiter struct {
-	*limitRecorder
-
-	limitName string
-	bucketOf  func(*clientUsage) *rate.Limiter
-	rejection error
+// addConnection counts a connection as its client's, unless there is no room for it, not even as an excess
+// connection.
+func (l *limits) addConnection(c *clientConnection, client certificate.SAN) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	usage := l.usages[client]
+	if usage == nil {
+		usage = newClientUsage()
+		l.usages[client] = usage
+	}
+	excess := 0
+	for conn := range usage.conns {
+		if conn.excess {
+			excess++
+		}
+	}
+	c.usage, c.excess = usage, len(usage.conns)-excess >= maxConns
+	if c.excess && excess >= maxExcessConns {
+		return false
+	}
+	usage.conns[c] = struct{}{}
+	return true
 }
 
-func (l *limitRecorder) callLimiter() *rateLimiter {
-	return &rateLimiter{
-		l, limitCalls, func(u *clientUsage) *rate.Limiter { return u.calls },
-		fmt.Errorf("clients of this name may make %d calls per second in total; wait longer between calls", callRate),
+func (l *limits) removeConnection(c *clientConnection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(c.usage.conns, c)
+}
+
+// closeRevoked closes the connections of clients that are no longer listed, and forgets these.
+func (l *limits) closeRevoked() {
+	l.mu.Lock()
+	var revoked []*clientConnection
+	for client, usage := range l.usages {
+		for c := range usage.conns {
+			if _, listed := c.grant(); !listed {
+				revoked = append(revoked, c)
+			}
+		}
+		if _, listed := l.clients.Find([]certificate.SAN{client}); !listed {
+			delete(l.usages, client)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range revoked {
+		c.Close() //nolint:errcheck // the connection is abandoned
 	}
 }
 
-func (l *limitRecorder) streamStartLimiter() *rateLimiter {
-	return &rateLimiter{
-		l, limitStreamStarts, func(u *clientUsage) *rate.Limiter { return u.streams },
-		fmt.Errorf("clients of this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate),
-	}
+// limiterFunc is a ratelimit.Limiter.
+type limiterFunc func(ctx context.Context) error
+
+func (f limiterFunc) Limit(ctx context.Context) error { return f(ctx) }
+
+// callLimiter limits the calls of each client, except for streams.
+func (l *limits) callLimiter() ratelimit.Limiter {
+	return l.newLimiter(limitCalls, func(u *clientUsage) *rate.Limiter { return u.calls },
+		fmt.Errorf("clients of this name may make %d calls per second in total; wait longer between calls", callRate))
 }
 
-// Limit returns an error if the client of a call exceeds its rate.
-func (r *rateLimiter) Limit(ctx context.Context) error {
-	c := connectionFromContext(ctx)
-	if c == nil {
-		return errNoCertificate
-	}
-	if r.bucketOf(c.usage).Allow() {
-		return nil
-	}
-	r.recordRejection(r.limitName, peerLogFields(ctx)...)
-	return r.rejection
+// streamStartLimiter limits the starts of streams of each client.
+func (l *limits) streamStartLimiter() ratelimit.Limiter {
+	return l.newLimiter(limitStreamStarts, func(u *clientUsage) *rate.Limiter { return u.streams },
+		fmt.Errorf("clients of this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate))
+}
+
+func (l *limits) newLimiter(limit string, limiterOf func(*clientUsage) *rate.Limiter, rejection error) ratelimit.Limiter {
+	return limiterFunc(func(ctx context.Context) error {
+		c := connectionFromContext(ctx)
+		if c == nil {
+			return errNoCertificate
+		}
+		if limiterOf(c.usage).Allow() {
+			return nil
+		}
+		l.recordRejection(limit, peerLogFields(ctx)...)
+		return rejection
+	})
 }
 
 // limitConcurrentStreams rejects streams above maxConnStreams. With HTTP/2's own limit, the client's
 // library would wait without an error until another stream ends.
-func (l *limitRecorder) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (l *limits) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := connectionFromContext(s.Context())
 	if c == nil {
 		return errNoCertificate

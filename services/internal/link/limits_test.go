@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 func (r *testLink) rejectionCount(limit string) float64 {
@@ -103,12 +101,15 @@ func TestDoesNotLogEachRejectedCall(t *testing.T) {
 }
 
 func TestUsageSurvivesGrantChange(t *testing.T) {
-	c := &Clients{}
-	names := []certificate.SAN{operatorDNS}
-	c.replaceGrants(must(parseClients([]byte(sampleClients)))(t))
-	before := c.findEntry(names).usage
-	c.replaceGrants(must(parseClients([]byte(strings.Replace(sampleClients, "operator", "subscriber", 1))))(t))
-	if c.findEntry(names).usage != before {
+	r := newTestLink(t, serverCert)
+	person := r.clientCert(t, operatorCert)
+	must(r.dialTLS(t, person))(t)
+	before := r.server.limits.usages[operatorDNS]
+	writeFile(t, r.listPath, []byte(strings.Replace(sampleClients, "operator", "subscriber", 1)))
+	r.server.id.Reload()
+	r.server.limits.closeRevoked() // a timer does this after the grace period
+	must(r.dialTLS(t, person))(t)
+	if r.server.limits.usages[operatorDNS] != before {
 		t.Error("usage was reset with the grant")
 	}
 }
@@ -232,7 +233,7 @@ func TestEndedStreamFreesItsSlot(t *testing.T) {
 func TestChargesBytesToClient(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	conn := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
-	usage := r.server.clients.findEntry([]certificate.SAN{writerURI}).usage
+	usage := r.server.limits.usages[writerURI]
 	usage.bytes.SetLimit(0) // tokens are not refilled
 	before := usage.bytes.Tokens()
 	const sent = 64 << 10
@@ -241,7 +242,8 @@ func TestChargesBytesToClient(t *testing.T) {
 	if charged := before - usage.bytes.Tokens(); charged < sent || charged > 2*sent {
 		t.Errorf("charged %v bytes, want the %d that were sent and TLS overhead", charged, sent)
 	}
-	if left := r.server.clients.findEntry([]certificate.SAN{operatorDNS}).usage.bytes.Tokens(); left != byteBurst {
+	must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
+	if left := r.server.limits.usages[operatorDNS].bytes.Tokens(); left != byteBurst {
 		t.Errorf("another client is charged: %v bytes left", left)
 	}
 }
@@ -261,7 +263,7 @@ func TestForgetsConnectionsThatEndImmediately(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.server.clients.findEntry(certificate.Names(writer.Leaf)).usage.connectionCount(); n != 0 {
+	if n := len(r.server.limits.usages[writerURI].conns); n != 0 {
 		t.Errorf("%d connections are still counted", n)
 	}
 }
@@ -275,12 +277,12 @@ func (r *testLink) dialFrom(t *testing.T, source string) net.Conn {
 }
 
 func TestHandshakeFloodEvictsOnlyItself(t *testing.T) {
-	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
+	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA"), pendingLimit: 8}
 	r.writeFiles(t, serverCert)
-	r.start(t, func(*ServeConfig) { r.server.handshaker.setPendingLimit(8) })
+	r.start(t)
 	distant := r.dialFrom(t, "127.0.0.3") // its handshake ends last
 	ctx := testContext(t)
-	for r.server.handshaker.pendingCount() < 1 {
+	for r.server.handshaker.pending.Len() < 1 {
 		if ctx.Err() != nil {
 			t.Fatal("handshake not started")
 		}

@@ -1,17 +1,18 @@
 // Package link implements both ends of every gRPC connection between components, including the
-// writer's own API: mutual TLS 1.3, the peer's identity and what it may see, and limits. It
-// guarantees that every peer is identified by a listed certificate name and that changed files take
-// effect without a restart. It does not offer plaintext, host name verification or default
-// permissions.
+// writer's own API: mutual TLS, which clients may call which methods, and limits. It guarantees that
+// every client is listed when it connects and when it calls, and that no client can use more than its
+// share. It does not offer plaintext or default permissions.
 package link
 
 import (
-	"cmp"
+	"crypto/x509"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // The numbers of both ends are in one place because they depend on each other. For example, a server
@@ -47,39 +48,30 @@ const (
 	// wait at the client. A call counts until the client has read its response, so this also bounds the
 	// memory for a client that does not read.
 	maxConnCalls = 2 * maxConnStreams
-
-	// defaultRefreshInterval is how often files are read again. Watching them was rejected: kubelet
-	// mounts symbolic links and swaps them, and a missed event would go unnoticed.
-	defaultRefreshInterval = 10 * time.Second
 )
-
-// Files are the PEM files of one end.
-type Files struct {
-	Cert   string // this end's certificate and its intermediates
-	Key    string // its private key
-	PeerCA string // the CAs that sign the *other* end's certificates
-}
 
 // Config is what NewClient and NewServer have in common.
 type Config struct {
-	Component       string // "inventory" or "writer": metrics are slicefeed_<component>_…
-	Name            string // of the link, for the metrics' label `link`: a source's or listener's name
-	Files           Files
-	RefreshInterval time.Duration // how often files are read again; 0: 10 s
-	Logger          *slog.Logger
-	Registerer      prometheus.Registerer
+	Component  string // "inventory" or "writer": metrics are slicefeed_<component>_…
+	Name       string // of the link, for the metrics' label `link`: a source's or listener's name
+	Files      identity.Files
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 
 	// SubscriberServices are the full names of the services that clients with the role subscriber may
 	// call, besides gRPC health and reflection. Operators may call every service. Only for servers.
 	SubscriberServices []string
 }
 
-func (c *Config) linkRegisterer() prometheus.Registerer {
-	return prometheus.WrapRegistererWith(prometheus.Labels{"link": c.Name}, c.Registerer)
+// ofLink returns the configuration with the link's name in its metrics and log lines.
+func (c Config) ofLink() Config {
+	c.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"link": c.Name}, c.Registerer)
+	c.Logger = c.Logger.With("link", c.Name)
+	return c
 }
 
-func (c *Config) refreshInterval() time.Duration {
-	return cmp.Or(c.RefreshInterval, defaultRefreshInterval)
+func (c Config) newIdentity(usage x509.ExtKeyUsage) (*identity.Identity, error) {
+	return identity.New(identity.Config{Files: c.Files, Usage: usage, Component: c.Component, Logger: c.Logger, Registerer: c.Registerer})
 }
 
 func clientKeepalive() keepalive.ClientParameters {

@@ -23,8 +23,8 @@ func peerLogFields(ctx context.Context) logging.Fields {
 		return nil
 	}
 	name := c.names[0]
-	if e := c.currentEntry(); e != nil {
-		name = e.grant.SAN
+	if g, listed := c.grant(); listed {
+		name = g.SAN
 	}
 	return logging.Fields{"peer.san", string(name)}
 }

@@ -76,7 +76,7 @@ func TestMemoryPerPeer(t *testing.T) {
 				c.connect(t, r, writer)
 			}
 			if strings.HasPrefix(c.name, "an unfinished handshake") {
-				for ctx := testContext(t); r.server.handshaker.pendingCount() < peers && ctx.Err() == nil; {
+				for ctx := testContext(t); r.server.handshaker.pending.Len() < peers && ctx.Err() == nil; {
 					runtime.Gosched()
 				}
 			}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // maxFiles is the number of files that the server of this test may have open.
@@ -63,7 +65,7 @@ func serveWithFewFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := strings.Split(os.Getenv("SLICEFEED_FEW_FILES"), ":")
-	r := &testLink{files: Files{Cert: at[0], Key: at[1], PeerCA: at[2]}, listPath: at[3]}
+	r := &testLink{files: identity.Files{Cert: at[0], Key: at[1], PeerCA: at[2]}, listPath: at[3]}
 	r.resetOutputs()
 	r.start(t)
 	fmt.Fprintln(os.Stdout, r.address)

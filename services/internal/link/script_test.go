@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // These tests run deploy/certificates.sh as its users do, and connect both ends of a link with the
@@ -43,13 +44,13 @@ func mustRunScript(t *testing.T, args ...string) (commands, messages string) {
 	return commands, messages
 }
 
-func sideFiles(dir, side string) Files {
+func sideFiles(dir, side string) identity.Files {
 	at := filepath.Join(dir, side)
-	return Files{Cert: filepath.Join(at, "tls.crt"), Key: filepath.Join(at, "tls.key"), PeerCA: filepath.Join(at, "peer-ca.crt")}
+	return identity.Files{Cert: filepath.Join(at, "tls.crt"), Key: filepath.Join(at, "tls.key"), PeerCA: filepath.Join(at, "peer-ca.crt")}
 }
 
 // callBetween makes a call from a client to a server with these files.
-func callBetween(t *testing.T, server, client Files) error {
+func callBetween(t *testing.T, server, client identity.Files) error {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "clients.yaml")
 	writeFile(t, list, []byte("clients: [{san: "+string(scriptWriter)+", role: subscriber}, {san: "+string(scriptOperator)+", role: operator}]"))
@@ -94,7 +95,7 @@ func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	dir := t.TempDir()
 	mustRunScript(t, "all", dir)
 	inventory, writer := sideFiles(dir, "inventory"), sideFiles(dir, "writer")
-	leaf := func(f Files) []byte { return must(os.ReadFile(f.Cert))(t) }
+	leaf := func(f identity.Files) []byte { return must(os.ReadFile(f.Cert))(t) }
 	if certs := must(certificate.Parse(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(certificate.Parse(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
 		t.Error("one CA signs for both sides")
 	}

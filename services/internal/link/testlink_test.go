@@ -16,13 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,12 +75,14 @@ func (l *testLog) waitFor(t *testing.T, text string) {
 type testLink struct {
 	serverCA, clientCA *testCA
 	component, name    string // empty: those of the inventory
-	files              Files
+	files              identity.Files
 	listPath           string
 	server             *Server
-	serveConfig        ServeConfig
+	onStop             func() // called by the service's Stop; may be nil
+	pendingLimit       int    // of unfinished handshakes; 0: the usual one
 	address            string
 	metrics            *prometheus.Registry
+	clientMetrics      *prometheus.Registry // of the last client
 	log                *testLog
 	stop               func() error // stops the server and returns Serve's error
 }
@@ -93,11 +94,11 @@ clients:
 `
 
 // newTestLink starts a server with a certificate of that spec.
-func newTestLink(t *testing.T, spec certSpec, adjust ...func(*ServeConfig)) *testLink {
+func newTestLink(t *testing.T, spec certSpec) *testLink {
 	t.Helper()
 	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
 	r.writeFiles(t, spec)
-	r.start(t, adjust...)
+	r.start(t)
 	return r
 }
 
@@ -114,26 +115,19 @@ func (r *testLink) writeFiles(t *testing.T, spec certSpec) {
 }
 
 // start serves until the test ends.
-func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
+func (r *testLink) start(t *testing.T) {
 	t.Helper()
 	r.server = must(NewServer(r.config(cmp.Or(r.component, "inventory"), cmp.Or(r.name, "feed"), r.files), r.listPath))(t)
-
-	gs := grpc.NewServer(r.server.Options()...)
-	hs := health.NewServer()
-	healthpb.RegisterHealthServer(gs, hs)
-	reflection.Register(gs)
-	gs.RegisterService(&probeService, struct{}{})
-	gs.RegisterService(&operatorService, struct{}{})
 	listener := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	r.address = listener.Addr().String()
-	r.serveConfig = ServeConfig{Server: gs, Health: hs, Listener: listener, GracePeriod: time.Minute}
-	for _, f := range adjust {
-		f(&r.serveConfig)
+	r.server.gracePeriod = time.Minute
+	if r.pendingLimit > 0 {
+		r.server.handshaker.setPendingLimit(r.pendingLimit)
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- r.server.Serve(ctx, r.serveConfig) }()
+	go func() { done <- r.server.Serve(ctx, listener, testService{r}) }()
 	r.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {
@@ -142,7 +136,23 @@ func (r *testLink) start(t *testing.T, adjust ...func(*ServeConfig)) {
 	})
 }
 
-func (r *testLink) config(component, name string, f Files) Config {
+// testService serves probeService and operatorService.
+type testService struct{ link *testLink }
+
+func (testService) Register(to grpc.ServiceRegistrar) {
+	to.RegisterService(&probeService, struct{}{})
+	to.RegisterService(&operatorService, struct{}{})
+}
+
+func (testService) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+func (s testService) Stop() {
+	if s.link.onStop != nil {
+		s.link.onStop()
+	}
+}
+
+func (r *testLink) config(component, name string, f identity.Files) Config {
 	return Config{
 		Component: component, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics,
 		SubscriberServices: []string{probeService.ServiceName},
@@ -155,14 +165,15 @@ func (r *testLink) dial(t *testing.T, spec certSpec, server certificate.SAN) *gr
 	return r.dialWith(t, r.clientCA.writeFiles(t, spec, r.serverCA), server)
 }
 
-func (r *testLink) dialWith(t *testing.T, f Files, server certificate.SAN) *grpc.ClientConn {
+func (r *testLink) dialWith(t *testing.T, f identity.Files, server certificate.SAN) *grpc.ClientConn {
 	t.Helper()
 	return r.connect(t, must(NewClient(r.clientConfig(f), server))(t).DialOptions()...)
 }
 
-func (r *testLink) clientConfig(f Files) Config {
+func (r *testLink) clientConfig(f identity.Files) Config {
 	cfg := r.config("writer", "default", f)
-	cfg.Registerer = prometheus.NewRegistry()
+	r.clientMetrics = prometheus.NewRegistry()
+	cfg.Registerer = r.clientMetrics
 	return cfg
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,11 +57,11 @@ func TestClientRejectsUnknownCA(t *testing.T) {
 func TestClientRequiresServerUsage(t *testing.T) {
 	for name, usages := range map[string][]x509.ExtKeyUsage{"none": nil, "clientAuth": forClients, "any": {x509.ExtKeyUsageAny}} {
 		t.Run(name, func(t *testing.T) {
-			r := newTestLink(t, serverCert)
+			r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA"), log: &testLog{}}
 			certPEM, keyPEM := r.serverCA.issueCert(t, certSpec{sans: []string{serverURI}, usages: usages})
-			pair := must(tls.X509KeyPair(certPEM, keyPEM))(t)
-			r.server.reloader.reloads = nil
-			r.server.id.leaf.Store(&pair)
+			r.address = serveHealth(t, grpc.NewServer(), tls.NewListener(listenLocal(t), &tls.Config{
+				NextProtos: []string{"h2"}, ClientAuth: tls.RequireAnyClientCert, Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
+			}))
 			want := "not for server auth"
 			if name == "clientAuth" {
 				want = "incompatible key usage"
@@ -168,7 +169,7 @@ func TestReloadsCertificate(t *testing.T) {
 	before := serverSerial(t, old)
 
 	r.serverCA.renewFiles(t, serverCert, r.files)
-	r.server.reloader.reloadAll()
+	r.server.id.Reload()
 
 	if after := serverSerial(t, r.dialWith(t, clientFiles, serverURI)); after == before {
 		t.Error("a new connection still sees the old certificate")
@@ -176,7 +177,7 @@ func TestReloadsCertificate(t *testing.T) {
 	if again := serverSerial(t, old); again != before {
 		t.Error("live connection has another certificate")
 	}
-	leaf := r.server.id.leaf.Load().Leaf
+	leaf := r.server.id.Leaf()
 	want := "slicefeed_inventory_certificate_expiry_timestamp_seconds"
 	if got := gaugeValue(t, r.metrics, want); got != float64(leaf.NotAfter.Unix()) {
 		t.Errorf("%s is %v, want %v", want, got, leaf.NotAfter.Unix())
@@ -193,7 +194,7 @@ func TestReloadsPeerCA(t *testing.T) {
 	step := func(what string, bundle []byte, wantOld, wantNew bool) {
 		t.Helper()
 		writeFile(t, r.files.PeerCA, bundle)
-		r.server.reloader.reloadAll()
+		r.server.id.Reload()
 		if err := dial(oldCA); (err == nil) != wantOld {
 			t.Errorf("%s: a client of the old CA gets %v", what, err)
 		}
@@ -233,9 +234,9 @@ func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 		t.Run(c.file+" "+c.want, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
 			c.spoil(t, r)
-			r.server.reloader.reloadAll()
-			r.server.reloader.reloadAll()
-			if got := testutil.ToFloat64(r.server.reloader.errors.WithLabelValues(c.file)); got != 2 {
+			r.server.id.Reload()
+			r.server.id.Reload()
+			if got := reloadErrors(t, r.metrics, c.file); got != 2 {
 				t.Errorf("counted %v errors of %q, want 2", got, c.file)
 			}
 			if n := strings.Count(r.log.String(), "reload failed"); n != 1 || !strings.Contains(r.log.String(), c.want) {
@@ -273,14 +274,19 @@ func TestReportsAllInvalidFilesAtStart(t *testing.T) {
 func TestReloadsFilesPeriodically(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	loaded := make(chan struct{})
-	r.server.reloader.interval = 1
-	r.server.reloader.addReload("probe", func() (bool, error) {
+	r.server.id.Interval = 1
+	var running atomic.Bool
+	r.server.id.AddFile("probe", "probe", func() (bool, error) {
+		if !running.Load() {
+			return false, nil
+		}
 		select {
 		case loaded <- struct{}{}:
 		case <-t.Context().Done():
 		}
 		return false, nil
 	})
+	running.Store(true)
 	done := make(chan error, 1)
 	go func() { done <- r.server.Run(t.Context()) }()
 	t.Cleanup(func() { <-done }) // the test's context ends before its cleanups
@@ -289,8 +295,7 @@ func TestReloadsFilesPeriodically(t *testing.T) {
 	<-loaded // this reload may have started before the change,
 	<-loaded // this one has not
 	want := must(os.ReadFile(r.files.Cert))(t)
-	pair := r.server.id.leaf.Load()
-	if block := must(certificate.Parse(want))(t)[0]; !block.Equal(pair.Leaf) {
+	if block := must(certificate.Parse(want))(t)[0]; !block.Equal(r.server.id.Leaf()) {
 		t.Error("the new certificate is not in use")
 	}
 }
@@ -314,6 +319,22 @@ func serverSerial(t *testing.T, conn *grpc.ClientConn) string {
 		t.Fatal(err)
 	}
 	return p.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].SerialNumber.String()
+}
+
+// reloadErrors returns how often a file was invalid when it was reloaded.
+func reloadErrors(t *testing.T, g prometheus.Gatherer, file string) float64 {
+	t.Helper()
+	for _, f := range must(g.Gather())(t) {
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if strings.HasSuffix(f.GetName(), "_tls_reload_errors_total") && label.GetName() == "file" && label.GetValue() == file {
+					return m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	t.Fatalf("no errors are counted for %s", file)
+	return 0
 }
 
 func gaugeValue(t *testing.T, g prometheus.Gatherer, name string) float64 {

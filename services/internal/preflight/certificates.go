@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,7 +13,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // expiryWarning is the remaining validity that causes a warning. It is long enough to notice that
@@ -21,7 +22,7 @@ const expiryWarning = 14 * 24 * time.Hour
 
 // Identity is the certificate files of one end of a link.
 type Identity struct {
-	Files  link.Files
+	Files  identity.Files
 	Server bool             // whether this end is the server
 	Now    func() time.Time // nil: time.Now
 }
@@ -47,40 +48,36 @@ func (i Identity) Checks() []Check {
 
 func (i Identity) checkCertificate() (string, error) {
 	file := i.Files.Cert
-	certs, err := readCertificates(file)
+	certs, err := certificate.Read(file)
 	if err != nil {
 		return "", err
 	}
-	usage, name := x509.ExtKeyUsageClientAuth, "client auth"
+	leaf, usage := certs[0], x509.ExtKeyUsageClientAuth
 	if i.Server {
-		usage, name = x509.ExtKeyUsageServerAuth, "server auth"
+		usage = x509.ExtKeyUsageServerAuth
 	}
-	leaf, unusable := certs[0], certificate.CheckOwn(certs, usage)
+	unusable := certificate.CheckOwn(certs, usage)
 	if unusable != nil {
 		unusable = fmt.Errorf("%s: %w", file, unusable)
 	}
-	if err := errors.Join(unusable, i.checkPeriod(file, leaf)); err != nil {
-		return "", err
-	}
-	switch err := i.checkExpiry(file, leaf); {
-	case err != nil:
-		return "", err
+	expiry, err := i.checkExpiry(file, leaf)
+	switch {
+	case unusable != nil && isFailure(err):
+		return "", errors.Join(unusable, err)
+	case unusable != nil || err != nil:
+		return "", cmp.Or(unusable, err)
 	case i.Server && len(leaf.DNSNames) == 0:
 		return "", Warning("%s: no DNS SAN; writers accept it, but grpcurl does not; issue it with one", file)
 	}
-	return fmt.Sprintf("%s, for %s, %s", certNames(leaf), name, i.describeExpiry(leaf)), nil
+	return fmt.Sprintf("%s, for %s, %s", certNames(leaf), certificate.UsageName(usage), expiry), nil
 }
 
 func (i Identity) checkKey() (string, error) {
-	certPEM, err := os.ReadFile(i.Files.Cert)
-	if err != nil {
-		return "", err
-	}
-	keyPEM, err := os.ReadFile(i.Files.Key)
-	if err != nil {
+	_, err := tls.LoadX509KeyPair(i.Files.Cert, i.Files.Key)
+	switch {
+	case errors.As(err, new(*os.PathError)):
 		return "", fmt.Errorf("%w; mount or create the private key", err)
-	}
-	if _, err := tls.X509KeyPair(certPEM, keyPEM); err != nil {
+	case err != nil:
 		return "", fmt.Errorf("%s: does not match the certificate %s (%w); use the key that the certificate was issued for", i.Files.Key, i.Files.Cert, err)
 	}
 	return "matches the certificate", nil
@@ -88,74 +85,53 @@ func (i Identity) checkKey() (string, error) {
 
 func (i Identity) checkPeerCA() (string, error) {
 	file := i.Files.PeerCA
-	cas, err := readCertificates(file)
+	cas, err := certificate.Read(file)
 	if err != nil {
 		return "", err
 	}
 	var problems, invalid []error
-	var usable []*x509.Certificate
+	var subjects []string
+	var first *x509.Certificate // of the usable ones, to expire
 	for _, ca := range cas {
-		switch err := i.checkPeriod(file, ca); {
-		case !ca.BasicConstraintsValid || !ca.IsCA:
+		subjects = append(subjects, certSubject(ca))
+		if !ca.BasicConstraintsValid || !ca.IsCA {
 			problems = append(problems, fmt.Errorf("%s: %q is not a CA; peers cannot be verified; use the certificate of the CA that signs the peers' certificates", file, certSubject(ca)))
-		case err != nil:
+		} else if _, err := i.checkExpiry(file, ca); isFailure(err) {
 			invalid = append(invalid, err)
-		default:
-			usable = append(usable, ca)
+		} else if first == nil || ca.NotAfter.Before(first.NotAfter) {
+			first = ca
 		}
 	}
-	if len(usable) == 0 { // an invalid one beside a usable one is left over from a rotation
+	if first == nil { // an invalid one beside a usable one is left over from a rotation
 		problems = append(problems, invalid...)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return "", err
 	}
-	if i.signsOwnCertificate(cas) {
+	own, err := certificate.Read(i.Files.Cert)
+	if err == nil && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return own[0].CheckSignatureFrom(ca) != nil }) {
 		return "", Warning("%s: the CA also signs this component's own certificate; that is correct only if both components share a CA; "+
 			"if the file is ca.crt of this component's own cert-manager Secret, replace it with the CA of the other component", file)
 	}
-	first := slices.MinFunc(usable, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	if err := i.checkExpiry(file, first); err != nil {
-		return "", err
-	}
-	var subjects []string
-	for _, ca := range cas {
-		subjects = append(subjects, certSubject(ca))
-	}
-	return fmt.Sprintf("%s, %s", strings.Join(subjects, "; "), i.describeExpiry(first)), nil
+	expiry, err := i.checkExpiry(file, first)
+	return fmt.Sprintf("%s, %s", strings.Join(subjects, "; "), expiry), err
 }
 
-// signsOwnCertificate reports whether all of the CAs signed this end's certificate.
-func (i Identity) signsOwnCertificate(cas []*x509.Certificate) bool {
-	own, err := readCertificates(i.Files.Cert)
-	return err == nil && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool {
-		return own[0].CheckSignatureFrom(ca) != nil
-	})
-}
-
-// checkPeriod checks that a certificate is valid now.
-func (i Identity) checkPeriod(file string, c *x509.Certificate) error {
-	if err := certificate.CheckPeriod(c, i.Now()); err != nil {
-		return fmt.Errorf("%s: %q %w; a running component reloads the file within a minute", file, certSubject(c), err)
-	}
-	return nil
-}
-
-// checkExpiry warns if a certificate expires soon.
-func (i Identity) checkExpiry(file string, c *x509.Certificate) error {
-	if c.NotAfter.Sub(i.Now()) < expiryWarning {
-		return Warning("%s: %q %s; check its automatic renewal; a running component reloads the file within a minute", file, certSubject(c), i.describeExpiry(c))
-	}
-	return nil
-}
-
-// describeExpiry describes when a certificate expires.
-func (i Identity) describeExpiry(c *x509.Certificate) string {
+// checkExpiry describes when a certificate expires. It fails if the certificate is not valid now, and
+// warns if it expires soon.
+func (i Identity) checkExpiry(file string, c *x509.Certificate) (string, error) {
 	left := c.NotAfter.Sub(i.Now())
+	expiry := fmt.Sprintf("expires in %d days, on %s", int(left.Hours()/24), c.NotAfter.UTC().Format(time.DateOnly))
 	if left < 48*time.Hour {
-		return fmt.Sprintf("expires in %s", left.Round(time.Minute))
+		expiry = fmt.Sprintf("expires in %s", left.Round(time.Minute))
 	}
-	return fmt.Sprintf("expires in %d days, on %s", int(left.Hours()/24), c.NotAfter.UTC().Format(time.DateOnly))
+	if err := certificate.CheckPeriod(c, i.Now()); err != nil {
+		return "", fmt.Errorf("%s: %q %w; a running component reloads the file within a minute", file, certSubject(c), err)
+	}
+	if left < expiryWarning {
+		return "", Warning("%s: %q %s; check its automatic renewal; a running component reloads the file within a minute", file, certSubject(c), expiry)
+	}
+	return expiry, nil
 }
 
 func certNames(c *x509.Certificate) string {
@@ -171,13 +147,4 @@ func certSubject(c *x509.Certificate) string {
 		return text
 	}
 	return certNames(c)
-}
-
-// readCertificates returns the certificates of a PEM file, at least one.
-func readCertificates(file string) ([]*x509.Certificate, error) {
-	certs, err := certificate.Read(file)
-	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w; mount or create the file", err)
-	}
-	return certs, err
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -133,7 +133,7 @@ func TestIdentityChecks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			files := link.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
+			files := identity.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
 			key := tt.leaf
 			if tt.key != nil {
 				key = *tt.key
@@ -149,7 +149,7 @@ func TestIdentityChecks(t *testing.T) {
 }
 
 func TestReportsMissingFiles(t *testing.T) {
-	expectLines(t, Identity{Files: link.Files{Cert: "no/cert", Key: "no/key", PeerCA: "no/ca"}},
+	expectLines(t, Identity{Files: identity.Files{Cert: "no/cert", Key: "no/key", PeerCA: "no/ca"}},
 		[]string{"FAIL certificate|no/cert: no such file", "- certificate key", "FAIL peer CA|no/ca: no such file"})
 }
 

@@ -21,7 +21,11 @@ func TestCheckSkew(t *testing.T) {
 		{-time.Hour, true, "1h0m0s behind this machine's; tokens"},
 		{0, false, "no Date header"},
 	} {
-		got, err := CheckSkew(tt.offset, tt.known)
+		var theirs time.Time
+		if tt.known {
+			theirs = now.Add(tt.offset)
+		}
+		got, err := CheckSkew(theirs, now)
 		if fails := tt.offset.Abs() > maxSkew || !tt.known; (err != nil) != fails || !strings.HasPrefix(got+fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: got %q, %v", tt.offset, got, err)
 		}
@@ -29,17 +33,17 @@ func TestCheckSkew(t *testing.T) {
 }
 
 func TestReadsServerClock(t *testing.T) {
-	var c Clock
-	if _, err := c.CheckSkew(); err == nil {
+	var c clock
+	if _, err := CheckSkew(c.read()); err == nil {
 		t.Error("no error for a clock that was never read")
 	}
 	base := roundTripFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{Header: http.Header{"Date": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}}}, nil
 	})
-	if _, err := c.Wrap(base).RoundTrip(&http.Request{}); err != nil {
+	if _, err := c.wrap(base).RoundTrip(&http.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CheckSkew(); err == nil || !strings.Contains(err.Error(), "ahead of this machine's") {
+	if _, err := CheckSkew(c.read()); err == nil || !strings.Contains(err.Error(), "ahead of this machine's") {
 		t.Errorf("an hour ahead: %v", err)
 	}
 }

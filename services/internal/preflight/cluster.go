@@ -1,94 +1,97 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
-// Permission is a verb that a credential may use on a resource. Namespace is empty for resources that
-// have none.
-type Permission struct{ Verb, Group, Resource, Namespace, Name string }
+// Permission is a verb that a credential may use on a resource.
+type Permission struct {
+	Verb, Group, Resource, Name string
+	Namespaces                  []string // in each of them; none for resources without namespaces
+}
 
-// AllNamespaces is the Namespace of a Permission that applies to all namespaces.
+// AllNamespaces is the only one of Namespaces if a Permission applies to all.
 const AllNamespaces = "*"
 
+// String returns the name of the permission's check, which counts the namespaces if they are many.
 func (p Permission) String() string {
-	text := p.Verb + " " + p.Resource
-	if p.Name != "" {
-		text += " " + p.Name
-	}
-	switch p.Namespace {
-	case "":
-	case AllNamespaces:
-		text += " in all namespaces"
-	default:
-		text += " in " + p.Namespace
-	}
-	return text
-}
-
-// PermissionsName returns the name of the check for permissions that differ only in their namespace.
-func PermissionsName(same ...Permission) string {
 	const maxListed = 3
-	p := same[0]
-	if len(same) > maxListed {
-		p.Namespace = ""
-		return fmt.Sprintf("%s in %d namespaces", p, len(same))
+	if len(p.Namespaces) > maxListed {
+		return fmt.Sprintf("%s in %d namespaces", p.in(nil), len(p.Namespaces))
 	}
-	return p.inNamespaces(same)
+	return p.in(p.Namespaces)
 }
 
-// inNamespaces describes the permission in the namespaces of same.
-func (p Permission) inNamespaces(same []Permission) string {
-	namespaces := make([]string, len(same))
-	for i := range same {
-		namespaces[i] = same[i].Namespace
+// in describes the permission in some of its namespaces.
+func (p Permission) in(namespaces []string) string {
+	text := strings.TrimSpace(p.Verb + " " + p.Resource + " " + p.Name)
+	switch list := strings.Join(namespaces, ", "); list {
+	case "":
+		return text
+	case AllNamespaces:
+		return text + " in all namespaces"
+	default:
+		return text + " in " + list
 	}
-	p.Namespace = strings.Join(namespaces, ", ")
-	return p.String()
-}
-
-// accessReviewer reviews the permissions of its credential.
-type accessReviewer interface {
-	Create(context.Context, *authorizationv1.SelfSubjectAccessReview, metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error)
 }
 
 // Cluster is an API server, and a component's credential for it.
 type Cluster struct {
-	Client    rest.Interface // of any group
-	Reviews   accessReviewer
-	Host      string
-	Clock     *Clock // wraps the client's transport
 	Component string // that uses it: "the inventory"
 	Setting   string // that has its kubeconfig
 	Role      string // directory of the chart with the role that it needs
+
+	Client kubernetes.Interface // this and the following by Connect
+	Host   string
+	clock  *clock
 }
 
-// Names of checks that Cluster.Checks returns. PermissionsName returns those for permissions.
+// Connect returns the cluster with a client. It does not make a request.
+func (c *Cluster) Connect(config *rest.Config) (*Cluster, error) {
+	c.Host, c.clock = config.Host, &clock{}
+	config.Wrap(c.clock.wrap)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create client of %s: %w", config.Host, err)
+	}
+	c.Client = client
+	return c, nil
+}
+
+// Names of checks that Cluster.Checks returns. Those for permissions have the permission's text.
 const (
 	APIServer         = "API server"
 	APIClock          = "API server clock"
 	ExcessPermissions = "excess permissions"
 )
 
-// Checks returns the checks of the API server: that it responds, its clock, each needed permission (one
-// line for those that differ only in their namespace), and that the credential has none of the excessive
-// permissions, which would make it useful to a thief.
-func (c Cluster) Checks(needed, excessive []Permission) []Check {
+// Checks returns the checks of the API server: that it responds, its clock, each needed permission, and
+// that the credential has none of the excessive permissions, which would make it useful to a thief.
+func (c *Cluster) Checks(needed, excessive []Permission) []Check {
 	all := []Check{
 		{Name: APIServer, Run: c.checkReachable},
-		{Name: APIClock, DependsOn: []string{APIServer}, Run: func(context.Context) (string, error) { return c.Clock.CheckSkew() }},
+		{Name: APIClock, DependsOn: []string{APIServer}, Run: func(context.Context) (string, error) { return CheckSkew(c.clock.read()) }},
 	}
-	for _, same := range groupByNamespace(needed) {
-		all = append(all, Check{Name: PermissionsName(same...), DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
-			return c.checkRequired(ctx, same)
+	for _, p := range needed {
+		all = append(all, Check{Name: p.String(), DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
+			_, missing, err := c.review(ctx, p)
+			if missing != "" {
+				err = fmt.Errorf("permission to %s missing; bind the role of %s to the credential", missing, c.Role)
+			}
+			return "allowed", err
 		}})
 	}
 	return append(all, Check{Name: ExcessPermissions, DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
@@ -96,45 +99,9 @@ func (c Cluster) Checks(needed, excessive []Permission) []Check {
 	}})
 }
 
-// groupByNamespace groups permissions that differ only in their namespace.
-func groupByNamespace(all []Permission) (groups [][]Permission) {
-	at := map[Permission]int{}
-	for _, p := range all {
-		key := p
-		key.Namespace = ""
-		if p.Namespace == "" || p.Namespace == AllNamespaces {
-			key = p
-		}
-		i, known := at[key]
-		if !known {
-			i = len(groups)
-			at[key], groups = i, append(groups, nil)
-		}
-		groups[i] = append(groups[i], p)
-	}
-	return groups
-}
-
-// checkRequired requires permissions that differ only in their namespace.
-func (c Cluster) checkRequired(ctx context.Context, same []Permission) (string, error) {
-	var missing []Permission
-	for _, p := range same {
-		switch allowed, err := c.isAllowed(ctx, p); {
-		case err != nil:
-			return "", err
-		case !allowed:
-			missing = append(missing, p)
-		}
-	}
-	if len(missing) == 0 {
-		return "allowed", nil
-	}
-	return "", fmt.Errorf("permission to %s missing; bind the role of %s to the credential", missing[0].inNamespaces(missing), c.Role)
-}
-
 // checkReachable requests the version, which needs no permission.
-func (c Cluster) checkReachable(ctx context.Context) (string, error) {
-	text, err := c.Client.Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
+func (c *Cluster) checkReachable(ctx context.Context) (string, error) {
+	text, err := c.Client.Discovery().RESTClient().Get().AbsPath("/version").SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
 		return "", fmt.Errorf("%w; check the address and CA in %s, and the network", err, c.Setting)
 	}
@@ -147,45 +114,102 @@ func (c Cluster) checkReachable(ctx context.Context) (string, error) {
 	return v.GitVersion + " at " + c.Host, nil
 }
 
-// isAllowed reports whether the credential has a permission. The API server does not store the review.
-func (c Cluster) isAllowed(ctx context.Context, p Permission) (bool, error) {
-	namespace := p.Namespace
-	if namespace == AllNamespaces {
-		namespace = metav1.NamespaceAll
+// review describes in which namespaces the credential has a permission, and in which not; empty: in none.
+// The API server does not store the reviews.
+func (c *Cluster) review(ctx context.Context, p Permission) (allowed, missing string, err error) {
+	byResult := map[bool][]string{}
+	namespaces := p.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
 	}
-	review, err := c.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: p.Verb, Group: p.Group, Resource: p.Resource, Name: p.Name,
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("review permission to %s: %w", p, err)
+	for _, namespace := range namespaces {
+		review, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: strings.TrimSuffix(namespace, AllNamespaces), Verb: p.Verb, Group: p.Group, Resource: p.Resource, Name: p.Name,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return "", "", fmt.Errorf("review permission to %s: %w", p.in([]string{namespace}), err)
+		}
+		byResult[review.Status.Allowed] = append(byResult[review.Status.Allowed], namespace)
 	}
-	return review.Status.Allowed, nil
+	describe := func(result bool) string {
+		if byResult[result] == nil {
+			return ""
+		}
+		return p.in(byResult[result])
+	}
+	return describe(true), describe(false), nil
 }
 
 // checkExcess warns of permissions that would make a stolen credential useful.
-func (c Cluster) checkExcess(ctx context.Context, excessive []Permission) (string, error) {
+func (c *Cluster) checkExcess(ctx context.Context, excessive []Permission) (string, error) {
 	advice := "use a separate credential with the role of " + c.Role
+	everything, _, err := c.review(ctx, Permission{Verb: "*", Group: "*", Resource: "*"})
+	if everything != "" {
+		return "", Warning("all permissions; a stolen credential controls the cluster; %s", advice)
+	}
 	var found []string
-	var problems []error
-	for _, p := range append([]Permission{{Verb: "*", Group: "*", Resource: "*"}}, excessive...) {
-		allowed, err := c.isAllowed(ctx, p)
-		if err != nil {
-			problems = append(problems, err)
-		}
-		if allowed && p.Verb == "*" {
-			return "", Warning("all permissions; a stolen credential controls the cluster; %s", advice)
-		}
-		if allowed {
-			found = append(found, p.String())
+	problems := []error{err}
+	for _, p := range excessive {
+		allowed, _, err := c.review(ctx, p)
+		problems = append(problems, err)
+		if allowed != "" {
+			found = append(found, allowed)
 		}
 	}
-	switch {
-	case len(problems) > 0:
-		return "", errors.Join(problems...)
-	case len(found) > 0:
+	if err := errors.Join(problems...); err != nil {
+		return "", err
+	}
+	if len(found) > 0 {
 		return "", Warning("%s; %s never needs them; %s", strings.Join(found, ", "), c.Component, advice)
 	}
 	return "none found", nil
+}
+
+// clock reads a server's clock from the Date header of its responses.
+type clock struct{ last atomic.Pointer[clockReading] }
+
+type clockReading struct{ theirs, readAt time.Time }
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (t roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// wrap returns a transport that records the clock from its responses.
+func (c *clock) wrap(base http.RoundTripper) http.RoundTripper {
+	return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		response, err := base.RoundTrip(r)
+		if err == nil {
+			if theirs, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+				c.last.Store(&clockReading{theirs, time.Now()})
+			}
+		}
+		return response, err
+	})
+}
+
+func (c *clock) read() (theirs, readAt time.Time) {
+	reading := cmp.Or(c.last.Load(), &clockReading{})
+	return reading.theirs, reading.readAt
+}
+
+// maxSkew bounds the difference of two clocks. Slicefeed compares no clocks, but tokens and certificates
+// have times, and the strictest verifiers of tokens tolerate a minute.
+const maxSkew = 30 * time.Second
+
+// CheckSkew compares another clock with this machine's clock when it was read. The other one is zero if
+// it is unknown.
+func CheckSkew(theirs, readAt time.Time) (string, error) {
+	if theirs.IsZero() {
+		return "", Warning("no Date header in its responses; the clocks cannot be compared")
+	}
+	offset, text := theirs.Sub(readAt).Round(time.Second), "in sync"
+	if offset.Abs() > 2*time.Second {
+		text = fmt.Sprintf("%s %s this machine's", offset.Abs(), map[bool]string{true: "ahead of", false: "behind"}[offset > 0])
+	}
+	if offset.Abs() > maxSkew {
+		return "", fmt.Errorf("%s; tokens and certificates that were just issued are rejected; synchronize both clocks (NTP)", text)
+	}
+	return text, nil
 }

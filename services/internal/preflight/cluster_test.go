@@ -16,9 +16,9 @@ import (
 func TestPermissionString(t *testing.T) {
 	for want, p := range map[string]Permission{
 		"list nodes":                         {Verb: "list", Resource: "nodes"},
-		"get leases writer in web":           {Verb: "get", Resource: "leases", Namespace: "web", Name: "writer"},
-		"update services in all namespaces":  {Verb: "update", Resource: "services", Namespace: AllNamespaces},
-		"delete endpointslices in elsewhere": {Verb: "delete", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: "elsewhere"},
+		"get leases writer in web":           {Verb: "get", Resource: "leases", Namespaces: []string{"web"}, Name: "writer"},
+		"update services in all namespaces":  {Verb: "update", Resource: "services", Namespaces: []string{AllNamespaces}},
+		"delete endpointslices in elsewhere": {Verb: "delete", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: []string{"elsewhere"}},
 	} {
 		if got := p.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -26,16 +26,16 @@ func TestPermissionString(t *testing.T) {
 	}
 }
 
-func TestGroupsPermissionsByNamespace(t *testing.T) {
-	var needed []Permission
-	for _, namespace := range []string{"web", "shop", "depot", "yard"} {
-		for _, verb := range []string{"list", "watch"} {
-			needed = append(needed, Permission{Verb: verb, Resource: "services", Namespace: namespace})
-		}
+func TestNamesNamespacesWithoutPermission(t *testing.T) {
+	four, two := []string{"web", "shop", "depot", "yard"}, []string{"web", "shop"}
+	needed := []Permission{
+		{Verb: "list", Resource: "services", Namespaces: four},
+		{Verb: "watch", Resource: "services", Namespaces: four},
+		{Verb: "get", Resource: "services", Namespaces: two},
+		{Verb: "get", Resource: "leases", Namespaces: []string{"web"}, Name: "writer"},
+		{Verb: "list", Resource: "nodes"},
+		{Verb: "list", Resource: "services", Namespaces: []string{AllNamespaces}},
 	}
-	needed = append(needed, Permission{Verb: "get", Resource: "services", Namespace: "web"}, Permission{Verb: "get", Resource: "services", Namespace: "shop"},
-		Permission{Verb: "get", Resource: "leases", Namespace: "web", Name: "writer"},
-		Permission{Verb: "list", Resource: "nodes"}, Permission{Verb: "list", Resource: "services", Namespace: AllNamespaces})
 	client := fake.NewClientset()
 	client.PrependReactor("create", "selfsubjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
 		review := a.(ktesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview) //nolint:forcetypeassert // by its verb and resource
@@ -44,7 +44,7 @@ func TestGroupsPermissionsByNamespace(t *testing.T) {
 		return true, review, nil
 	})
 	var got []string
-	for _, c := range (Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Role: "deploy/component"}).Checks(needed, nil) {
+	for _, c := range (&Cluster{Client: client, Role: "deploy/component"}).Checks(needed, nil) {
 		if c.Name == APIServer || c.Name == APIClock || c.Name == ExcessPermissions {
 			continue
 		}
@@ -68,8 +68,8 @@ func TestGroupsPermissionsByNamespace(t *testing.T) {
 }
 
 func TestPermissionChecks(t *testing.T) {
-	needed := []Permission{{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "services", Namespace: "web"}}
-	excessive := []Permission{{Verb: "create", Resource: "pods", Namespace: "web"}, {Verb: "update", Resource: "services", Namespace: AllNamespaces}}
+	needed := []Permission{{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "services", Namespaces: []string{"web"}}}
+	excessive := []Permission{{Verb: "create", Resource: "pods", Namespaces: []string{"web"}}, {Verb: "update", Resource: "services", Namespaces: []string{AllNamespaces}}}
 	for _, tt := range []struct {
 		name    string
 		allowed func(authorizationv1.ResourceAttributes) bool
@@ -100,7 +100,7 @@ func TestPermissionChecks(t *testing.T) {
 				}
 				return true, review, tt.err
 			})
-			checks := Cluster{Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(), Clock: &Clock{}, Component: "the component", Setting: "KUBECONFIG", Role: "deploy/component"}.Checks(needed, excessive)
+			checks := (&Cluster{Client: client, clock: &clock{}, Component: "the component", Setting: "KUBECONFIG", Role: "deploy/component"}).Checks(needed, excessive)
 			for i := range checks {
 				checks[i].DependsOn = nil
 			}

@@ -4,6 +4,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,69 +17,101 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// DefaultTimeout is the timeout of checks that do not set their own.
-const DefaultTimeout = 15 * time.Second
+const (
+	// DefaultTimeout is the timeout of checks that do not set their own.
+	DefaultTimeout = 15 * time.Second
 
-// maxTextBytes bounds the text of a line after the check's name.
-const maxTextBytes = 600
+	maxTextBytes = 600 // of a line, after the check's name
+	maxFindings  = 20  // lines about the findings of one check
+)
 
 // Check is one dependency to check.
 type Check struct {
-	Name string
-	// DependsOn are names of earlier checks. If one of them failed or was skipped, this check is
-	// skipped.
-	DependsOn []string
-	// Timeout bounds Run; 0: DefaultTimeout.
-	Timeout time.Duration
+	Name      string
+	DependsOn []string      // names of earlier checks; if one failed or was skipped, this one is skipped
+	Timeout   time.Duration // of Run; 0: DefaultTimeout
+
 	// Run returns what it observed. Its error has what is wrong, the consequence and what to do. A check
 	// of many items returns what Summarize does.
 	Run func(ctx context.Context) (observed string, err error)
 }
 
-// warningError is an error that does not fail a check.
-type warningError struct{ text string }
+// Finding is the result of a check, or for one of its items.
+type Finding struct {
+	Name     string
+	Observed string
+	Err      error // a failure or a Warning
+}
 
-func (w warningError) Error() string { return w.text }
+// warningError is an error that does not fail a check.
+type warningError struct{ error }
 
 // Warning returns an error for Check.Run about something that works, but needs the attention of a
 // person.
-func Warning(format string, args ...any) error { return warningError{fmt.Sprintf(format, args...)} }
+func Warning(format string, args ...any) error { return warningError{fmt.Errorf(format, args...)} }
 
 func isWarning(err error) bool { return errors.As(err, new(warningError)) }
 
-// printer prints one line for each result.
-type printer struct {
-	out           io.Writer
-	width         int // of the names
-	lines, failed int
+func isFailure(err error) bool { return err != nil && !isWarning(err) }
+
+// summaryError is the result of a check of many items: its own finding, and those of its items.
+type summaryError struct {
+	Finding
+
+	items []Finding
 }
 
-// fitName makes the column of names wide enough for a name that will be printed.
-func (p *printer) fitName(name string) { p.width = max(p.width, utf8.RuneCountInString(name)) }
+func (s *summaryError) Error() string { return s.Observed }
 
-func (p *printer) print(mark, name, text string) {
-	p.lines++
-	fmt.Fprintf(p.out, "%-4s  %-*s  %s\n", mark, p.width, name, singleLine(text))
-}
-
-func (p *printer) printResult(name, observed string, err error) {
-	switch {
-	case err == nil:
-		p.print("ok", name, observed)
-	case isWarning(err):
-		p.print("WARN", name, err.Error())
-	default:
-		p.failed++
-		p.print("FAIL", name, err.Error())
+// Summarize returns the findings about the items of a check as the result of its Run: one line describes
+// which pass, and each that fails or warns has its own line, whose name begins with the prefix. The check
+// fails if no item passes. A single finding has only one line.
+func Summarize(prefix string, findings []Finding, describe func(passed []string) string) (string, error) {
+	if len(findings) == 1 {
+		return findings[0].Observed, findings[0].Err
 	}
+	var passed []string
+	var failed, warned []Finding
+	for _, f := range findings {
+		line := Finding{prefix + f.Name, f.Observed, f.Err}
+		if isFailure(f.Err) {
+			failed = append(failed, line)
+			continue
+		}
+		passed = append(passed, f.Name)
+		if f.Err != nil {
+			warned = append(warned, line)
+		}
+	}
+	problems := slices.Concat(failed, warned)
+	summary := &summaryError{Finding{Observed: describe(passed)}, problems}
+	if len(problems) == 0 {
+		return summary.Observed, nil
+	}
+	if len(passed) == 0 {
+		summary.Err = errors.New(summary.Observed)
+	}
+	if more := len(problems) - maxFindings; more > 0 {
+		rest := fmt.Errorf("%d more with problems; fix those above first", more)
+		if isWarning(problems[maxFindings].Err) {
+			rest = warningError{rest}
+		}
+		problems[maxFindings] = Finding{Name: prefix + "others", Err: rest}
+		summary.items = problems[:maxFindings+1]
+	}
+	return "", summary
 }
 
 // Run runs the checks one after the other, and writes a line to out after each. It returns an error if
 // any failed.
 func Run(ctx context.Context, out io.Writer, checks []Check) error {
-	p := printer{out: out}
+	width, lines, failed := 0, 0, 0
 	for _, c := range checks {
-		p.fitName(c.Name)
+		width = max(width, utf8.RuneCountInString(c.Name))
+	}
+	printLine := func(mark, name, text string) {
+		lines++
+		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, name, singleLine(text))
 	}
 	notPassed := map[string]bool{} // failed or skipped
 	for _, c := range checks {
@@ -87,39 +120,46 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 		}
 		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return notPassed[name] }); n >= 0 {
 			notPassed[c.Name] = true
-			p.print("-", c.Name, "skipped; depends on "+c.DependsOn[n])
+			printLine("-", c.Name, "skipped; depends on "+c.DependsOn[n])
 			continue
 		}
-		observed, err := c.runWithTimeout(ctx)
-		group, isGroup := errors.AsType[*groupError](err)
-		if isGroup {
-			observed, err = group.summary, group.err
+		findings := c.run(ctx)
+		notPassed[c.Name] = isFailure(findings[0].Err)
+		for _, f := range findings {
+			width = max(width, utf8.RuneCountInString(f.Name))
 		}
-		notPassed[c.Name] = err != nil && !isWarning(err)
-		p.printResult(c.Name, observed, err)
-		if isGroup {
-			p.printFindings(group.prefix, group.findings)
+		for _, f := range findings {
+			switch {
+			case f.Err == nil:
+				printLine("ok", f.Name, f.Observed)
+			case isWarning(f.Err):
+				printLine("WARN", f.Name, f.Err.Error())
+			default:
+				failed++
+				printLine("FAIL", f.Name, f.Err.Error())
+			}
 		}
 	}
-	if p.failed > 0 {
-		return fmt.Errorf("%d of %d checks failed", p.failed, p.lines)
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, lines)
 	}
 	return nil
 }
 
-func (c Check) runWithTimeout(ctx context.Context) (string, error) {
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
+// run returns the check's own finding, and then those of its items that have a line.
+func (c Check) run(ctx context.Context) []Finding {
+	timeout := cmp.Or(c.Timeout, DefaultTimeout)
 	errTimeout := fmt.Errorf("no response within %s", timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
 	observed, err := c.Run(ctx)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errTimeout) {
+	if summary, ok := errors.AsType[*summaryError](err); ok {
+		return append([]Finding{{c.Name, summary.Observed, summary.Err}}, summary.items...)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errTimeout) {
 		err = fmt.Errorf("%w: %w", errTimeout, err)
 	}
-	return observed, err
+	return []Finding{{c.Name, observed, err}}
 }
 
 // singleLine returns text as one bounded line. Part of it may come from another program.

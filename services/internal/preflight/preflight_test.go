@@ -52,13 +52,13 @@ func TestPrintsOneLinePerCheck(t *testing.T) {
 			"FAIL  one  bad worse",
 		}, "1 of 1 checks failed"},
 		{"each item that fails or warns has a line, failures first", []Check{newGroup(Finding{"a", "", Warning("old")}, Finding{"bbbb", "", errors.New("invalid")}, Finding{"c", "fine", nil}), newCheck("last", "fine", nil)}, []string{
-			`ok    all   passed: ["a" "c"]`,
+			`ok    all        passed: ["a" "c"]`,
 			"FAIL  item bbbb  invalid",
 			"WARN  item a     old",
 			"ok    last       fine",
 		}, "1 of 4 checks failed"},
 		{"a check of which no item passes fails", []Check{newGroup(Finding{"a", "", errors.New("invalid")}, Finding{"b", "", errors.New("empty")}), newCheck("last", "fine", nil, "all")}, []string{
-			"FAIL  all   passed: []",
+			"FAIL  all     passed: []",
 			"FAIL  item a  invalid",
 			"FAIL  item b  empty",
 			"-     last    skipped; depends on all",

@@ -115,11 +115,11 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 			continue
 		}
 		if err := f.setText(text); err != nil {
+			expected := err.Error()
 			if f.Secret {
-				add(&Problem{Setting: f.Env, Secret: true, Expected: f.Expected()}) // err may quote the value
-			} else {
-				add(&Problem{Setting: f.Env, Value: text, Expected: err.Error()})
+				expected = f.Expected() // err may quote the value
 			}
+			add(f.newProblem(f.Env, text, expected))
 			if err := f.setText(f.Default); err != nil { // gives Validate a valid value
 				f.value.SetZero()
 			}
@@ -250,54 +250,41 @@ func (f *Field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (st
 	text, source := "", ""
 	for _, name := range append([]string{f.Env}, f.Deprecated...) {
 		switch value := getenv(name); {
-		case value == "" || text != "" && f.isEquivalent(value, text):
+		case value == "" || text != "" && f.normalize(value) == f.normalize(text):
 		case text == "":
 			text, source = value, name
 		default:
-			want := fmt.Sprintf("the value of %s; set only one of the two names", source)
-			if f.Secret {
-				return "", &Problem{Setting: name, Secret: true, Expected: want}
-			}
-			return "", &Problem{Setting: name, Value: value, Expected: want}
+			return "", f.newProblem(name, value, fmt.Sprintf("the value of %s; set only one of the two names", source))
 		}
 	}
 	return cmp.Or(text, f.Default), nil
 }
 
-// isEquivalent reports whether two texts set the field to the same value: 10.0.0. and 10.0.0.0/24 are
-// the same subnet, and the order of a list does not matter. Invalid texts are equivalent only if equal.
-func (f *Field) isEquivalent(a, b string) bool {
-	if a == b {
-		return true
+// newProblem returns a problem without the value of a secret.
+func (f *Field) newProblem(name, value, expected string) *Problem {
+	if f.Secret {
+		value = ""
 	}
-	convert := func(text string) (reflect.Value, error) {
-		scratch := *f
-		scratch.value = reflect.New(f.value.Type()).Elem()
-		return scratch.value, scratch.setText(text)
-	}
-	valueA, errA := convert(a)
-	valueB, errB := convert(b)
-	if errA != nil || errB != nil {
-		return false
-	}
-	if !f.IsList() {
-		return reflect.DeepEqual(valueA.Interface(), valueB.Interface())
-	}
-	return containsAll(valueA, valueB) && containsAll(valueB, valueA)
+	return &Problem{Setting: name, Value: value, Secret: f.Secret, Expected: expected}
 }
 
-// containsAll reports whether list contains every one of elements.
-func containsAll(list, elements reflect.Value) bool {
-	for i := range elements.Len() {
-		found := false
-		for j := range list.Len() {
-			found = found || reflect.DeepEqual(list.Index(j).Interface(), elements.Index(i).Interface())
-		}
-		if !found {
-			return false
-		}
+// normalize returns the same text for two texts that set the field to the same value: 10.0.0. and
+// 10.0.0.0/24 are the same subnet, and the order of a list does not matter.
+func (f *Field) normalize(text string) string {
+	scratch := *f
+	scratch.value = reflect.New(f.value.Type()).Elem()
+	if scratch.setText(text) != nil {
+		return text
 	}
-	return true
+	if !f.IsList() {
+		return fmt.Sprint(scratch.value)
+	}
+	var elements []string
+	for _, element := range scratch.value.Seq2() {
+		elements = append(elements, fmt.Sprint(element))
+	}
+	slices.Sort(elements)
+	return strings.Join(slices.Compact(elements), ",")
 }
 
 // IsList reports whether the setting has several values, separated by commas.
@@ -366,20 +353,17 @@ func (f *Field) convertText(v reflect.Value, text string) error {
 
 // inBounds reports whether v is within the field's bounds.
 func (f *Field) inBounds(v reflect.Value) bool {
-	bound := func(text string) reflect.Value {
-		b := Field{value: reflect.New(v.Type()).Elem(), Env: f.Env}
-		if err := b.setText(text); err != nil {
+	compareTo := func(text string) int {
+		bound := Field{value: reflect.New(v.Type()).Elem(), Env: f.Env}
+		if err := bound.setText(text); err != nil {
 			panic(fmt.Sprintf("settings: bound of %s: want %v", f.Env, err))
 		}
-		return b.value
-	}
-	compare := func(a, b reflect.Value) int {
-		if a.CanUint() {
-			return cmp.Compare(a.Uint(), b.Uint())
+		if v.CanUint() {
+			return cmp.Compare(v.Uint(), bound.value.Uint())
 		}
-		return cmp.Compare(a.Int(), b.Int())
+		return cmp.Compare(v.Int(), bound.value.Int())
 	}
-	return (f.Min == "" || compare(v, bound(f.Min)) >= 0) && (f.Max == "" || compare(v, bound(f.Max)) <= 0)
+	return (f.Min == "" || compareTo(f.Min) >= 0) && (f.Max == "" || compareTo(f.Max) <= 0)
 }
 
 func splitList(text string) []string {

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"net/url"
+	"reflect"
 	"strings"
 )
 
@@ -20,7 +21,6 @@ var (
 	pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{
 		"anchor":     sectionAnchor,
 		"diffClass":  diffClass,
-		"hasDetails": func(i Item) bool { return i.HasDetails() },
 		"icon":       dotIcon,
 		"styleSheet": func() template.CSS { return template.CSS(styleSheet) }, //nolint:gosec // our own
 	}).Parse(pageSource))
@@ -34,7 +34,10 @@ var (
 )
 
 // WriteHTML writes the page for a browser.
-func WriteHTML(w io.Writer, p *Page) error { return pageTemplate.ExecuteTemplate(w, "page", p) }
+func WriteHTML(w io.Writer, p *Page) error {
+	sanitize(reflect.ValueOf(p))
+	return pageTemplate.ExecuteTemplate(w, "page", p)
+}
 
 // dotIcon returns a dot for a browser's tab. It shows the severity when the page was loaded.
 func dotIcon(s Severity) template.URL {

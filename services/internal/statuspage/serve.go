@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -26,6 +27,7 @@ func Handler(page func(now time.Time, filter string) Page, log *slog.Logger) htt
 		var err error
 		if wantsJSON(r.Header.Get("Accept")) {
 			h.Set("Content-Type", "application/json")
+			sanitize(reflect.ValueOf(&p))
 			err = json.NewEncoder(&body).Encode(p)
 		} else {
 			h.Set("Content-Type", "text/html; charset=utf-8")

@@ -5,10 +5,14 @@
 package statuspage
 
 import (
+	"bytes"
 	"fmt"
-	"html"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
@@ -38,16 +42,7 @@ func (s Severity) Rank() int {
 
 // Label returns the text that marks a line of this severity. It is empty for None.
 func (s Severity) Label() string {
-	switch s {
-	case OK:
-		return "OK"
-	case Warning:
-		return "WARN"
-	case Error:
-		return "ERROR"
-	default:
-		return ""
-	}
+	return map[Severity]string{OK: "OK", Warning: "WARN", Error: "ERROR"}[s]
 }
 
 // Page is the status of a component at one moment.
@@ -95,7 +90,6 @@ type Item struct {
 	Lines   []Line   `json:"lines,omitempty"`
 	Facts   []Fact   `json:"facts,omitempty"`
 	Diff    []string `json:"diff,omitempty"` // each line starts with +, -, ~ or a space
-	Table   *Table   `json:"table,omitempty"`
 	Items   []Item   `json:"items,omitempty"`
 	Omitted string   `json:"omitted,omitempty"`
 }
@@ -107,11 +101,43 @@ type Fact struct {
 }
 
 // Linef formats a line without a severity.
-func Linef(format string, args ...any) Line { return Line{Text: fmt.Sprintf(format, args...)} }
+func Linef(format string, args ...any) Line { return Line{None, fmt.Sprintf(format, args...)} }
+
+// OKf formats a line that says that something is as it should be.
+func OKf(format string, args ...any) Line { return Line{OK, fmt.Sprintf(format, args...)} }
+
+// Warnf formats a warning.
+func Warnf(format string, args ...any) Line { return Line{Warning, fmt.Sprintf(format, args...)} }
+
+// Errorf formats an error.
+func Errorf(format string, args ...any) Line { return Line{Error, fmt.Sprintf(format, args...)} }
 
 // HasDetails reports whether the item has anything to expand.
 func (i *Item) HasDetails() bool {
-	return len(i.Lines)+len(i.Facts)+len(i.Diff)+len(i.Items) > 0 || i.Table != nil || i.Omitted != ""
+	return len(i.Lines)+len(i.Facts)+len(i.Diff)+len(i.Items) > 0 || i.Omitted != ""
+}
+
+// AddFact adds a value to the last fact if that has this name, and else a fact.
+func (i *Item) AddFact(name string, value Line) {
+	if n := len(i.Facts); n > 0 && i.Facts[n-1].Name == name {
+		i.Facts[n-1].Values = append(i.Facts[n-1].Values, value)
+		return
+	}
+	i.Facts = append(i.Facts, Fact{name, []Line{value}})
+}
+
+// Headline summarizes a page in one sentence: what its problems are, the most severe first, or that there are none.
+func Headline(problems []Line, none Line) Line {
+	if len(problems) == 0 {
+		return none
+	}
+	slices.SortStableFunc(problems, func(a, b Line) int { return a.Severity.Rank() - b.Severity.Rank() })
+	var texts []string
+	for _, p := range problems {
+		texts = append(texts, p.Text)
+	}
+	text := strings.Join(texts, ", ")
+	return Line{problems[0].Severity, strings.ToUpper(text[:1]) + text[1:] + "."}
 }
 
 // MoreSevere returns the more severe of two severities.
@@ -122,101 +148,98 @@ func MoreSevere(a, b Severity) Severity {
 	return a
 }
 
-// maxTextBytes limits one untrusted text.
-const maxTextBytes = 512
-
-// SafeText removes control characters from untrusted text and truncates it.
-func SafeText(s string) string {
-	return display.Truncate(display.Sanitize(s[:min(len(s), 2*maxTextBytes)]), maxTextBytes)
+// SortItems sorts items by severity, the most severe first.
+func SortItems(all []Item) {
+	slices.SortStableFunc(all, func(a, b Item) int { return a.Summary.Severity.Rank() - b.Summary.Severity.Rank() })
 }
 
-// FormatAge formats the time from then to now. A zero time is "an unknown time".
+// DropEmptyColumn removes the last column of a table if it is empty in all rows.
+func (t *Table) DropEmptyColumn() {
+	last := len(t.Columns) - 1
+	if slices.ContainsFunc(t.Rows, func(row []Line) bool { return row[last].Text != "" }) {
+		return
+	}
+	t.Columns = t.Columns[:last]
+	for i := range t.Rows {
+		t.Rows[i] = t.Rows[i][:last]
+	}
+}
+
+// maxDetails limits the details of a section's items, in bytes of HTML.
+const maxDetails = 4 << 20
+
+// AddItems adds the first items of a list, and the details of as many of them as the page has space for. It
+// states how much it omits of what the items are.
+func (s *Section) AddItems(all []Item, limit int, what string, addDetails func(nth int, i *Item)) {
+	space, folded := maxDetails, 0
+	for nth, item := range all[:min(len(all), limit)] {
+		if space > 0 {
+			detailed := item
+			addDetails(nth, &detailed)
+			if space -= detailed.htmlSize(); space >= 0 {
+				item = detailed
+			}
+		}
+		if space < 0 { // omit the end of a list, not its longest items
+			folded++
+		}
+		s.Items = append(s.Items, item)
+	}
+	var omitted []string
+	if folded > 0 {
+		omitted = append(omitted, fmt.Sprintf("Details of %d omitted. Select one to see them.", folded))
+	}
+	if more := len(all) - len(s.Items); more > 0 {
+		omitted = append(omitted, fmt.Sprintf("%d more %s omitted.", more, what))
+	}
+	s.Omitted = strings.Join(omitted, " ")
+}
+
+func (i *Item) htmlSize() int {
+	sanitize(reflect.ValueOf(i))
+	var html bytes.Buffer
+	if err := pageTemplate.ExecuteTemplate(&html, "item", i); err != nil {
+		return maxDetails + 1
+	}
+	return html.Len()
+}
+
+// maxTextBytes limits one text.
+const maxTextBytes = 512
+
+// sanitize removes control characters from every text of a page or an item, and truncates it: any of them may come
+// from outside.
+func sanitize(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			sanitize(v.Elem())
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				sanitize(field)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			sanitize(v.Index(i))
+		}
+	case reflect.String:
+		text := v.String()
+		v.SetString(display.Truncate(display.Sanitize(text[:min(len(text), 2*maxTextBytes)]), maxTextBytes))
+	}
+}
+
+// FormatAge formats the time from then to now as kubectl does. A zero time is "an unknown time".
 func FormatAge(now, then time.Time) string {
 	if then.IsZero() {
 		return "an unknown time"
 	}
-	return FormatDuration(max(now.Sub(then), 0))
-}
-
-// FormatDuration rounds a duration down to what a reader needs: 0s, 42s, 3m10s, 5h2m, 12d.
-func FormatDuration(d time.Duration) string {
-	switch {
-	case d < time.Hour:
-		return trimZeroUnits(d.Truncate(time.Second))
-	case d < 48*time.Hour:
-		return trimZeroUnits(d.Truncate(time.Minute))
-	default:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-}
-
-func trimZeroUnits(d time.Duration) string {
-	text := d.String()
-	if minutes, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = minutes + "m"
-	}
-	if hours, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = hours + "h"
-	}
-	return text
+	return duration.HumanDuration(max(now.Sub(then), 0))
 }
 
 // FormatTime formats a time of day and its age.
 func FormatTime(now, then time.Time) string {
 	return then.UTC().Format(time.TimeOnly) + ", " + FormatAge(now, then) + " ago"
 }
-
-// Budget is the space that is left on a page. The zero value has none.
-type Budget struct{ Bytes int }
-
-// Reserve takes the space that an item needs, and reports whether it fits.
-func (b *Budget) Reserve(i *Item) bool {
-	if n := i.htmlSize(); n <= b.Bytes {
-		b.Bytes -= n
-		return true
-	}
-	b.Bytes = 0 // omit the end of a list, not its longest items
-	return false
-}
-
-// DescribeOmitted describes what a list omits: the details of some items, and further items. It is
-// empty if the list is complete.
-func DescribeOmitted(folded, more int, what string) string {
-	var texts []string
-	if folded > 0 {
-		texts = append(texts, fmt.Sprintf("Details of %d omitted. Select one to see them.", folded))
-	}
-	if more > 0 {
-		texts = append(texts, fmt.Sprintf("%d more %s omitted.", more, what))
-	}
-	return strings.Join(texts, " ")
-}
-
-// htmlSize estimates the size of the item as HTML, in bytes.
-func (i *Item) htmlSize() int {
-	n := 300 + escapedSize(i.Name)*2 + escapedSize(i.Filter) + escapedSize(i.Summary.Text) + escapedSize(i.Detail) + escapedSize(i.Omitted) + linesHTMLSize(i.Lines)
-	for _, f := range i.Facts {
-		n += 40 + escapedSize(f.Name) + linesHTMLSize(f.Values)
-	}
-	for _, line := range i.Diff {
-		n += 30 + escapedSize(line)
-	}
-	if i.Table != nil {
-		for _, row := range i.Table.Rows {
-			n += 20 + linesHTMLSize(row)
-		}
-	}
-	for k := range i.Items {
-		n += i.Items[k].htmlSize()
-	}
-	return n
-}
-
-func linesHTMLSize(all []Line) (n int) {
-	for _, line := range all {
-		n += 60 + escapedSize(line.Text)
-	}
-	return n
-}
-
-func escapedSize(text string) int { return len(html.EscapeString(text)) }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func fullPage(text string) Page {
 	table := &Table{Columns: []string{"a", "b"}, Rows: [][]Line{{line, line}}}
 	item := Item{
 		Name: text, Filter: text, Summary: line, Detail: text, Expanded: true, Lines: []Line{line}, Diff: []string{"+ " + text, text},
-		Facts: []Fact{{Name: text, Values: []Line{line}}}, Table: table, Omitted: text,
+		Facts: []Fact{{Name: text, Values: []Line{line}}}, Omitted: text,
 	}
 	item.Items = []Item{item, {Name: text, Filter: text, Summary: line}, {Name: text, Summary: line}}
 	return Page{
@@ -86,7 +87,7 @@ func countElements(t *testing.T, page string) map[string]int {
 }
 
 func TestHTMLEscapesUntrustedText(t *testing.T) {
-	page := render(t, fullPage(SafeText(evil)))
+	page := render(t, fullPage(evil))
 	if diff := cmp.Diff(countElements(t, render(t, fullPage("harmless"))), countElements(t, page)); diff != "" {
 		t.Errorf("untrusted text changed the elements (-want +got):\n%s", diff)
 	}
@@ -191,7 +192,7 @@ SOURCES
 source  trust         reason
 blue    trusted
 green   disconnected  link down; this sentence is longer than the rest of the
-                      line, so that it wraps
+  line, so that it wraps
 
 RECENT EVENTS
 None.
@@ -201,38 +202,37 @@ Show one in full: slicefeed-writer status NAME
 writer-1_x v1.2.3, as of 2026-03-01
 03:00:00 UTC
 
-ERROR 1 of 2 Services unhealthy.
-      Leader: decisions are written.
-      Initial sync incomplete: Services
-      may be missing.
+ERROR  1 of 2 Services unhealthy.
+       Leader: decisions are written.
+       Initial sync incomplete: Services
+       may be missing.
 
 SERVICES
-ERROR web/shop  1 address out of sync
-      2 ready, 0 draining, 1 not ready
-      Guard shrink (source blue) holds 1
-      address: One stays ready for now.
-      ports:
-        http 30080/TCP
-        slice ports out of sync
-      ERROR 10.0.0.2  ready, should be
-            not ready
-            worker-2
-            ~ endpoint 10.0.0.2 ready ->
-            not ready
-              probe: failing
-      OK    10.0.0.1  ready  worker-1
-OK    web/mail  healthy
-      1 ready, 0 draining, 0 not ready
+ERROR  web/shop  1 address out of sync
+       2 ready, 0 draining, 1 not ready
+       Guard shrink (source blue) holds
+       1 address: One stays ready for
+       now.
+       ports:
+         http 30080/TCP
+         slice ports out of sync
+       ERROR  10.0.0.2  ready, should be
+              not ready
+              worker-2
+              ~ endpoint 10.0.0.2 ready
+              -> not ready
+                probe: failing
+       OK     10.0.0.1  ready  worker-1
+OK     web/mail  healthy
+       1 ready, 0 draining, 0 not ready
 7 more Services omitted.
 
 SOURCES
-blue
-  trust: trusted
-green
-  trust: disconnected
-  reason: link down; this sentence is
-  longer than the rest of the line, so
-  that it wraps
+source  trust         reason
+blue    trusted
+green   disconnected  link down; this
+  sentence is longer than the rest of
+  the line, so that it wraps
 
 RECENT EVENTS
 None.
@@ -309,40 +309,32 @@ func TestServesSelfContainedPage(t *testing.T) {
 	}
 }
 
-func TestBudgetIsReservedInOrder(t *testing.T) {
-	small, large := Item{Name: "a"}, Item{Name: strings.Repeat("<", 10_000)}
-	budget := Budget{Bytes: 1000}
-	for n, want := range []bool{true, true, false, false} {
-		i := &small
-		if n == 2 {
-			i = &large
+func TestSectionHoldsAsManyDetailsAsThereIsSpaceFor(t *testing.T) {
+	var s Section
+	all := []Item{{Name: "a"}, {Name: "b"}, {Name: "large"}, {Name: "c"}, {Name: "d"}}
+	s.AddItems(all, 4, "nodes", func(_ int, i *Item) {
+		i.Lines = []Line{Linef("details")}
+		if i.Name == "large" {
+			i.Diff = slices.Repeat([]string{strings.Repeat("<", 1000)}, maxDetails/1000)
 		}
-		if got := budget.Reserve(i); got != want {
-			t.Errorf("item %d: %t", n, got)
+	})
+	for n, want := range []bool{true, true, false, false} {
+		if got := s.Items[n].HasDetails(); got != want {
+			t.Errorf("item %d has details: %t, want %t", n, got, want)
 		}
 	}
-	p := fullPage(SafeText(strings.Repeat(`"`, 1<<16)))
-	i := p.Sections[0].Items[0]
-	with := len(render(t, p))
-	p.Sections[0].Items = nil
-	if is := with - len(render(t, p)); i.htmlSize() < is*9/10 {
-		t.Errorf("an item of %d bytes is estimated at %d", is, i.htmlSize())
+	if want := "Details of 2 omitted. Select one to see them. 1 more nodes omitted."; s.Omitted != want {
+		t.Errorf("got %q, want %q", s.Omitted, want)
 	}
 }
 
 func TestFormatsAges(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "0s", 900 * time.Millisecond: "0s", 42 * time.Second: "42s", 190 * time.Second: "3m10s", 10 * time.Minute: "10m",
-		time.Hour: "1h", 5*time.Hour + 2*time.Minute + 3*time.Second: "5h2m", 10*time.Hour + 10*time.Minute: "10h10m", 300 * time.Hour: "12d",
-	} {
-		if got := FormatDuration(d); got != want {
-			t.Errorf("%s: %s, want %s", d, got, want)
+	for then, want := range map[time.Time]string{now.Add(-42 * time.Second): "42s", now.Add(time.Second): "0s", {}: "an unknown time"} {
+		if got := FormatAge(now, then); got != want {
+			t.Errorf("%s: %s, want %s", then, got, want)
 		}
 	}
-	if got := FormatAge(now, time.Time{}); got != "an unknown time" {
-		t.Error(got)
-	}
-	if got := FormatTime(now, now.Add(-90*time.Second)); got != "02:58:30, 1m30s ago" {
+	if got := FormatTime(now, now.Add(-190*time.Second)); got != "02:56:50, 3m10s ago" {
 		t.Error(got)
 	}
 }

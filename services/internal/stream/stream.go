@@ -21,38 +21,40 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Config configures the streams of a service. Durations and MaxPerClient have defaults, the rest is
-// mandatory.
+// The timing of all streams.
+const (
+	HeartbeatInterval = 5 * time.Second // longest time between two messages
+	SendTimeout       = time.Minute     // how long a client may take to read one message
+)
+
+// Config configures the streams of a service.
 type Config struct {
 	Service string         // full name, for gRPC health
 	Health  *health.Server // NOT_SERVING until Run finds the service ready, and after Stop
 	Metrics *Metrics
 
-	Heartbeat    time.Duration // longest time between two messages; 0: 5 s
-	SendTimeout  time.Duration // how long a client may take to read one message; 0: 60 s
-	MaxPerClient int           // concurrent streams of one client name; 0: 64
+	MaxPerClient int // concurrent streams of one client name; 0: 64
 }
 
 // Streams manages the streams of one service.
 type Streams struct {
 	Config
 
-	stopping chan struct{}
+	serving context.Context // canceled by Stop
+	cancel  context.CancelFunc
 
 	mu              sync.Mutex
-	stopped         bool
 	streamsByClient map[string]int // active streams by client name
 	active          sync.WaitGroup // handlers and send loops
 }
 
 // New returns a service without streams, whose health is NOT_SERVING.
 func New(cfg Config) *Streams {
-	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 5*time.Second)
-	cfg.SendTimeout = cmp.Or(cfg.SendTimeout, time.Minute)
 	// Several clients may share a name, each briefly has two streams when it reconnects, and a bad
 	// network leaves dead streams behind that are only detected later.
 	cfg.MaxPerClient = cmp.Or(cfg.MaxPerClient, 64)
-	s := &Streams{Config: cfg, stopping: make(chan struct{}), streamsByClient: map[string]int{}}
+	s := &Streams{Config: cfg, streamsByClient: map[string]int{}}
+	s.serving, s.cancel = context.WithCancel(context.Background())
 	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	return s
 }
@@ -66,7 +68,7 @@ func (s *Streams) setHealth(servingStatus grpc_health_v1.HealthCheckResponse_Ser
 func (s *Streams) markServing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.stopped {
+	if s.serving.Err() == nil {
 		s.setHealth(grpc_health_v1.HealthCheckResponse_SERVING)
 	}
 }
@@ -93,11 +95,8 @@ func (s *Streams) Run(ctx context.Context, isReady func() (bool, <-chan struct{}
 // R11). New streams are rejected from then on. It may be called more than once.
 func (s *Streams) Stop() {
 	s.mu.Lock()
-	if !s.stopped {
-		s.stopped = true
-		s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-		close(s.stopping)
-	}
+	s.cancel()
+	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	s.mu.Unlock()
 	s.active.Wait()
 }
@@ -124,7 +123,7 @@ func (s *Streams) end(e streamEnd) error {
 func (s *Streams) Admit(client string) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.serving.Err() != nil {
 		return nil, s.end(endStopping)
 	}
 	if s.streamsByClient[client] >= s.MaxPerClient {
@@ -167,7 +166,7 @@ type Reader[M any] interface {
 // therefore sends, while the handler waits for it or for a reason to end the stream. Once the handler
 // has returned, grpc makes Send return.
 func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
-	sendTimer := time.NewTimer(s.SendTimeout)
+	sendTimer := time.NewTimer(SendTimeout)
 	sendTimer.Stop() // it runs only during a Send
 	done, panicked := make(chan error, 1), make(chan string, 1)
 	s.active.Go(func() { // Stop is still waiting, because Admit counted the stream
@@ -189,7 +188,7 @@ func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
 	case <-to.Context().Done():
 	case <-sendTimer.C:
 		return s.end(endStalled)
-	case <-s.stopping:
+	case <-s.serving.Done():
 		return s.end(endStopping)
 	}
 	return s.end(streamEnd{reasonClient, status.FromContextError(to.Context().Err()).Err()})
@@ -198,7 +197,7 @@ func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
 // sendLoop sends until a message cannot be sent or the client is gone. sendTimer runs while a message
 // is being sent.
 func sendLoop[M any](s *Streams, to grpc.ServerStream, r Reader[M], sendTimer *time.Timer) error {
-	heartbeat := time.NewTimer(s.Heartbeat)
+	heartbeat := time.NewTimer(HeartbeatInterval)
 	defer heartbeat.Stop()
 	first, heartbeatDue := true, false
 	for {
@@ -209,7 +208,7 @@ func sendLoop[M any](s *Streams, to grpc.ServerStream, r Reader[M], sendTimer *t
 		}
 		if heartbeatDue || kind != Heartbeat {
 			for m := range messages {
-				sendTimer.Reset(s.SendTimeout)
+				sendTimer.Reset(SendTimeout)
 				err := m.send(to)
 				sendTimer.Stop()
 				if err != nil {
@@ -219,7 +218,7 @@ func sendLoop[M any](s *Streams, to grpc.ServerStream, r Reader[M], sendTimer *t
 			}
 			r.Sent()
 			first, heartbeatDue = false, false
-			heartbeat.Reset(s.Heartbeat)
+			heartbeat.Reset(HeartbeatInterval)
 			continue // send what has changed in the meantime
 		}
 		select {

@@ -13,13 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/admin"
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
@@ -65,7 +62,6 @@ type inventory struct {
 	registry *prometheus.Registry
 	link     *link.Server
 	server   *nodeserver.Server
-	health   *health.Server
 }
 
 // buildInventory creates all stages. It reads files but sends no requests. Its error names every
@@ -83,10 +79,10 @@ func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inve
 	if err := errors.Join(errPipeline, errLink); err != nil {
 		return nil, err
 	}
-	i := &inventory{Pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer, health: health.NewServer()}
+	i := &inventory{Pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer}
 	i.server = nodeserver.New(nodeserver.Config{
 		Stores: i.Stores, Identify: identifyClient, Omitted: i.Omitted, Explain: i.Explain,
-		Observer: i.Collector, OnDeltaSent: i.RecordSent, Health: i.health, Metrics: nodeserver.NewMetrics(registry, i.Stores), Log: log,
+		Observer: i.Collector, OnDeltaSent: i.RecordSent, Health: i.link.Health, Metrics: nodeserver.NewMetrics(registry, i.Stores), Log: log,
 	})
 	return i, nil
 }
@@ -106,10 +102,6 @@ func (i *inventory) Run(ctx context.Context) error {
 		return settings.NewConfigError(err)
 	}
 
-	server := grpc.NewServer(i.link.Options()...)
-	i.server.Register(server)
-	grpc_health_v1.RegisterHealthServer(server, i.health)
-	reflection.Register(server)
 	adminServer := &admin.Server{
 		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusHandler(), Logger: i.log,
 		Ready: []admin.Check{{Name: "first-observation", Err: i.CheckObserved}},
@@ -117,11 +109,8 @@ func (i *inventory) Run(ctx context.Context) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return i.Pipeline.Run(ctx) })
-	g.Go(func() error { return i.server.Run(ctx) })
 	g.Go(func() error { return i.link.Run(ctx) })
-	g.Go(func() error {
-		return i.link.Serve(ctx, link.ServeConfig{Server: server, Health: i.health, Listener: listeners[0], OnShutdown: i.server.Stop})
-	})
+	g.Go(func() error { return i.link.Serve(ctx, listeners[0], i.server) })
 	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()
 }
@@ -130,7 +119,7 @@ func (i *inventory) Run(ctx context.Context) error {
 func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
 	return nodeserver.Client{
-		Name: string(grant.SAN), Operator: grant.Role == link.RoleOperator,
+		Name: string(grant.SAN), Operator: grant.Role == clientlist.RoleOperator,
 		View: feed.View{Selector: grant.View.NodeSelector, Labels: grant.View.Labels},
 	}, ok
 }

@@ -177,7 +177,7 @@ func (c *Collector) RequestObservations(observations int) (added int) {
 // SetConfirmations sets how many observations subscribers need to confirm an anomaly.
 func (c *Collector) SetConfirmations(observations int) {
 	c.mu.Lock()
-	c.publisher.SetConfirmations(observations)
+	c.publisher.Roster.SetConfirmations(observations)
 	c.mu.Unlock()
 	c.wakeUp()
 }

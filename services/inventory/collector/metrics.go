@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -23,27 +23,28 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	with := promauto.With(reg)
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "inventory", Name: name, Help: help}, labels)
+		return with.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "inventory", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
 		nodes:      gauge("nodes", "Number of published nodes, by state.", "state"),
 		omitted:    gauge("nodes_omitted", "Number of omitted nodes, by reason.", "reason"),
 		partSynced: gauge("source_synced", "1 if this part of the source (membership, addresses) is synced: complete and fresh. 0 otherwise.", "part"),
 		partSince:  gauge("source_state_since_timestamp_seconds", "Unix time at which this part of the source (membership, addresses) entered its current state.", "part"),
-		observations: prometheus.NewCounter(prometheus.CounterOpts{
+		observations: with.NewCounter(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "observations_total",
 			Help: "Number of complete observations of the source and the cloud.",
 		}),
-		observedAt: prometheus.NewGauge(prometheus.GaugeOpts{
+		observedAt: with.NewGauge(prometheus.GaugeOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "last_observation_timestamp_seconds",
 			Help: "Unix time of the last complete observation; 0 if there was none yet.",
 		}),
-		lastContact: prometheus.NewGauge(prometheus.GaugeOpts{
+		lastContact: with.NewGauge(prometheus.GaugeOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "source_last_contact_timestamp_seconds",
 			Help: "Unix time of the last message of the source, even one without changes; 0 if there was none yet.",
 		}),
-		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		propagation: with.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "propagation_seconds",
 			Help:    "Time from an update of the source until its change is stored (stage stored), and until it is sent to each subscriber (stage sent). Changes by a listing of the cloud are not included.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -59,7 +60,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.partSynced.WithLabelValues(part)
 		m.partSince.WithLabelValues(part)
 	}
-	reg.MustRegister(m.nodes, m.omitted, m.partSynced, m.partSince, m.observations, m.observedAt, m.lastContact, m.propagation)
 	return m
 }
 

@@ -14,8 +14,6 @@ import (
 type Publisher struct {
 	Roster *roster.Roster
 	Stores *feed.Stores
-
-	confirmations int // number of observations to request after an anomaly; 0: one
 }
 
 // Publish applies the changes and the status of the roster to the stores. It returns the status and the
@@ -25,13 +23,7 @@ func (p *Publisher) Publish(now time.Time, changes []roster.Change) (source.Stat
 	anomaly := p.Stores.Apply(changes)
 	status := p.Roster.Status(now)
 	if p.Stores.SetStatus(status) || anomaly {
-		p.Roster.RequestObservations(now, max(1, p.confirmations))
+		p.Roster.RequestConfirmations(now)
 	}
 	return status, p.Roster.NextActions(now)
-}
-
-// SetConfirmations sets the number of observations that the subscribers require to confirm an anomaly.
-func (p *Publisher) SetConfirmations(observations int) {
-	p.confirmations = observations
-	p.Roster.SetConfirmations(observations)
 }

@@ -85,7 +85,7 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newInstantSource(tc.views...)
 			if tc.confirmations > 0 {
-				s.SetConfirmations(tc.confirmations)
+				s.Roster.SetConfirmations(tc.confirmations)
 			}
 			checkEqual(t, "full verifications at the start", s.runUntilIdle(all), tc.first)
 			checkEqual(t, "full verifications after the move", s.runUntilIdle(source.Update{Changed: []source.Candidate{newCandidate("a", "red", 1)}}), tc.later)
@@ -96,7 +96,7 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 func TestRosterAnomalyRequestsConfirmations(t *testing.T) {
 	for confirmations, later := range map[int]int{1: 1, 4: 4} {
 		s := newInstantSource()
-		s.SetConfirmations(confirmations)
+		s.Roster.SetConfirmations(confirmations)
 		s.runUntilIdle(source.Update{Changed: []source.Candidate{newCandidate("a", "blue", 1)}})
 		checkEqual(t, "full verifications when all nodes are removed", s.runUntilIdle(source.Update{Removed: []string{"a"}}), later)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
@@ -158,6 +158,6 @@ func (c *Config) LANPairs() []ionos.Pair {
 }
 
 // TLSFiles returns the files of the link.
-func (c *Config) TLSFiles() link.Files {
-	return link.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCAFile}
+func (c *Config) TLSFiles() identity.Files {
+	return identity.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCAFile}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -16,7 +17,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
@@ -35,7 +35,7 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 		return nil, err
 	}
 	apimetrics.Observe(cluster, "inventory", registry)
-	client, err := kubeapi.New(cluster)
+	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("create client of the secured cluster: %w", err)
 	}
@@ -45,19 +45,14 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 			return nil, err
 		}
 		return kubeservice.New(kubeservice.Config{
-			Services: client.Services(s.Namespace), Slices: client.EndpointSlices(s.Namespace), Client: client,
-			Namespace: s.Namespace, Name: s.Name, Log: log, Registerer: registry,
+			Client: client, Namespace: s.Namespace, Name: s.Name, Log: log, Registerer: registry,
 		}), nil
 	}
 	rules, err := newNodeRules(cfg)
 	if err != nil {
 		return nil, err
 	}
-	nodes := kubenodes.Config{Nodes: client.Nodes(), Client: client, Rules: rules, Log: log, Registerer: registry}
-	if rules.Workload != nil {
-		nodes.Pods = client.Pods(rules.Workload.Namespace)
-	}
-	return kubenodes.New(nodes), nil
+	return kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry}), nil
 }
 
 func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {

@@ -199,7 +199,7 @@ func badInputs() []badInput {
 		{name: "a server is BUSY", fault: respondWith(strings.ReplaceAll(complete, "AVAILABLE", "BUSY")), wantAddresses: source.Synced},
 
 		// empty
-		{name: "the response is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
+		{name: "the response is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "unexpected end of JSON input", wantOmission: later},
 		{name: "the response is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
 		{name: "the response is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
 		{name: "the list of servers is null", fault: respondWith(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "without items", wantOmission: later},

@@ -3,7 +3,6 @@ package ionos
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,40 +19,31 @@ const DefaultBudget = 120
 // budget. A request that comes too early waits and does not fail. A counter that is reset every minute was
 // rejected: around the reset, it would allow twice the budget.
 type budget struct {
-	limiter     *rate.Limiter
-	perMinute   int
-	waitSeconds prometheus.Counter
-	log         *slog.Logger
+	*rate.Limiter
 
-	mu        sync.Mutex
-	waitUntil time.Time // when the last wait ends
+	perMinute int
+	waited    prometheus.Counter
+	log       *slog.Logger
+	logWait   rate.Sometimes
 }
 
-func newBudget(perMinute int, waitSeconds prometheus.Counter, log *slog.Logger) *budget {
+func newBudget(perMinute int, log *slog.Logger) *budget {
 	halfRate := rate.Limit(float64(perMinute) / 2 / time.Minute.Seconds())
-	return &budget{limiter: rate.NewLimiter(halfRate, perMinute/2), perMinute: perMinute, waitSeconds: waitSeconds, log: log}
+	return &budget{
+		Limiter: rate.NewLimiter(halfRate, perMinute/2), perMinute: perMinute, log: log,
+		logWait: rate.Sometimes{Interval: 10 * time.Minute},
+	}
 }
 
-// wait returns when one more request may be sent, or with the error of ctx. It does not use
-// rate.Limiter.Wait, which fails immediately if the deadline of ctx is before the reservation.
-func (b *budget) wait(ctx context.Context) error {
-	startedAt := time.Now()
-	reservation := b.limiter.ReserveN(startedAt, 1)
-	delay := reservation.DelayFrom(startedAt)
-	if delay == 0 {
-		return nil
+// acquire returns when one more request may be sent, or when ctx ends before that.
+func (b *budget) acquire(ctx context.Context) error {
+	if b.Tokens() < 1 {
+		b.logWait.Do(func() {
+			b.log.WarnContext(ctx, "IONOS request budget exhausted; listings are delayed", "budget", b.perMinute)
+		})
+		defer func(startedAt time.Time) { b.waited.Add(time.Since(startedAt).Seconds()) }(time.Now())
 	}
-	b.logWait(ctx, startedAt, delay)
-	defer func() { b.waitSeconds.Add(time.Since(startedAt).Seconds()) }()
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		reservation.Cancel()
-		return ctx.Err()
-	}
+	return b.Wait(ctx)
 }
 
 // Budget is the state of the request budget.
@@ -65,22 +55,10 @@ type Budget struct {
 
 // Budget returns the current state of the request budget.
 func (c *Client) Budget() Budget {
-	free := c.budget.limiter.Tokens()
+	free := c.budget.Tokens()
 	b := Budget{PerMinute: c.budget.perMinute, Free: max(int(free), 0)}
 	if free < 1 {
-		b.Wait = time.Duration((1 - free) / float64(c.budget.limiter.Limit()) * float64(time.Second))
+		b.Wait = time.Duration((1 - free) / float64(c.budget.Limit()) * float64(time.Second))
 	}
 	return b
-}
-
-// logWait logs the first wait of an episode, which ends after a minute without waits.
-func (b *budget) logWait(ctx context.Context, startedAt time.Time, delay time.Duration) {
-	b.mu.Lock()
-	newEpisode := startedAt.Sub(b.waitUntil) > time.Minute
-	b.waitUntil = startedAt.Add(delay)
-	b.mu.Unlock()
-	if newEpisode {
-		b.log.WarnContext(ctx, "IONOS request budget exhausted; listings are delayed",
-			"budget", b.perMinute, "wait", delay)
-	}
 }

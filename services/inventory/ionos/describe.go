@@ -3,10 +3,8 @@ package ionos
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
@@ -26,26 +24,8 @@ type Description struct {
 // Clock returns the Date header of the last response that had one, even if it was an error response, and
 // the time at which this machine received it. Both are zero if there was none.
 func (c *Client) Clock() (serverTime, readAt time.Time) {
-	clock := c.clock
-	clock.mu.Lock()
-	defer clock.mu.Unlock()
-	return clock.serverTime, clock.readAt
-}
-
-// serverClock keeps the date of the last response that had one.
-type serverClock struct {
-	mu                 sync.Mutex
-	serverTime, readAt time.Time
-}
-
-func (c *serverClock) recordDate(h http.Header, now time.Time) {
-	serverTime, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.serverTime, c.readAt = serverTime, now
+	date := ionoscloud.ToValueDefault(c.transport.date.Load())
+	return date.serverTime, date.readAt
 }
 
 // Describe reads the datacenter and the LAN of a pair. It sends two requests, which count in the budget.
@@ -62,7 +42,7 @@ func (c *Client) Describe(ctx context.Context, p Pair) (Description, error) {
 	if err != nil {
 		return Description{}, fmt.Errorf("read LAN %s of datacenter %s: %w", p.LAN, dc, err)
 	}
-	out.LAN, out.Public = deref(lan.Name), deref(lan.Public)
+	out.LAN, out.Public = ionoscloud.ToValueDefault(lan.Name), ionoscloud.ToValueDefault(lan.Public)
 	if out.IPv4, err = parsePrefix(lan.Ipv4CidrBlock); err == nil {
 		out.IPv6, err = parsePrefix(lan.Ipv6CidrBlock)
 	}
@@ -73,11 +53,8 @@ func (c *Client) Describe(ctx context.Context, p Pair) (Description, error) {
 }
 
 func (c *Client) readDatacenter(ctx context.Context, id string, out *Description) error {
-	var dc ionoscloud.Datacenter
-	err := c.callAPI(ctx, func(ctx context.Context) error {
-		var err error
-		dc, _, err = c.api.DataCentersApi.DatacentersFindById(ctx, id).Depth(0).Pretty(false).Execute()
-		return err
+	dc, err := callAPI(ctx, c, func(ctx context.Context) (ionoscloud.Datacenter, *ionoscloud.APIResponse, error) {
+		return c.api.DataCentersApi.DatacentersFindById(ctx, id).Depth(0).Pretty(false).Execute()
 	})
 	if err != nil {
 		return err
@@ -86,27 +63,20 @@ func (c *Client) readDatacenter(ctx context.Context, id string, out *Description
 		return err
 	}
 	if dc.Properties != nil {
-		out.Datacenter, out.Location = deref(dc.Properties.Name), deref(dc.Properties.Location)
+		out.Datacenter, out.Location = ionoscloud.ToValueDefault(dc.Properties.Name), ionoscloud.ToValueDefault(dc.Properties.Location)
 	}
 	return nil
 }
 
 // parsePrefix parses a prefix that may be missing.
-func parsePrefix(text *string) (netip.Prefix, error) {
-	if text == nil || *text == "" {
+func parsePrefix(field *string) (netip.Prefix, error) {
+	text := ionoscloud.ToValueDefault(field)
+	if text == "" {
 		return netip.Prefix{}, nil
 	}
-	p, err := netip.ParsePrefix(*text)
+	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is not an address prefix", truncate(*text))
+		return netip.Prefix{}, fmt.Errorf("%q is not an address prefix", truncate(text))
 	}
 	return p.Masked(), nil
-}
-
-func deref[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
 }

@@ -25,10 +25,9 @@ const (
 
 // apiError is a failed call. Its text contains no secret.
 type apiError struct {
-	text          string
-	err           error // nil if the SDK's error has no more information, or might contain a secret
-	hasRetryAfter bool
-	retryAfter    time.Duration
+	text       string
+	err        error          // nil if the SDK's error has no more information, or might contain a secret
+	retryAfter *time.Duration // the pause that the API requested, if any
 }
 
 func (e *apiError) Error() string { return e.text }
@@ -38,8 +37,8 @@ func (e *apiError) Unwrap() error { return e.err }
 // response with status 429 always does, others do if they have a Retry-After header.
 func RetryAfter(err error) (time.Duration, bool) {
 	var e *apiError
-	if errors.As(err, &e) && e.hasRetryAfter {
-		return e.retryAfter, true
+	if errors.As(err, &e) && e.retryAfter != nil {
+		return *e.retryAfter, true
 	}
 	return 0, false
 }
@@ -75,21 +74,27 @@ func parseRetryAfter(status int, h http.Header, now time.Time) (time.Duration, b
 
 // callAPI makes one request of the SDK, when the budget allows it. The timeout starts after the wait for
 // the budget.
-func (c *Client) callAPI(ctx context.Context, request func(context.Context) error) error {
-	if err := c.budget.wait(ctx); err != nil {
-		return &apiError{text: err.Error(), err: err}
+func callAPI[T any](ctx context.Context, c *Client, request func(context.Context) (T, *ionoscloud.APIResponse, error)) (response T, err error) {
+	if err := c.budget.acquire(ctx); err != nil {
+		return response, err
 	}
-	ctx, x := withExchange(ctx)
-	callCtx, cancel := context.WithTimeout(ctx, c.timeout)
+	x := new(exchange)
+	callCtx, cancel := context.WithTimeout(context.WithValue(ctx, exchangeKey{}, x), c.timeout)
 	defer cancel()
-	err := request(callCtx)
+	response, _, err = request(callCtx)
 	if err == nil {
 		err = callCtx.Err() // canceled between request and response, the SDK may return no error
 	}
 	if err == nil {
-		return nil
+		return response, nil
 	}
-	e := &apiError{hasRetryAfter: x.hasRetryAfter, retryAfter: x.retryAfter}
+	return response, c.describeError(ctx, callCtx, x, err)
+}
+
+// describeError returns what went wrong in a call, in words for people and without the token.
+func (c *Client) describeError(ctx, callCtx context.Context, x *exchange, err error) error {
+	var tooLarge *http.MaxBytesError
+	e := &apiError{retryAfter: x.retryAfter}
 	switch {
 	case ctx.Err() != nil:
 		e.text, e.err = ctx.Err().Error(), ctx.Err()
@@ -98,11 +103,13 @@ func (c *Client) callAPI(ctx context.Context, request func(context.Context) erro
 	case x.status == http.StatusUnauthorized:
 		// The body is omitted: it may repeat the token.
 		e.err = errUnauthorized
-		e.text = "token not accepted (HTTP 401), it is wrong or expired; check " + c.token.String()
+		e.text = "token not accepted (HTTP 401), it is wrong or expired; check " + c.transport.token.String()
 	case x.status >= 300 && x.status < 400:
 		e.text = fmt.Sprintf("redirect (HTTP %d) to %s not followed; check IONOS_API_URL", x.status, redirectHost(x.location))
 	case x.status >= 300:
 		e.text = fmt.Sprintf("HTTP %d %s%s", x.status, http.StatusText(x.status), errorMessages(err))
+	case errors.As(err, &tooLarge):
+		e.text, e.err = fmt.Sprintf("response is longer than %d bytes", tooLarge.Limit), err
 	case x.status != 0:
 		e.text, e.err = fmt.Sprintf("invalid response (HTTP %d): %s", x.status, truncate(err.Error())), err
 	default:
@@ -111,10 +118,8 @@ func (c *Client) callAPI(ctx context.Context, request func(context.Context) erro
 		}
 		e.text, e.err = err.Error(), err
 	}
-	if x.token != "" {
-		if strings.Contains(e.text, x.token) {
-			e.text, e.err = strings.ReplaceAll(e.text, x.token, "<token>"), nil
-		}
+	if x.token != "" && strings.Contains(e.text, x.token) {
+		e.text, e.err = strings.ReplaceAll(e.text, x.token, "<token>"), nil
 	}
 	return e
 }

@@ -22,7 +22,7 @@ const expiryLogInterval = 24 * time.Hour
 // TokenExpiry reads the token that the next request would use. known is false if the token does not
 // state its expiry.
 func (c *Client) TokenExpiry() (at time.Time, known bool, err error) {
-	token, err := c.token.read()
+	token, err := c.transport.token.read()
 	if err != nil {
 		return time.Time{}, false, err
 	}
@@ -50,59 +50,41 @@ func parseExpiry(token string) (time.Time, bool) {
 	return time.Unix(int64(*claims.Exp), 0), true
 }
 
-// expiryLevel is how close the expiry of a token is.
-type expiryLevel int
-
-const (
-	expiryDistant expiryLevel = iota
-	expiryInWeeks
-	expiryInDays
-	expiryPassed
-)
-
-func expiryLevelOf(left time.Duration) expiryLevel {
-	switch {
-	case left <= 0:
-		return expiryPassed
-	case left <= ExpiryCritical:
-		return expiryInDays
-	case left <= ExpiryWarning:
-		return expiryInWeeks
-	}
-	return expiryDistant
+// expiryWarnings are what to log when a token has no more than so much left.
+var expiryWarnings = []struct {
+	left    time.Duration
+	level   slog.Level
+	message string
+}{
+	{ExpiryWarning, slog.LevelWarn, "IONOS token expires within four weeks"},
+	{ExpiryCritical, slog.LevelError, "IONOS token expires within three days; after that, new nodes get no address"},
+	{0, slog.LevelError, "IONOS token expired; new nodes get no address"},
 }
 
 // expiryLogger logs that the token in use expires: immediately, then once a day, and immediately again
-// when the level rises. It never logs the token.
+// when it reaches the next warning. It never logs the token.
 type expiryLogger struct {
 	log    *slog.Logger
 	advice string
 
-	mu          sync.Mutex
-	loggedAt    time.Time
-	loggedLevel expiryLevel // level of the last log line
+	mu       sync.Mutex
+	loggedAt time.Time
+	logged   int // warnings that the token had reached at the last log line
 }
 
 func (l *expiryLogger) logExpiry(ctx context.Context, now, expires time.Time) {
-	level := expiryLevelOf(expires.Sub(now))
+	reached := 0
+	for reached < len(expiryWarnings) && expires.Sub(now) <= expiryWarnings[reached].left {
+		reached++
+	}
 	l.mu.Lock()
-	due := level > l.loggedLevel || level != expiryDistant && now.Sub(l.loggedAt) >= expiryLogInterval
-	if due {
-		l.loggedAt, l.loggedLevel = now, level
-	} else if level == expiryDistant {
-		l.loggedLevel = expiryDistant // a new token: its expiry is logged immediately again
+	defer l.mu.Unlock()
+	if reached == 0 {
+		l.logged = 0 // a new token: its expiry is logged immediately again
 	}
-	l.mu.Unlock()
-	if !due {
-		return
-	}
-	attrs := []any{"expires", expires.UTC(), "advice", l.advice}
-	switch level {
-	case expiryInWeeks:
-		l.log.WarnContext(ctx, "IONOS token expires within four weeks", attrs...)
-	case expiryInDays:
-		l.log.ErrorContext(ctx, "IONOS token expires within three days; after that, new nodes get no address", attrs...)
-	case expiryPassed:
-		l.log.ErrorContext(ctx, "IONOS token expired; new nodes get no address", attrs...)
+	if reached > l.logged || reached > 0 && now.Sub(l.loggedAt) >= expiryLogInterval {
+		l.loggedAt, l.logged = now, reached
+		w := expiryWarnings[reached-1]
+		l.log.Log(ctx, w.level, w.message, "expires", expires.UTC(), "advice", l.advice)
 	}
 }

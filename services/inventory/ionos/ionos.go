@@ -5,10 +5,12 @@
 package ionos
 
 import (
+	"cmp"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -22,14 +24,15 @@ import (
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/cert"
 )
 
 // Defaults of Config.
 const (
-	DefaultAPIURL      = "https://api.ionos.com"
-	DefaultTimeout     = 10 * time.Second
-	DefaultPageSize    = 1000
-	DefaultMaxResponse = 64 << 20
+	DefaultAPIURL            = "https://api.ionos.com"
+	DefaultTimeout           = 10 * time.Second
+	DefaultPageSize          = 1000
+	DefaultMaxResponse int64 = 64 << 20
 )
 
 const basePath = "/cloudapi/v6"
@@ -40,7 +43,7 @@ type Pair struct {
 	LAN        string // a number in decimal notation
 }
 
-// Config configures a Client. Pairs, Registerer and one of Token and TokenFile are mandatory.
+// Config configures a Client. Pairs, Registerer and either Token or TokenFile are mandatory.
 type Config struct {
 	APIURL    string // https; with or without /cloudapi/v6; empty: DefaultAPIURL
 	CAFile    string // PEM, trusted instead of the system's roots; read once; empty: the system's roots
@@ -49,7 +52,7 @@ type Config struct {
 	Pairs     []Pair
 
 	Timeout     time.Duration // for a request and its complete response; 0: DefaultTimeout
-	PageSize    int           // servers per page, 2 to 10000; 0: DefaultPageSize
+	PageSize    int           // servers per page, 2 to 10000: pages overlap by one server; 0: DefaultPageSize
 	Budget      int           // requests per minute, 2 or more; 0: DefaultBudget
 	MaxResponse int64         // bytes of a response, decompressed; 0: DefaultMaxResponse
 	UserAgent   string        // empty: slicefeed-inventory
@@ -63,10 +66,9 @@ type Client struct {
 	datacenters []datacenter
 	timeout     time.Duration
 	pageSize    int
-	token       tokenSource
+	transport   *transport
 	budget      *budget
 	lastListing prometheus.Gauge
-	clock       *serverClock
 	log         *slog.Logger
 }
 
@@ -88,57 +90,39 @@ func New(cfg Config) (*Client, error) {
 	problems = append(problems, err)
 	datacenters, err := groupByDatacenter(cfg.Pairs)
 	problems = append(problems, err)
-	roots, err := readCA(cfg.CAFile)
-	problems = append(problems, err)
-
+	baseTransport := http.DefaultTransport.(*http.Transport).Clone()
+	baseTransport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	baseTransport.MaxResponseHeaderBytes = 256 << 10
+	if cfg.CAFile != "" {
+		baseTransport.TLSClientConfig.RootCAs, err = cert.NewPool(cfg.CAFile)
+		problems = append(problems, err)
+	}
 	token := tokenSource{file: cfg.TokenFile, fixed: cfg.Token}
-	problems = append(problems, token.check())
-	if cfg.PageSize == 0 {
-		cfg.PageSize = DefaultPageSize
-	}
-	if cfg.PageSize < 2 || cfg.PageSize > 10000 {
-		// Pages overlap by one server (see pages.go), so that pages of one server would never advance.
-		problems = append(problems, fmt.Errorf("page size is %d, want 2 to 10000", cfg.PageSize))
-	}
-	if cfg.Budget == 0 {
-		cfg.Budget = DefaultBudget
-	}
-	if cfg.Budget < 2 {
-		problems = append(problems, fmt.Errorf("request budget is %d per minute, want 2 or more", cfg.Budget))
-	}
-	if cfg.Timeout < 0 || cfg.MaxResponse < 0 {
-		problems = append(problems, errors.New("timeout or maximum response size is negative"))
-	}
-	if cfg.Registerer == nil {
-		problems = append(problems, errors.New("no metrics registry"))
+	if token.file == "" { // a file is often mounted after the start
+		_, err = token.read()
+		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registerer)
-	if err != nil {
-		return nil, err
-	}
 
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	baseTransport := http.DefaultTransport.(*http.Transport).Clone()
-	baseTransport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	baseTransport.MaxResponseHeaderBytes = 256 << 10
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	budget := newBudget(cmp.Or(cfg.Budget, DefaultBudget), log)
+	metrics := newMetrics(cfg.Registerer, budget)
 	c := &Client{
 		datacenters: datacenters,
-		timeout:     positiveOr(cfg.Timeout, DefaultTimeout),
-		pageSize:    cfg.PageSize,
-		token:       token,
-		budget:      newBudget(cfg.Budget, m.budgetWait, log),
-		lastListing: m.lastListing,
-		clock:       new(serverClock),
-		log:         log,
-	}
-	if err := m.registerBudget(cfg.Registerer, c.budget); err != nil {
-		return nil, err
+		timeout:     cmp.Or(cfg.Timeout, DefaultTimeout),
+		pageSize:    cmp.Or(cfg.PageSize, DefaultPageSize),
+		budget:      budget,
+		lastListing: metrics.lastListing,
+		transport: &transport{
+			base:      baseTransport,
+			token:     token,
+			limit:     cmp.Or(cfg.MaxResponse, DefaultMaxResponse),
+			metrics:   metrics,
+			expiryLog: &expiryLogger{log: log, advice: token.advice()},
+		},
+		log: log,
 	}
 	// ionoscloud.NewConfiguration is not used, because it reads IONOS_LOG_LEVEL: at level trace, the SDK
 	// writes the bearer token to stderr.
@@ -146,20 +130,12 @@ func New(cfg Config) (*Client, error) {
 		Host:       base.Host,
 		Scheme:     base.Scheme,
 		Servers:    ionoscloud.ServerConfigurations{{URL: base.String()}},
-		UserAgent:  orDefault(cfg.UserAgent, "slicefeed-inventory"),
+		UserAgent:  cmp.Or(cfg.UserAgent, "slicefeed-inventory"),
 		LogLevel:   ionoscloud.Off,
-		Logger:     discardLogger{},
+		Logger:     stdlog.New(io.Discard, "", 0),
 		MaxRetries: 1, // attempts: the SDK's pauses between retries ignore Retry-After
 		HTTPClient: &http.Client{
-			Transport: &transport{
-				base:      baseTransport,
-				token:     token,
-				limit:     positiveOr(cfg.MaxResponse, DefaultMaxResponse),
-				metrics:   m,
-				clock:     c.clock,
-				expiryLog: &expiryLogger{log: log, advice: token.advice()},
-				now:       time.Now,
-			},
+			Transport: c.transport,
 			// A redirect would send the token to any host that it names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -170,7 +146,7 @@ func New(cfg Config) (*Client, error) {
 // parseAPIURL normalizes the URL for the SDK, which doubles the base path after a slash and guesses a
 // missing scheme.
 func parseAPIURL(s string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSpace(orDefault(s, DefaultAPIURL)))
+	u, err := url.Parse(strings.TrimSpace(cmp.Or(s, DefaultAPIURL)))
 	switch {
 	case err != nil: // the error repeats the URL, which may contain a password by mistake
 		return nil, errors.New("API URL cannot be parsed, want https://host[:port]")
@@ -213,38 +189,4 @@ func groupByDatacenter(pairs []Pair) ([]datacenter, error) {
 		problems = append(problems, errors.New("no pair of datacenter and LAN"))
 	}
 	return datacenters, errors.Join(problems...)
-}
-
-func readCA(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read CA of the API: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("CA file %s of the API has no certificate in PEM form", file)
-	}
-	return pool, nil
-}
-
-// discardLogger drops what the SDK would log by itself.
-type discardLogger struct{}
-
-func (discardLogger) Printf(string, ...any) {}
-
-func orDefault(s, defaultValue string) string {
-	if s == "" {
-		return defaultValue
-	}
-	return s
-}
-
-func positiveOr[T ~int64](v, defaultValue T) T {
-	if v > 0 {
-		return v
-	}
-	return defaultValue
 }

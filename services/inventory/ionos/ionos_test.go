@@ -167,14 +167,10 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"a LAN that is not a number":        {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "private"}} }, `"private"`},
 		"a LAN beyond the cloud's numbers":  {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "9999999999"}} }, `"9999999999"`},
 		"a LAN with a leading zero":         {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "02"}} }, `"02"`},
-		"no token":                          {func(c *Config) { c.Token = "" }, "IONOS_TOKEN_FILE or IONOS_TOKEN"},
-		"two tokens":                        {func(c *Config) { c.TokenFile = "/x" }, "both set"},
+		"no token":                          {func(c *Config) { c.Token = "" }, "want a token"},
 		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "bare token"},
 		"a missing CA":                      {func(c *Config) { c.CAFile = "/nowhere/ca.pem" }, "/nowhere/ca.pem"},
-		"a CA without a certificate":        {func(c *Config) { c.CAFile = invalid }, "PEM"},
-		"a page of one":                     {func(c *Config) { c.PageSize = 1 }, "page size is 1"},
-		"a budget of one":                   {func(c *Config) { c.Budget = 1 }, "budget is 1 "},
-		"no registry":                       {func(c *Config) { c.Registerer = nil }, "registry"},
+		"a CA without a certificate":        {func(c *Config) { c.CAFile = invalid }, "ca.pem: data does not contain any valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Token: testToken, Pairs: []Pair{{testDatacenter, "2"}}, Registerer: prometheus.NewRegistry()}

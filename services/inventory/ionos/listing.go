@@ -57,15 +57,12 @@ func (c *Client) List(ctx context.Context) (source.Listing, error) {
 // error: without it, a shared address could be taken for the address of one server.
 func (c *Client) readFailover(ctx context.Context, dc, number string) ([]netip.Addr, error) {
 	lan, err := c.readLAN(ctx, dc, number)
-	if err != nil || lan.IpFailover == nil {
+	if err != nil {
 		return nil, err
 	}
 	var out []netip.Addr
-	for _, f := range *lan.IpFailover {
-		if f.Ip == nil {
-			return nil, errors.New("failover group without address")
-		}
-		addr, err := parseAddress(*f.Ip)
+	for _, f := range ionoscloud.ToValueDefault(lan.IpFailover) {
+		addr, err := parseAddress(ionoscloud.ToValueDefault(f.Ip))
 		if err != nil {
 			return nil, fmt.Errorf("failover group: %w", err)
 		}
@@ -75,11 +72,8 @@ func (c *Client) readFailover(ctx context.Context, dc, number string) ([]netip.A
 }
 
 func (c *Client) readLAN(ctx context.Context, dc, number string) (*ionoscloud.LanProperties, error) {
-	var lan ionoscloud.Lan
-	err := c.callAPI(ctx, func(ctx context.Context) error {
-		var err error
-		lan, _, err = c.api.LANsApi.DatacentersLansFindById(ctx, dc, number).Depth(0).Pretty(false).Execute()
-		return err
+	lan, err := callAPI(ctx, c, func(ctx context.Context) (ionoscloud.Lan, *ionoscloud.APIResponse, error) {
+		return c.api.LANsApi.DatacentersLansFindById(ctx, dc, number).Depth(0).Pretty(false).Execute()
 	})
 	if err != nil {
 		return nil, err
@@ -113,18 +107,16 @@ func convertServer(s ionoscloud.Server, dc datacenter) (source.Server, error) {
 	case s.Entities == nil || s.Entities.Nics == nil || s.Entities.Nics.Items == nil:
 		return out, errors.New("no list of NICs") // an empty list is valid
 	}
-	if s.Properties.Name != nil {
-		if len(*s.Properties.Name) > maxTextLength {
-			return out, fmt.Errorf("name has %d bytes, want at most %d", len(*s.Properties.Name), maxTextLength)
-		}
-		out.Name = *s.Properties.Name
+	if name := ionoscloud.ToValueDefault(s.Properties.Name); len(name) > maxTextLength {
+		return out, fmt.Errorf("name has %d bytes, want at most %d", len(name), maxTextLength)
 	}
+	out.Name = ionoscloud.ToValueDefault(s.Properties.Name)
 	nics := s.Entities.Nics
-	if nics.Links != nil && nics.Links.Next != nil && *nics.Links.Next != "" {
+	if hasNextPage(nics.Links) {
 		return out, errors.New("list of NICs is incomplete")
 	}
-	if nics.Limit != nil && *nics.Limit > 0 && float32(len(*nics.Items)) >= *nics.Limit {
-		return out, fmt.Errorf("list of NICs is full at %g, there may be more", *nics.Limit)
+	if limit := ionoscloud.ToValueDefault(nics.Limit); limit > 0 && float32(len(*nics.Items)) >= limit {
+		return out, fmt.Errorf("list of NICs is full at %g, there may be more", limit)
 	}
 	for i, n := range *nics.Items {
 		nic, onLAN, err := convertNIC(n, dc.lans)
@@ -160,10 +152,7 @@ func convertNIC(n ionoscloud.Nic, lans []string) (source.NIC, bool, error) {
 		return out, false, nil
 	}
 	for _, list := range []*[]string{n.Properties.Ips, n.Properties.Ipv6Ips} {
-		if list == nil {
-			continue // no address of this family yet
-		}
-		for _, text := range *list {
+		for _, text := range ionoscloud.ToValueDefault(list) { // nil: no address of this family yet
 			addr, err := parseAddress(text)
 			if err != nil {
 				return out, false, err

@@ -95,12 +95,12 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 		body   string
 		want   string
 	}{
-		"a 200 with an empty body":          {200, "", "", "without type or id"},
+		"a 200 with an empty body":          {200, "", "", "unexpected end of JSON input"},
 		"a 200 with {}":                     {200, "", "{}", "without type or id"},
-		"a 200 with null":                   {200, "", "null", "without type or id"},
+		"a 200 with null":                   {200, "", "null", "want {"},
 		"items that are null":               {200, "", `{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`, "without items"},
 		"items that are absent":             {200, "", `{"id":"` + testDatacenter + `/servers","type":"collection"}`, "without items"},
-		"a 204":                             {204, "", "", "without type or id"},
+		"a 204":                             {204, "", "", "unexpected end of JSON input"},
 		"a 200 with an error body":          {200, "", `{"httpStatus":500,"messages":[{"errorCode":"1","message":"oops"}]}`, "without type or id"},
 		"a collection of another id":        {200, "", strings.Replace(serversJSON(""), testDatacenter, testServerID(9), 1), "want collection"},
 		"a collection without id":           {200, "", `{"type":"collection","items":[]}`, "without type or id"},
@@ -162,7 +162,7 @@ func TestInvalidLANIsAnError(t *testing.T) {
 		"an empty body":                    {200, "", "without type"},
 		"another LAN":                      {200, `{"id":"3","type":"lan","properties":{}}`, "want lan 2"},
 		"no properties":                    {200, `{"id":"2","type":"lan"}`, "without properties"},
-		"a failover group without address": {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"nicUuid":"n"}]}}`, "without address"},
+		"a failover group without address": {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"nicUuid":"n"}]}}`, `"" is not an IP address`},
 		"an invalid failover address":      {200, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.300"}]}}`, "10.0.0.300"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package ionos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,8 +26,6 @@ const (
 	maxOtherBytes  = 1 << 20   // of a response that is not a page of servers, and of the rest of a page
 )
 
-var errNotJSON = errors.New("unexpected end of JSON input")
-
 // serverSink receives a server of a page. Its error ends the reading.
 type serverSink func(ionoscloud.Server) error
 
@@ -41,10 +40,9 @@ func withServerSink(ctx context.Context, sink serverSink) context.Context {
 func limitBody(r *http.Response, limit int64) io.ReadCloser {
 	sink, isPage := r.Request.Context().Value(serverSinkKey{}).(serverSink)
 	if !isPage || r.StatusCode >= 300 || !strings.Contains(strings.ToLower(r.Header.Get("Content-Type")), "json") {
-		limit = min(limit, maxOtherBytes)
-		return &limitedBody{ReadCloser: r.Body, remaining: limit, limit: limit}
+		return http.MaxBytesReader(nil, r.Body, min(limit, maxOtherBytes))
 	}
-	return &pageBody{ReadCloser: &limitedBody{ReadCloser: r.Body, remaining: limit, limit: limit}, sink: sink}
+	return &pageBody{ReadCloser: http.MaxBytesReader(nil, r.Body, limit), sink: sink}
 }
 
 // pageBody is the body of a page. Reading it returns the page without its servers.
@@ -68,110 +66,86 @@ func (b *pageBody) Read(p []byte) (int, error) {
 
 // extractServers reads a complete page, passes its servers to the sink and returns the rest.
 func extractServers(body io.Reader, sink serverSink) (rest []byte, err error) {
-	p := &pageReader{input: &limitedInput{Reader: body}, sink: sink}
-	p.decoder = json.NewDecoder(p.input)
+	p := &pageReader{input: io.LimitedReader{R: body}, sink: sink, rest: map[string]json.RawMessage{}}
+	p.decoder = json.NewDecoder(&p.input)
 	err = p.readPage()
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		if p.decoder.InputOffset() == 0 && p.input.read == 0 {
-			return nil, nil // the SDK accepts an empty response, and checkIdentity then rejects it
-		}
-		err = fmt.Errorf("%w (%w)", errNotJSON, err)
-	}
-	if err != nil {
+	switch {
+	case err != nil && p.input.N <= 0:
+		return nil, fmt.Errorf("part of the response is longer than %d bytes", p.partLimit)
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("unexpected end of JSON input (%w)", err)
+	case err != nil:
 		return nil, err
 	}
-	return p.rest.Bytes(), nil
+	return json.Marshal(p.rest)
 }
 
 type pageReader struct {
-	input     *limitedInput
+	input     io.LimitedReader // up to the limit of the part that is read now
+	partLimit int64
 	decoder   *json.Decoder
 	sink      serverSink
-	rest      bytes.Buffer
-	itemsRead bool
+	rest      map[string]json.RawMessage // members by name in lower case: encoding/json ignores the case
+	restBytes int
 }
 
 func (p *pageReader) readPage() error {
-	p.limitNext(maxServerBytes)
-	switch token, err := p.decoder.Token(); {
-	case err != nil:
+	if err := p.expectToken(json.Delim('{')); err != nil {
 		return err
-	case token == nil:
-		p.rest.WriteString("null")
-		return p.expectEnd()
-	case token != json.Delim('{'):
-		return fmt.Errorf("response is not an object but %.40v", token)
 	}
-	p.rest.WriteByte('{')
 	for p.hasMore() {
-		token, err := p.decoder.Token()
+		token, err := p.nextToken(maxServerBytes)
 		if err != nil {
 			return err
 		}
-		name, _ := token.(string) // a key is always a string
-		if err := p.readMember(name); err != nil {
+		name := strings.ToLower(token.(string)) // a key is always a string
+		if name == "items" {
+			err = p.readItems()
+		} else {
+			err = p.readMember(name)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if err := p.expectDelim('}'); err != nil {
+	if err := p.expectToken(json.Delim('}')); err != nil {
 		return err
 	}
-	p.rest.WriteByte('}')
-	return p.expectEnd()
-}
-
-func (p *pageReader) expectEnd() error {
-	p.limitNext(maxOtherBytes)
-	token, err := p.decoder.Token()
-	switch {
-	case errors.Is(err, io.EOF):
+	token, err := p.nextToken(maxOtherBytes)
+	if errors.Is(err, io.EOF) && p.input.N > 0 {
 		return nil
-	case err != nil:
-		return fmt.Errorf("trailing data after the response: %w", err)
 	}
-	return fmt.Errorf("trailing data after the response: %.40v", token)
+	return cmp.Or(err, fmt.Errorf("trailing data after the response: %.40v", token))
 }
 
-// readMember reads a member of the page. Like encoding/json, it ignores the case of names.
 func (p *pageReader) readMember(name string) error {
-	if p.rest.Len() > 1 {
-		p.rest.WriteByte(',')
-	}
-	key, err := json.Marshal(name)
-	if err != nil {
-		return err
-	}
-	p.rest.Write(append(key, ':'))
-	if strings.EqualFold(name, "items") {
-		return p.readItems()
-	}
 	p.limitNext(maxOtherBytes)
 	var value json.RawMessage
 	if err := p.decoder.Decode(&value); err != nil {
 		return err
 	}
-	if p.rest.Write(value); p.rest.Len() > maxOtherBytes {
+	p.rest[name] = value
+	if p.restBytes += len(name) + len(value); p.restBytes > maxOtherBytes {
 		return fmt.Errorf("response without its servers is longer than %d bytes", maxOtherBytes)
 	}
 	return nil
 }
 
 func (p *pageReader) readItems() error {
-	if p.itemsRead {
+	if p.rest["items"] != nil {
 		return errors.New("response has items twice")
 	}
-	p.itemsRead = true
-	p.limitNext(maxServerBytes)
-	token, err := p.decoder.Token()
+	token, err := p.nextToken(maxServerBytes)
 	switch {
 	case err != nil:
 		return err
 	case token == nil:
-		p.rest.WriteString("null")
+		p.rest["items"] = json.RawMessage("null")
 		return nil
 	case token != json.Delim('['):
 		return fmt.Errorf("items are not a list but %.40v", token)
 	}
+	p.rest["items"] = json.RawMessage("[]")
 	for p.hasMore() {
 		p.limitNext(maxServerBytes)
 		var s ionoscloud.Server
@@ -182,17 +156,20 @@ func (p *pageReader) readItems() error {
 			return err
 		}
 	}
-	p.rest.WriteString("[]")
-	return p.expectDelim(']')
+	return p.expectToken(json.Delim(']'))
 }
 
-func (p *pageReader) expectDelim(want json.Delim) error {
-	p.limitNext(maxServerBytes)
-	token, err := p.decoder.Token()
+func (p *pageReader) expectToken(want json.Token) error {
+	token, err := p.nextToken(maxServerBytes)
 	if err == nil && token != want {
-		err = fmt.Errorf("unexpected %.40v, want %s", token, want)
+		err = fmt.Errorf("unexpected %.40v in the response, want %s", token, want)
 	}
 	return err
+}
+
+func (p *pageReader) nextToken(maxBytes int64) (json.Token, error) {
+	p.limitNext(maxBytes)
+	return p.decoder.Token()
 }
 
 func (p *pageReader) hasMore() bool {
@@ -201,24 +178,4 @@ func (p *pageReader) hasMore() bool {
 }
 
 // limitNext limits how much is read, and thus held, for the next token or value.
-func (p *pageReader) limitNext(maxBytes int64) {
-	p.input.partLimit, p.input.limit = maxBytes, p.decoder.InputOffset()+maxBytes
-}
-
-// limitedInput returns an error when it is read beyond a position.
-type limitedInput struct {
-	io.Reader
-
-	read      int64 // bytes read so far
-	limit     int64 // position up to which may be read
-	partLimit int64 // bytes that the current part may have; for the error
-}
-
-func (i *limitedInput) Read(p []byte) (int, error) {
-	if i.read >= i.limit {
-		return 0, fmt.Errorf("part of the response is longer than %d bytes", i.partLimit)
-	}
-	n, err := i.Reader.Read(p[:min(int64(len(p)), i.limit-i.read)])
-	i.read += int64(n)
-	return n, err
-}
+func (p *pageReader) limitNext(maxBytes int64) { p.partLimit, p.input.N = maxBytes, maxBytes }

@@ -98,7 +98,6 @@ type page struct {
 }
 
 func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page, error) {
-	var response ionoscloud.Servers
 	var servers []serverResult
 	ctx = withServerSink(ctx, func(s ionoscloud.Server) error {
 		position := offset + len(servers)
@@ -114,11 +113,9 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 		servers = append(servers, serverResult{server, err})
 		return nil
 	})
-	err := c.callAPI(ctx, func(ctx context.Context) error {
-		var err error
-		response, _, err = c.api.ServersApi.DatacentersServersGet(ctx, dc.id).
+	response, err := callAPI(ctx, c, func(ctx context.Context) (ionoscloud.Servers, *ionoscloud.APIResponse, error) {
+		return c.api.ServersApi.DatacentersServersGet(ctx, dc.id).
 			Depth(3).Pretty(false).OrderBy(orderBy).Offset(int32(offset)).Limit(int32(c.pageSize)).Execute()
-		return err
 	})
 	if err != nil {
 		return page{}, err // the response is only partly decoded
@@ -140,8 +137,11 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 	if err != nil {
 		return page{}, err
 	}
-	hasNext := response.Links != nil && response.Links.Next != nil && *response.Links.Next != ""
-	return page{servers, len(servers) >= limit, hasNext}, nil
+	return page{servers, len(servers) >= limit, hasNextPage(response.Links)}, nil
+}
+
+func hasNextPage(links *ionoscloud.PaginationLinks) bool {
+	return ionoscloud.ToValueDefault(ionoscloud.ToValueDefault(links).Next) != ""
 }
 
 // appliedLimit returns how many servers make a page full, given the limit that its response echoes. An
@@ -170,8 +170,5 @@ func checkIdentity(kind, id string, gotKind *ionoscloud.Type, gotID *string) err
 
 // serverID returns the normalized ID of a server; empty if it has none.
 func serverID(s ionoscloud.Server) string {
-	if s.Id == nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSpace(*s.Id))
+	return strings.ToLower(strings.TrimSpace(ionoscloud.ToValueDefault(s.Id)))
 }

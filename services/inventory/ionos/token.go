@@ -3,7 +3,6 @@ package ionos
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -30,32 +29,16 @@ func (t tokenSource) advice() string {
 	return "create a new token, set " + t.String() + " and restart; a token in IONOS_TOKEN_FILE needs no restart"
 }
 
-// check returns the errors that can be known before any request. A missing file is not one, because
-// Secrets are often mounted after the start.
-func (t tokenSource) check() error {
-	switch {
-	case t.file == "" && t.fixed == "":
-		return errors.New("no token; set IONOS_TOKEN_FILE or IONOS_TOKEN")
-	case t.file != "" && t.fixed != "":
-		return errors.New("IONOS_TOKEN and IONOS_TOKEN_FILE are both set; unset one")
-	case t.file == "":
-		_, err := t.read()
-		return err
-	}
-	return nil
-}
-
+// read returns the current token.
 func (t tokenSource) read() (string, error) {
 	s := t.fixed
 	if t.file != "" {
-		f, err := os.Open(t.file)
-		if err != nil {
-			return "", t.readError(err)
+		b, err := os.ReadFile(t.file)
+		if of, ok := errors.AsType[*fs.PathError](err); ok {
+			err = of.Err // without the text "token:": log processors may redact what follows it
 		}
-		defer f.Close() //nolint:errcheck // only read
-		b, err := io.ReadAll(io.LimitReader(f, 64<<10))
 		if err != nil {
-			return "", t.readError(err)
+			return "", fmt.Errorf("read %s: %w", t, err)
 		}
 		s = string(b)
 	}
@@ -67,12 +50,4 @@ func (t tokenSource) read() (string, error) {
 		return "", fmt.Errorf("%s has spaces or control characters, want a bare token", t)
 	}
 	return s, nil
-}
-
-// readError avoids the text "token:", because log processors may redact what follows it.
-func (t tokenSource) readError(err error) error {
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
-		err = of.Err
-	}
-	return fmt.Errorf("read %s: %w", t, err)
 }

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"unicode/utf8"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -66,7 +64,7 @@ type signals struct {
 }
 
 func (s nodeSummary) equal(o nodeSummary) bool {
-	return s.signals == o.signals && equalCandidates(s.candidate, o.candidate)
+	return s.signals == o.signals && s.candidate.Equal(o.candidate)
 }
 
 // EvaluateNode returns the candidate for a Node on which no Pod of a workload runs. It never
@@ -86,11 +84,11 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 		candidate: source.Candidate{
 			Name:        node.Name,
 			UID:         string(node.UID),
-			ProviderID:  validOrEmpty(node.Spec.ProviderID, maxIdentifier),
-			SystemUUID:  validOrEmpty(node.Status.NodeInfo.SystemUUID, maxIdentifier),
+			ProviderID:  source.KeepValid(node.Spec.ProviderID, maxIdentifier),
+			SystemUUID:  source.KeepValid(node.Status.NodeInfo.SystemUUID, maxIdentifier),
 			InternalIPs: internalIPs(node.Status.Addresses),
-			Zone:        validOrEmpty(node.Labels[corev1.LabelTopologyZone], maxLabelValue),
-			Region:      validOrEmpty(node.Labels[corev1.LabelTopologyRegion], maxLabelValue),
+			Zone:        source.KeepValid(node.Labels[corev1.LabelTopologyZone], maxLabelValue),
+			Region:      source.KeepValid(node.Labels[corev1.LabelTopologyRegion], maxLabelValue),
 			Labels:      validLabels(node.Labels),
 		},
 		signals: signals{
@@ -133,7 +131,7 @@ func checkEligibility(all map[string]string, selector labels.Selector) (excluded
 		fmt.Sprintf("The Node has the label %s, so it is not a worker. Remove the label if it is one.", role))
 
 	value, isExcluded := all[labelExclude]
-	detail := choose(isExcluded, fmt.Sprintf("%s is %q", labelExclude, validOrEmpty(value, maxLabelValue)), "no label "+labelExclude)
+	detail := choose(isExcluded, fmt.Sprintf("%s is %q", labelExclude, source.KeepValid(value, maxLabelValue)), "no label "+labelExclude)
 	rule("May load balancers use it?", isExcluded && value != "false", source.ExcludedByLabel, detail,
 		fmt.Sprintf("The Node has the label %s. Remove it, or set it to \"false\", to include the node.", labelExclude))
 
@@ -237,30 +235,14 @@ func internalIPs(all []corev1.NodeAddress) []netip.Addr {
 	return slices.Compact(ips)
 }
 
-// validLabels copies the labels that an API server could have accepted. Nodes share most keys
-// and values, so interning them saves memory.
+// validLabels copies the labels that an API server could have accepted.
 func validLabels(all map[string]string) map[string]string {
 	valid := make(map[string]string, len(all))
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
-		if k != "" && k == validOrEmpty(k, maxLabelKey) && v == validOrEmpty(v, maxLabelValue) && len(valid) < maxLabels {
-			valid[unique.Make(k).Value()] = unique.Make(v).Value()
+		if k != "" && k == source.KeepValid(k, maxLabelKey) && v == source.KeepValid(v, maxLabelValue) && len(valid) < maxLabels {
+			valid[k] = v
 		}
 	}
 	return valid
-}
-
-// validOrEmpty returns s, or "" if s is longer than maxLen bytes or not valid UTF-8.
-func validOrEmpty(s string, maxLen int) string {
-	if len(s) > maxLen || !utf8.ValidString(s) {
-		return ""
-	}
-	return s
-}
-
-// equalCandidates reports whether the roster would treat and publish both in the same way.
-func equalCandidates(a, b source.Candidate) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.ProviderID == b.ProviderID && a.SystemUUID == b.SystemUUID &&
-		a.State == b.State && a.Zone == b.Zone && a.Region == b.Region && a.Excluded == b.Excluded && a.Advice == b.Advice &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Steps, b.Steps)
 }

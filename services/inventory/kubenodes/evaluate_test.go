@@ -1,7 +1,6 @@
 package kubenodes
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -155,22 +154,4 @@ func FuzzEvaluateNode(f *testing.F) {
 			t.Errorf("incomplete: %+v", c)
 		}
 	})
-}
-
-func TestSharesEqualSteps(t *testing.T) {
-	n := &Nodes{}
-	step := func(detail string) []source.Step { return []source.Step{{Detail: detail}} }
-	first := n.joinSteps(step("a"), step("b"))
-	if again := n.joinSteps(step("a"), step("b")); &again[0] != &first[0] {
-		t.Error("equal steps are stored twice")
-	}
-	for i := range 3 * maxSharedSteps {
-		want := []source.Step{{Detail: "a"}, {Detail: fmt.Sprint(i)}}
-		if diff := cmp.Diff(want, n.joinSteps(want[:1], want[1:])); diff != "" {
-			t.Fatalf("(-want +got):\n%s", diff)
-		}
-	}
-	if len(n.sharedSteps) != maxSharedSteps {
-		t.Errorf("%d shared steps, want %d", len(n.sharedSteps), maxSharedSteps)
-	}
 }

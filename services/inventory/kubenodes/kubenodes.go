@@ -16,26 +16,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// listWatcher lists and watches objects; L is the type of their list.
-type listWatcher[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
-// Config is what Nodes needs. All fields except Rules and Pods are mandatory.
+// Config is what Nodes needs. All fields except Rules are mandatory.
 type Config struct {
-	Nodes      listWatcher[*corev1.NodeList]
-	Pods       listWatcher[*corev1.PodList] // in the workload's namespace; nil if Rules has no workload
-	Client     any                          // the client that Nodes and Pods use; see kubewatch.Config
+	Client     kubernetes.Interface
 	Rules      Rules
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -54,12 +45,7 @@ type Nodes struct {
 	reported     map[string]source.Candidate // as last reported, by name
 	podsByName   map[string]podState
 	countsByNode map[string]podCounts // of the Pods on each Node
-
-	sharedSteps [][]source.Step // the last few distinct ones: most Nodes have equal steps
 }
-
-// maxSharedSteps limits Nodes.sharedSteps.
-const maxSharedSteps = 16
 
 // New returns a source that has no Nodes yet; Run fills it.
 func New(cfg Config) *Nodes {
@@ -70,23 +56,19 @@ func New(cfg Config) *Nodes {
 	watchConfig := kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
 	}
-	n.nodes = kubewatch.New(nodeKind(cfg.Nodes, cfg.Rules), watchConfig)
+	n.nodes = kubewatch.New(nodeKind(cfg.Client, cfg.Rules), watchConfig)
 	if cfg.Rules.Workload == nil {
 		n.verifier = kubewatch.NewVerifier(n.nodes)
 		return n
 	}
-	n.pods = kubewatch.New(podKind(cfg.Pods, *cfg.Rules.Workload), watchConfig)
+	n.pods = kubewatch.New(podKind(cfg.Client, *cfg.Rules.Workload), watchConfig)
 	n.verifier = kubewatch.NewVerifier(n.nodes, n.pods)
 	return n
 }
 
-func nodeKind(nodes listWatcher[*corev1.NodeList], rules Rules) kubewatch.Kind[nodeSummary] {
+func nodeKind(client kubernetes.Interface, rules Rules) kubewatch.Kind[nodeSummary] {
 	return kubewatch.Kind[nodeSummary]{
-		Resource: "nodes", Example: &corev1.Node{},
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
-		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return nodes.Watch(ctx, o)
-		},
+		Resource: "nodes", Example: &corev1.Node{}, Requests: kubewatch.NewRequests(client.CoreV1().Nodes(), "", ""),
 		Extract: func(o runtime.Object) nodeSummary {
 			node, _ := o.(*corev1.Node)
 			return summarizeNode(node, rules)
@@ -102,19 +84,10 @@ var runningSelector = fields.AndSelectors(
 	fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)),
 ).String()
 
-func podKind(pods listWatcher[*corev1.PodList], w Workload) kubewatch.Kind[podState] {
-	selected := func(o metav1.ListOptions) metav1.ListOptions {
-		o.LabelSelector, o.FieldSelector = w.Selector.String(), runningSelector
-		return o
-	}
+func podKind(client kubernetes.Interface, w Workload) kubewatch.Kind[podState] {
 	return kubewatch.Kind[podState]{
 		Resource: "pods", Example: &corev1.Pod{},
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return pods.List(ctx, selected(o))
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, selected(o))
-		},
+		Requests: kubewatch.NewRequests(client.CoreV1().Pods(w.Namespace), w.Selector.String(), runningSelector),
 		Extract: func(o runtime.Object) podState {
 			p, _ := o.(*corev1.Pod)
 			return readPod(p)
@@ -164,10 +137,13 @@ func (n *Nodes) Take() source.Update {
 	if n.pods != nil {
 		pods := n.pods.Take()
 		for _, o := range pods.Changed {
-			n.updatePod(o.Name, o.Value, dirty)
+			n.podsByName[o.Name] = o.Value
 		}
 		for _, name := range pods.Removed {
-			n.updatePod(name, podState{}, dirty)
+			delete(n.podsByName, name)
+		}
+		if len(pods.Changed)+len(pods.Removed) > 0 {
+			n.countPods(dirty)
 		}
 		contacts, rvs = append(contacts, pods.LastContact), append(rvs, pods.ResourceVersion)
 		update.Failure = joinFailures(update.Failure, pods.Failure)
@@ -189,8 +165,8 @@ func (n *Nodes) Take() source.Update {
 		c := s.candidate
 		var stateSteps []source.Step
 		c.State, stateSteps = s.evaluateState(n.rules, n.countsByNode[name])
-		c.Steps = n.joinSteps(c.Steps, stateSteps)
-		if wasReported && equalCandidates(old, c) {
+		c.Steps = slices.Concat(c.Steps, stateSteps)
+		if wasReported && old.Equal(c) {
 			continue
 		}
 		n.reported[name] = c
@@ -200,41 +176,19 @@ func (n *Nodes) Take() source.Update {
 	return update
 }
 
-// joinSteps concatenates steps. Nodes with equal steps share one slice, which saves memory.
-func (n *Nodes) joinSteps(eligibility, state []source.Step) []source.Step {
-	for _, shared := range n.sharedSteps {
-		if k := len(eligibility); len(shared) == k+len(state) && slices.Equal(shared[:k], eligibility) && slices.Equal(shared[k:], state) {
-			return shared
-		}
+// countPods counts the Pods on each Node, and marks the Nodes whose counts changed as dirty.
+func (n *Nodes) countPods(dirty map[string]struct{}) {
+	old := n.countsByNode
+	n.countsByNode = map[string]podCounts{}
+	for _, pod := range n.podsByName {
+		n.countsByNode[pod.node] = n.countsByNode[pod.node].plus(pod)
 	}
-	joined := slices.Concat(eligibility, state)
-	n.sharedSteps = append(n.sharedSteps[max(0, len(n.sharedSteps)-maxSharedSteps+1):], joined)
-	return joined
-}
-
-// updatePod stores the state of a Pod, and marks the Nodes on which it ran or runs as dirty. The
-// zero podState means that the Pod does not exist.
-func (n *Nodes) updatePod(name string, updated podState, dirty map[string]struct{}) {
-	old := n.podsByName[name]
-	if old == updated {
-		return
-	}
-	for _, change := range []struct {
-		pod   podState
-		delta int
-	}{{old, -1}, {updated, +1}} {
-		node := change.pod.node
-		if node == "" {
-			continue
+	for _, counts := range []map[string]podCounts{old, n.countsByNode} {
+		for node := range counts {
+			if old[node] != n.countsByNode[node] {
+				dirty[node] = struct{}{}
+			}
 		}
-		counts := n.countsByNode[node].plus(change.pod, change.delta)
-		if n.countsByNode[node] = counts; counts == (podCounts{}) {
-			delete(n.countsByNode, node)
-		}
-		dirty[node] = struct{}{}
-	}
-	if n.podsByName[name] = updated; updated.node == "" {
-		delete(n.podsByName, name)
 	}
 }
 

@@ -54,7 +54,7 @@ func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 			t.Fatal(err)
 		}
 	}
-	n := New(Config{Nodes: client.CoreV1().Nodes(), Pods: client.CoreV1().Pods("ingress"), Client: client, Rules: rules, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	n := New(Config{Client: client, Rules: rules, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx) }()
@@ -221,7 +221,7 @@ func TestPodMemoryIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	kind := podKind(fake.NewClientset().CoreV1().Pods("ingress"), *gatewayRules(t).Workload)
+	kind := podKind(fake.NewClientset(), *gatewayRules(t).Workload)
 	kept := make([]podState, 0, n)
 	before := heap()
 	for i := range n {

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Workload selects Pods: with a workload, a node is ready only while a ready Pod of it runs there.
@@ -51,7 +53,7 @@ func readPod(p *corev1.Pod) podState {
 	if p == nil {
 		return podState{}
 	}
-	state := podState{node: validOrEmpty(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
+	state := podState{node: source.KeepValid(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			state.ready = true
@@ -67,14 +69,14 @@ type podCounts struct {
 	readyDeleting int // ready and being deleted
 }
 
-// plus returns the counts with the Pod added (delta 1) or removed (-1).
-func (c podCounts) plus(p podState, delta int) podCounts {
-	c.all += delta
+// plus returns the counts with one more Pod.
+func (c podCounts) plus(p podState) podCounts {
+	c.all++
 	switch {
 	case p.ready && p.deleting:
-		c.readyDeleting += delta
+		c.readyDeleting++
 	case p.ready:
-		c.ready += delta
+		c.ready++
 	}
 	return c
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -30,21 +29,10 @@ import (
 // getTimeout limits the request for the Service.
 const getTimeout = 5 * time.Second
 
-type serviceGetter interface {
-	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Service, error)
-}
-
-type sliceListWatcher interface {
-	List(context.Context, metav1.ListOptions) (*discoveryv1.EndpointSliceList, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
 // Config is what Endpoints needs. All fields are mandatory.
 type Config struct {
-	Services        serviceGetter    // in the namespace
-	Slices          sliceListWatcher // in the namespace
-	Client          any              // behind both; see kubewatch.Config
-	Namespace, Name string           // of the Service
+	Client          kubernetes.Interface
+	Namespace, Name string // of the Service
 	Log             *slog.Logger
 	Registerer      prometheus.Registerer
 }
@@ -56,34 +44,24 @@ type Endpoints struct {
 	verifier *kubewatch.Verifier
 	changed  chan struct{} // capacity 1
 
-	mu             sync.Mutex
-	slicesByName   map[string]sliceSummary        // by name
-	endpointsByKey map[string]map[string]endpoint // by endpoint.key, then by the name of the slice
-	reported       map[string]source.Candidate    // as last reported, by key
-	invalidCount   int                            // number of reported members that are invalid
-	ports          []source.Port                  // of all slices, sorted
+	mu           sync.Mutex
+	slicesByName map[string]sliceSummary
+	reported     map[string]source.Candidate // as last reported, by endpoint.key
+	invalidCount int                         // number of reported members that are invalid
+	ports        []source.Port               // of all slices, sorted
 }
 
 // New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
 		cfg: cfg, changed: make(chan struct{}, 1),
-		slicesByName: map[string]sliceSummary{}, endpointsByKey: map[string]map[string]endpoint{}, reported: map[string]source.Candidate{},
+		slicesByName: map[string]sliceSummary{},
 	}
-	client := cfg.Slices
-	selectService := func(o metav1.ListOptions) metav1.ListOptions {
-		// Only this label ties a slice to its Service; the name of a slice is arbitrary.
-		o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
-		return o
-	}
+	// Only this label ties a slice to its Service; the name of a slice is arbitrary.
+	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
 	e.watch = kubewatch.New(kubewatch.Kind[sliceSummary]{
 		Resource: "endpointslices", Example: &discoveryv1.EndpointSlice{},
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, selectService(o))
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, selectService(o))
-		},
+		Requests: kubewatch.NewRequests(cfg.Client.DiscoveryV1().EndpointSlices(cfg.Namespace), selector, ""),
 		Extract: func(o runtime.Object) sliceSummary {
 			s, _ := o.(*discoveryv1.EndpointSlice)
 			return summarizeSlice(s)
@@ -113,7 +91,7 @@ func (e *Endpoints) Verify(ctx context.Context, mode source.Verification) (numbe
 func (e *Endpoints) checkService(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
-	service, err := e.cfg.Services.Get(ctx, e.cfg.Name, metav1.GetOptions{})
+	service, err := e.cfg.Client.CoreV1().Services(e.cfg.Namespace).Get(ctx, e.cfg.Name, metav1.GetOptions{})
 	name := e.cfg.Namespace + "/" + e.cfg.Name
 	switch {
 	case apierrors.IsNotFound(err):
@@ -135,79 +113,57 @@ func (e *Endpoints) Take() source.Update {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	changes := e.watch.Take()
-	dirty := map[string]struct{}{} // keys of the members to merge again
 	for _, o := range changes.Changed {
-		e.updateSlice(o.Name, o.Value, dirty)
+		e.slicesByName[o.Name] = o.Value
 	}
 	for _, name := range changes.Removed {
-		e.updateSlice(name, sliceSummary{}, dirty)
+		delete(e.slicesByName, name)
 	}
 	update := source.Update{Failure: changes.Failure, ChangedAt: changes.ChangedAt}
-	for _, key := range slices.Sorted(maps.Keys(dirty)) {
-		e.reportMember(key, &update)
+	if len(changes.Changed)+len(changes.Removed) > 0 {
+		e.mergeSlices(&update)
 	}
-	slices.SortFunc(update.Changed, func(a, b source.Candidate) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(update.Removed)
 	if e.invalidCount > 0 {
 		update.PartialError = fmt.Sprintf("%d invalid endpoints in the slices of the Service: those that were valid before are kept", e.invalidCount)
-	}
-	if len(changes.Changed)+len(changes.Removed) > 0 {
-		e.ports = e.allPorts()
 	}
 	update.Ports = e.ports
 	update.LastContact, update.Verified = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})
 	return update
 }
 
-// updateSlice stores what a slice lists, and marks the members that it listed or lists as dirty.
-func (e *Endpoints) updateSlice(name string, updated sliceSummary, dirty map[string]struct{}) {
-	for _, p := range e.slicesByName[name].endpoints {
-		delete(e.endpointsByKey[p.key], name)
-		dirty[p.key] = struct{}{}
-	}
-	for _, p := range updated.endpoints {
-		if e.endpointsByKey[p.key] == nil {
-			e.endpointsByKey[p.key] = map[string]endpoint{}
+// mergeSlices merges the endpoints and the ports of all slices, and adds the members that changed to the update.
+func (e *Endpoints) mergeSlices(update *source.Update) {
+	listed := map[string]map[string]endpoint{} // by endpoint.key, then by the name of the slice
+	e.ports, e.invalidCount = nil, 0
+	for name, s := range e.slicesByName {
+		for _, p := range s.endpoints {
+			if listed[p.key] == nil {
+				listed[p.key] = map[string]endpoint{}
+			}
+			listed[p.key][name] = p
 		}
-		e.endpointsByKey[p.key][name] = p
-		dirty[p.key] = struct{}{}
+		e.ports = append(e.ports, s.ports...)
 	}
-	e.slicesByName[name] = updated
-	if len(updated.endpoints) == 0 && len(updated.ports) == 0 {
-		delete(e.slicesByName, name)
-	}
-}
+	slices.SortFunc(e.ports, comparePorts)
+	e.ports = slices.Compact(e.ports)
 
-// reportMember adds a member to the update if it changed or is no longer listed.
-func (e *Endpoints) reportMember(key string, update *source.Update) {
-	old, wasReported := e.reported[key]
-	if wasReported && old.Invalid != "" {
-		e.invalidCount--
+	reported := make(map[string]source.Candidate, len(listed))
+	for key, endpoints := range listed {
+		merged := mergeEndpoints(endpoints)
+		reported[key] = merged
+		if merged.Invalid != "" {
+			e.invalidCount++
+		}
+		if old, ok := e.reported[key]; !ok || !old.Equal(merged) {
+			update.Changed = append(update.Changed, merged)
+		}
 	}
-	if len(e.endpointsByKey[key]) == 0 {
-		delete(e.endpointsByKey, key)
-		delete(e.reported, key)
-		if wasReported {
+	for key, old := range e.reported {
+		if _, ok := reported[key]; !ok {
 			update.Removed = append(update.Removed, old.Name)
 		}
-		return
 	}
-	merged := mergeEndpoints(e.endpointsByKey[key])
-	if merged.Invalid != "" {
-		e.invalidCount++
-	}
-	e.reported[key] = merged
-	if !wasReported || !equalCandidates(old, merged) {
-		update.Changed = append(update.Changed, merged)
-	}
-}
-
-// allPorts returns the ports of all slices, sorted, without duplicates.
-func (e *Endpoints) allPorts() []source.Port {
-	var all []source.Port
-	for _, s := range e.slicesByName {
-		all = append(all, s.ports...)
-	}
-	slices.SortFunc(all, comparePorts)
-	return slices.Compact(all)
+	e.reported = reported
+	slices.SortFunc(update.Changed, func(a, b source.Candidate) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(update.Removed)
 }

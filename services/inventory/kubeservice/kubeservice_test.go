@@ -50,7 +50,7 @@ func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testServi
 		w.create(s)
 	}
 	w.Endpoints = New(Config{
-		Services: client.CoreV1().Services("shop"), Slices: client.DiscoveryV1().EndpointSlices("shop"), Client: client,
+		Client:    client,
 		Namespace: "shop", Name: "web",
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})

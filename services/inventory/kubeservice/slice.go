@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -55,10 +54,10 @@ func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
 		}
 		port := source.Port{Protocol: string(corev1.ProtocolTCP), Number: uint16(*p.Port)}
 		if p.Name != nil {
-			port.Name = validOrEmpty(*p.Name, maxZone)
+			port.Name = source.KeepValid(*p.Name, maxZone)
 		}
 		if p.Protocol != nil {
-			port.Protocol = validOrEmpty(string(*p.Protocol), maxZone)
+			port.Protocol = source.KeepValid(string(*p.Protocol), maxZone)
 		}
 		summary.ports = append(summary.ports, port)
 	}
@@ -84,7 +83,7 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 	p := endpoint{state: endpointState(e.Conditions)}
 	text := ""
 	if len(e.Addresses) > 0 {
-		text = validOrEmpty(e.Addresses[0], maxName)
+		text = source.KeepValid(e.Addresses[0], maxName)
 	}
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -100,15 +99,15 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 		p.key, p.name = p.addr.String(), p.addr.String()
 	}
 	if t := e.TargetRef; t != nil {
-		if uid := validOrEmpty(string(t.UID), maxUID); uid != "" {
+		if uid := source.KeepValid(string(t.UID), maxUID); uid != "" {
 			// A recreated Pod of a StatefulSet has the same name, and both may be listed: the UID
 			// makes the names differ.
-			name := validOrEmpty(t.Name, maxName)
+			name := source.KeepValid(t.Name, maxName)
 			p.key, p.uid, p.name = uid, uid, strings.ToValidUTF8(name[:min(len(name), maxName-1-len(uid))], "")+"."+uid
 		}
 	}
 	if e.Zone != nil {
-		p.zone = validOrEmpty(*e.Zone, maxZone)
+		p.zone = source.KeepValid(*e.Zone, maxZone)
 	}
 	return p, p.key != ""
 }
@@ -150,19 +149,6 @@ func mergeEndpoints(listed map[string]endpoint) source.Candidate {
 	return c
 }
 
-func equalCandidates(a, b source.Candidate) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.State == b.State && a.Zone == b.Zone && a.Invalid == b.Invalid &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && slices.Equal(a.Steps, b.Steps)
-}
-
 func comparePorts(a, b source.Port) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
-}
-
-// validOrEmpty returns s, or "" if s is longer than maxLen bytes or not valid UTF-8.
-func validOrEmpty(s string, maxLen int) string {
-	if len(s) > maxLen || !utf8.ValidString(s) {
-		return ""
-	}
-	return s
 }

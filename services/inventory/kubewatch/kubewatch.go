@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -22,18 +23,35 @@ import (
 type Kind[T any] struct {
 	Resource string         // such as nodes; used in messages and metrics
 	Example  runtime.Object // an empty object of the kind
-
-	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	Requests *cache.ListWatch
 
 	Extract func(runtime.Object) T // returns what is kept of an object; it never fails
 	Equal   func(a, b T) bool      // objects whose values are equal are not reported as changed
 }
 
+// NewRequests returns the requests of a typed client of client-go, for objects that match the selectors. L is the type
+// of the client's lists.
+func NewRequests[L runtime.Object](client interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}, labelSelector, fieldSelector string,
+) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector, options.FieldSelector = labelSelector, fieldSelector
+			return client.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector, options.FieldSelector = labelSelector, fieldSelector
+			return client.Watch(ctx, options)
+		},
+	}
+}
+
 // Config is what a watch needs besides the kind. All fields are mandatory.
 type Config struct {
-	// Client is the client behind List and Watch. client-go checks whether it supports
-	// WatchList, which a fake client does not.
+	// Client is the client behind the requests. client-go checks whether it supports WatchList, which a fake
+	// client does not.
 	Client  any
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -94,12 +112,12 @@ func (w *Watch[T]) listAndWatch(ctx context.Context) {
 func (w *Watch[T]) listerWatcher() cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := w.kind.List(ctx, options)
+			list, err := w.kind.Requests.ListWithContext(ctx, options)
 			w.recordError(ctx, "list", err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			stream, err := w.kind.Watch(ctx, options)
+			stream, err := w.kind.Requests.WatchWithContext(ctx, options)
 			w.recordError(ctx, "watch", err)
 			return stream, err
 		},
@@ -133,17 +151,15 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{
+		return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: name, Help: help,
 		}, labels)
 	}
-	m := &Metrics{
+	return &Metrics{
 		verifications: counter("source_verifications_total", "Number of verifications of a watch, by mode (light, full) and result (ok, failed, inconsistent).", "resource", "mode", "result"),
 		relists:       counter("relists_total", "Number of relists because a watch was inconsistent with the API server, or idle for too long.", "resource"),
 		failures:      counter("watch_failures_total", "Number of lists and watches that could not be started, by verb.", "resource", "verb"),
 	}
-	reg.MustRegister(m.verifications, m.relists, m.failures)
-	return m
 }
 
 // initSeries creates the series of a resource at 0, so that a rate includes the first failure.

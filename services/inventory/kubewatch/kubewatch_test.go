@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -43,16 +44,15 @@ func setCordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
 // nodeKind extracts whether a Node is cordoned.
 func nodeKind(client kubernetes.Interface) Kind[bool] {
+	var requests *cache.ListWatch
+	if client != nil {
+		requests = NewRequests(client.CoreV1().Nodes(), "", "")
+	}
 	return Kind[bool]{
 		Resource: "nodes", Example: &corev1.Node{},
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.CoreV1().Nodes().List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.CoreV1().Nodes().Watch(ctx, o)
-		},
-		Extract: func(o runtime.Object) bool { return o.(*corev1.Node).Spec.Unschedulable },
-		Equal:   func(a, b bool) bool { return a == b },
+		Requests: requests,
+		Extract:  func(o runtime.Object) bool { return o.(*corev1.Node).Spec.Unschedulable },
+		Equal:    func(a, b bool) bool { return a == b },
 	}
 }
 

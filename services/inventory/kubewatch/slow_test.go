@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -62,7 +63,7 @@ func newNodes(n int) []*corev1.Node {
 // below 0: never.
 func newSlowWatch(s *slowServer, arrives time.Duration) *Watch[bool] {
 	k := nodeKind(nil)
-	k.List = s.list
+	k.Requests = &cache.ListWatch{ListWithContextFunc: s.list}
 	w := New(k, Config{Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)})
 	listed := make([]any, len(s.nodes))
 	for i, n := range s.nodes {

@@ -2,8 +2,6 @@ package kubewatch
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -26,9 +24,7 @@ type Verifier struct {
 }
 
 type verifiable interface {
-	verifyLight(ctx context.Context) (uint64, error)
-	verifyFull(ctx context.Context) error
-	countVerification(mode, result string)
+	verify(ctx context.Context, mode source.Verification) (rv uint64, err error)
 }
 
 // pendingVerification is the number of a verification and the resourceVersion that each watch
@@ -53,23 +49,7 @@ func NewVerifier(watches ...verifiable) *Verifier { return &Verifier{watches: wa
 func (v *Verifier) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
 	rvs := make([]uint64, len(v.watches))
 	for i, w := range v.watches {
-		switch mode {
-		case source.LightVerification:
-			rvs[i], err = w.verifyLight(ctx)
-		case source.FullVerification:
-			err = w.verifyFull(ctx)
-		default:
-			return 0, fmt.Errorf("unknown verification mode %d", mode)
-		}
-		result := "ok"
-		if err != nil {
-			result = "failed"
-			if errors.Is(err, errInconsistent) {
-				result = "inconsistent"
-			}
-		}
-		w.countVerification(mode.String(), result)
-		if err != nil {
+		if rvs[i], err = w.verify(ctx, mode); err != nil {
 			return 0, err
 		}
 	}
@@ -99,12 +79,7 @@ func (v *Verifier) Progress(contacts []time.Time, rvs []uint64) (lastContact tim
 			break
 		}
 	}
-	oldest := contacts[0]
-	for _, t := range contacts[1:] {
-		if t.Before(oldest) {
-			oldest = t
-		}
-	}
+	oldest := slices.MinFunc(contacts, time.Time.Compare)
 	if oldest.IsZero() || oldest.Equal(v.lastContact) && v.verified == before {
 		return time.Time{}, v.verified
 	}
@@ -119,8 +94,4 @@ func (p pendingVerification) isReachedBy(rvs []uint64) bool {
 		}
 	}
 	return true
-}
-
-func (w *Watch[T]) countVerification(mode, result string) {
-	w.cfg.Metrics.verifications.WithLabelValues(w.kind.Resource, mode, result).Inc()
 }

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -37,9 +40,26 @@ func catchUpTimeout(listing time.Duration) time.Duration { return max(listing, m
 // with the answer.
 var errInconsistent = errors.New("watch is inconsistent with the API server")
 
+// verify makes a verification and counts it. Only a light one has a resourceVersion to reach.
+func (w *Watch[T]) verify(ctx context.Context, mode source.Verification) (rv uint64, err error) {
+	if mode == source.LightVerification {
+		rv, err = w.verifyLight(ctx)
+	} else {
+		err = w.verifyFull(ctx)
+	}
+	result := "ok"
+	if errors.Is(err, errInconsistent) {
+		result = "inconsistent"
+	} else if err != nil {
+		result = "failed"
+	}
+	w.cfg.Metrics.verifications.WithLabelValues(w.kind.Resource, mode.String(), result).Inc()
+	return rv, err
+}
+
 // verifyLight returns the resourceVersion of a quorum LIST with limit=1, which the watch has to reach.
 func (w *Watch[T]) verifyLight(ctx context.Context) (uint64, error) {
-	list, err := w.listPage(ctx, metav1.ListOptions{Limit: 1})
+	list, err := w.listPage(ctx, metav1.ListOptions{Limit: 1}, requestTimeout)
 	if err != nil {
 		return 0, fmt.Errorf("list one object of %s: %w", w.kind.Resource, err)
 	}
@@ -61,29 +81,25 @@ func (w *Watch[T]) verifyFull(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list all %s: %w", w.kind.Resource, err)
 	}
-	deadline := time.NewTimer(catchUpTimeout(time.Since(startedAt)))
-	defer deadline.Stop()
 	var differ map[string]struct{} // nil: not compared yet
-	for {
-		if differ = w.tracker.mismatches(listed, rv, differ); len(differ) == 0 && differ != nil {
-			if w.tracker.idleFor() > maxIdle {
-				w.requestRelist() // the watch is dead, although it has missed nothing yet
-			}
-			return nil
+	err = wait.PollUntilContextTimeout(ctx, recheckInterval, catchUpTimeout(time.Since(startedAt)), true, func(context.Context) (bool, error) {
+		differ = w.tracker.mismatches(listed, rv, differ)
+		return differ != nil && len(differ) == 0, nil
+	})
+	switch {
+	case err == nil:
+		if w.tracker.idleFor() > maxIdle {
+			w.requestRelist() // the watch is dead, although it has missed nothing yet
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline.C:
-			if differ == nil {
-				return fmt.Errorf("compare %s: %w: the watch has not received a list yet", w.kind.Resource, errInconsistent)
-			}
-			w.requestRelist()
-			return fmt.Errorf("compare %s: %w: %d differ, for example %.80q",
-				w.kind.Resource, errInconsistent, len(differ), slices.Min(slices.Collect(maps.Keys(differ))))
-		case <-time.After(recheckInterval):
-		}
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case differ == nil:
+		return fmt.Errorf("compare %s: %w: the watch has not received a list yet", w.kind.Resource, errInconsistent)
 	}
+	w.requestRelist()
+	return fmt.Errorf("compare %s: %w: %d differ, for example %.80q",
+		w.kind.Resource, errInconsistent, len(differ), slices.Min(slices.Collect(maps.Keys(differ))))
 }
 
 // listAll reads all objects page by page. The first page names no resourceVersion, which makes
@@ -95,7 +111,7 @@ func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, err
 	options := metav1.ListOptions{Limit: pageSize}
 	restarted, pages := false, 0
 	for {
-		page, err := w.listPage(ctx, options)
+		page, err := w.listPage(ctx, options, pageTimeout)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" && !restarted {
 			// The snapshot has expired: start over, once. Without this limit, an API server whose
 			// tokens always expire would get hundreds of requests per second.
@@ -135,14 +151,10 @@ type page struct {
 	object runtime.Object
 }
 
-func (w *Watch[T]) listPage(ctx context.Context, options metav1.ListOptions) (page, error) {
-	timeout := pageTimeout
-	if options.Limit == 1 {
-		timeout = requestTimeout
-	}
+func (w *Watch[T]) listPage(ctx context.Context, options metav1.ListOptions, timeout time.Duration) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	list, err := w.kind.List(ctx, options)
+	list, err := w.kind.Requests.ListWithContext(ctx, options)
 	if err != nil {
 		return page{}, err
 	}

@@ -78,7 +78,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	defaults := New(Config{Health: health.NewServer()}).streams
 	for title, number := range map[string]string{
 		"live streams of WatchNodes":  fmt.Sprint(defaults.MaxPerClient),
-		"a message that nobody reads": fmt.Sprintf("%.0f s", defaults.SendTimeout.Seconds()),
+		"a message that nobody reads": fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
 		"requested observations":      fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
 		"usual message":               fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),
 	} {

@@ -30,7 +30,7 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	defer release()
 	store := s.cfg.Stores.Acquire(client.View)
 	defer func() { s.cfg.Stores.Release(store, time.Now()) }()
-	r := NewReader(store, request.From, s.streams.Heartbeat)
+	r := NewReader(store, request.From, stream.HeartbeatInterval)
 	r.client, r.since, r.confirmations = client, time.Now(), request.Confirmations
 	r.onDeltaSent, r.messageCache = s.cfg.OnDeltaSent, &s.messageCache
 	s.register(r)

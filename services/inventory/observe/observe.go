@@ -134,7 +134,7 @@ func (o *Observer) Publishable() bool {
 }
 
 // RequestObservations requests complete observations in close succession (1 to 10) on behalf of a
-// subscriber or a view. Requests are shared: the larger number of the requested and the remaining ones
+// subscriber. Requests are shared: the larger number of the requested and the remaining ones
 // holds. It returns how many observations this adds.
 func (o *Observer) RequestObservations(now time.Time, observations int) (added int) {
 	before := o.remaining
@@ -142,6 +142,9 @@ func (o *Observer) RequestObservations(now time.Time, observations int) (added i
 	o.requestObservations(now, limitConfirmations(observations), false)
 	return o.remaining - before
 }
+
+// RequestConfirmations requests as many observations as confirm an anomaly, on behalf of a view that has one.
+func (o *Observer) RequestConfirmations(now time.Time) { o.RequestObservations(now, o.confirmations) }
 
 // requestObservations requests observations; restart discards what the current one has seen so far.
 func (o *Observer) requestObservations(now time.Time, observations int, restart bool) {

@@ -1,8 +1,9 @@
 package overview
 
 import (
-	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
@@ -18,25 +19,24 @@ func (b *pageBuilder) cloudSection() statuspage.Section {
 
 func (b *pageBuilder) listingLine() statuspage.Line {
 	l := &b.Listing
+	age := statuspage.FormatAge(b.at, l.StartedAt)
 	switch {
 	case l.StartedAt.IsZero():
-		return statuspage.Line{Severity: statuspage.Warning, Text: "none yet"}
+		return statuspage.Warnf("none yet")
 	case l.Err != nil:
-		return statuspage.Line{Severity: statuspage.Warning, Text: statuspage.SafeText(fmt.Sprintf("%s ago, failed: %v", statuspage.FormatAge(b.at, l.StartedAt), l.Err))}
+		return statuspage.Warnf("%s ago, failed: %v", age, l.Err)
 	default:
-		return statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("%s ago, %s in %s", statuspage.FormatAge(b.at, l.StartedAt),
-			display.Count(l.Servers, "server", "servers"), l.Duration.Round(time.Millisecond))}
+		return statuspage.OKf("%s ago, %s in %s", age, display.Count(l.Servers, "server", "servers"), l.Duration.Round(time.Millisecond))
 	}
 }
 
 func (b *pageBuilder) budgetLine() statuspage.Line {
 	budget := b.Cloud.Budget()
 	if budget.Wait > 0 {
-		b.addProblemf(statuspage.Warning, "the IONOS API request budget is used up")
-		return statuspage.Line{Severity: statuspage.Warning, Text: fmt.Sprintf(
-			"used up: the next request waits %s. The limit is %d per minute (IONOS_REQUEST_BUDGET).", budget.Wait.Round(time.Second), budget.PerMinute)}
+		b.addProblem(statuspage.Warnf("the IONOS API request budget is used up"))
+		return statuspage.Warnf("used up: the next request waits %s. The limit is %d per minute (IONOS_REQUEST_BUDGET).", budget.Wait.Round(time.Second), budget.PerMinute)
 	}
-	return statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("%s available now; the limit is %d per minute", display.Count(budget.Free, "request", "requests"), budget.PerMinute)}
+	return statuspage.OKf("%s available now; the limit is %d per minute", display.Count(budget.Free, "request", "requests"), budget.PerMinute)
 }
 
 func (b *pageBuilder) tokenLine() statuspage.Line {
@@ -44,24 +44,25 @@ func (b *pageBuilder) tokenLine() statuspage.Line {
 	left := at.Sub(b.at)
 	switch {
 	case err != nil:
-		b.addProblemf(statuspage.Error, "the IONOS token cannot be read")
-		return statuspage.Line{Severity: statuspage.Error, Text: statuspage.SafeText(err.Error())}
+		b.addProblem(statuspage.Errorf("the IONOS token cannot be read"))
+		return statuspage.Errorf("%v", err)
 	case !known:
 		return statuspage.Linef("no stated expiry")
 	case left <= 0:
-		b.addProblemf(statuspage.Error, "the IONOS token has expired")
-		return statuspage.Line{Severity: statuspage.Error, Text: "expired on " + at.UTC().Format(time.DateTime) + " UTC; create a new token"}
+		b.addProblem(statuspage.Errorf("the IONOS token has expired"))
+		return statuspage.Errorf("expired on %s UTC; create a new token", at.UTC().Format(time.DateTime))
 	}
-	line := statuspage.Line{Severity: statuspage.OK, Text: fmt.Sprintf("expires in %s, on %s", statuspage.FormatDuration(left), at.UTC().Format(time.DateOnly))}
+	remaining := duration.HumanDuration(left)
+	line := statuspage.OKf("expires in %s, on %s", remaining, at.UTC().Format(time.DateOnly))
 	switch {
 	case left <= ionos.ExpiryCritical:
 		line.Severity = statuspage.Error
 	case left <= ionos.ExpiryWarning:
 		line.Severity = statuspage.Warning
+	default:
+		return line
 	}
-	if line.Severity != statuspage.OK {
-		b.addProblemf(line.Severity, "the IONOS token expires in %s", statuspage.FormatDuration(left))
-		line.Text += "; create a new token (IONOS_TOKEN_FILE is reloaded without a restart)"
-	}
+	b.addProblem(statuspage.Line{Severity: line.Severity, Text: "the IONOS token expires in " + remaining})
+	line.Text += "; create a new token (IONOS_TOKEN_FILE is reloaded without a restart)"
 	return line
 }

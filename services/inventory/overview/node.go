@@ -1,9 +1,7 @@
 package overview
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -15,70 +13,47 @@ import (
 // nodesSection shows each node with its explanation: the eligible nodes that are omitted first, and
 // the excluded ones last.
 func (b *pageBuilder) nodesSection() statuspage.Section {
-	s := statuspage.Section{Title: "Nodes"}
-	all, omitted, notReady := b.omittedItems(), 0, 0
-	for i := range all {
-		if all[i].Summary.Severity != statuspage.None {
-			omitted++
+	var excluded, all []statuspage.Item
+	omitted, worst := 0, statuspage.Warning
+	for _, o := range b.Omitted {
+		i := omittedItem(o)
+		if i.Summary.Severity == statuspage.None {
+			excluded = append(excluded, i)
+			continue
 		}
+		omitted, worst, all = omitted+1, statuspage.MoreSevere(worst, i.Summary.Severity), append(all, i)
 	}
+	notReady, anyReady := 0, false
 	for _, n := range b.Nodes {
 		if n.State == source.NotReady {
 			notReady++
 		}
+		anyReady = anyReady || n.State == source.Ready
 		all = append(all, b.nodeItem(n))
 	}
-	worst := statuspage.Warning
-	for i := range all {
-		worst = statuspage.MoreSevere(worst, all[i].Summary.Severity)
-	}
 	if omitted > 0 {
-		b.addProblemf(worst, "%s", display.Count(omitted, "eligible node omitted", "eligible nodes omitted"))
+		b.addProblem(statuspage.Line{Severity: worst, Text: display.Count(omitted, "eligible node omitted", "eligible nodes omitted")})
 	}
 	if notReady > 0 {
-		b.addProblemf(statuspage.Warning, "%s not ready", countNodes(notReady))
+		b.addProblem(statuspage.Warnf("%s not ready", display.Count(notReady, "node is", "nodes are")))
 	}
-	if b.filter == "" && b.Status.Observation > 0 && !slices.ContainsFunc(b.Nodes, func(n *roster.Node) bool { return n.State == source.Ready }) {
-		b.addProblemf(statuspage.Error, "no node is ready")
+	if b.filter == "" && b.Status.Observation > 0 && !anyReady {
+		b.addProblem(statuspage.Errorf("no node is ready"))
 	}
-	slices.SortStableFunc(all, func(a, b statuspage.Item) int {
-		return cmp.Or(cmp.Compare(a.Summary.Severity.Rank(), b.Summary.Severity.Rank()), cmp.Compare(boolToInt(isExcluded(&a)), boolToInt(isExcluded(&b))))
-	})
-	if len(all) == 0 {
-		text := "The source has reported no nodes yet."
-		if b.filter != "" {
-			b.addProblemf(statuspage.Warning, "no node has this name")
-			e, _ := b.Explain(b.filter)
-			text = statuspage.SafeText(e.Conclusion)
-		}
-		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
+	statuspage.SortItems(all)
+	all = append(all, excluded...)
+	s := statuspage.Section{Title: "Nodes"}
+	switch {
+	case len(all) > 0:
+		s.AddItems(all, maxNodes, "nodes", b.addExplanation)
+	case b.filter != "":
+		b.addProblem(statuspage.Warnf("no node has this name"))
+		e, _ := b.Explain(b.filter)
+		s.Lines = []statuspage.Line{{Text: e.Conclusion}}
+	default:
+		s.Lines = []statuspage.Line{statuspage.Linef("The source has reported no nodes yet.")}
 	}
-	s.Items, s.Omitted = b.addDetails(all)
 	return s
-}
-
-// addDetails adds explanations to the first nodes, as many as fit into the budget.
-func (b *pageBuilder) addDetails(all []statuspage.Item) (shown []statuspage.Item, omitted string) {
-	budget := statuspage.Budget{Bytes: maxDetails}
-	withoutDetails := 0
-	shown = all[:min(len(all), maxNodes)]
-	for n := range shown {
-		if budget.Bytes > 0 {
-			item := shown[n]
-			b.addExplanation(&item)
-			if b.filter != "" {
-				item.Filter = "" // the page shows only this node
-			}
-			item.Expanded = b.filter != "" || n < maxExpanded && (item.Summary.Severity == statuspage.Error || item.Summary.Severity == statuspage.Warning)
-			if budget.Reserve(&item) {
-				shown[n] = item
-			}
-		}
-		if shown[n].Items == nil {
-			withoutDetails++
-		}
-	}
-	return shown, statuspage.DescribeOmitted(withoutDetails, len(all)-len(shown), "nodes")
 }
 
 func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
@@ -86,100 +61,81 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	for _, a := range n.Addresses {
 		addresses = append(addresses, a.String())
 	}
-	summary := statuspage.Line{Severity: statuspage.OK, Text: "ready"}
+	at := strings.Join(addresses, ", ")
+	i := statuspage.Item{Name: n.Name, Filter: n.Name, Detail: "for " + statuspage.FormatAge(b.at, n.Since)}
 	switch n.State {
 	case source.Draining:
-		summary = statuspage.Line{Text: "draining"} // not a problem: upgrades replace nodes
+		i.Summary = statuspage.Linef("draining at %s", at) // not a problem: upgrades replace nodes
 	case source.NotReady:
-		summary = statuspage.Line{Severity: statuspage.Warning, Text: "not ready"}
+		i.Summary = statuspage.Warnf("not ready at %s", at)
+	default:
+		i.Summary = statuspage.OKf("ready at %s", at)
 	}
-	summary.Text += " at " + strings.Join(addresses, ", ")
-	detail := "for " + statuspage.FormatAge(b.at, n.Since)
 	if n.Zone != "" {
-		detail += ", zone " + n.Zone
+		i.Detail += ", zone " + n.Zone
 	}
-	i := statuspage.Item{Name: statuspage.SafeText(n.Name), Filter: statuspage.SafeText(n.Name), Summary: summary, Detail: statuspage.SafeText(detail)}
 	if n.ServerID != "" {
-		i.Facts = []statuspage.Fact{{Name: "resolved", Values: []statuspage.Line{{
-			Text: statuspage.SafeText("Node " + n.Name + " → server " + n.ServerID + " → " + strings.Join(addresses, ", ")),
-		}}}}
+		i.AddFact("resolved", statuspage.Linef("Node %s → server %s → %s", n.Name, n.ServerID, at))
 	}
 	return i
 }
 
-const excludedPrefix = "excluded: "
-
-// omittedItems returns an item for each omitted node.
-func (b *pageBuilder) omittedItems() []statuspage.Item {
-	all := make([]statuspage.Item, 0, len(b.Omitted)+len(b.Nodes))
-	for _, o := range b.Omitted {
-		reason := strings.ToUpper(o.Reason.String())
-		i := statuspage.Item{Name: statuspage.SafeText(o.Name), Filter: statuspage.SafeText(o.Name)}
-		switch o.Reason {
-		case source.ControlPlane, source.ExcludedByLabel, source.NotSelected:
-			i.Summary = statuspage.Line{Text: excludedPrefix + reason}
-		case source.NotResolvedYet:
-			i.Summary = statuspage.Line{Severity: statuspage.Warning, Text: "omitted: " + reason}
-		default:
-			i.Summary = statuspage.Line{Severity: statuspage.Error, Text: "omitted: " + reason}
-		}
-		if o.Advice != "" {
-			i.Lines = []statuspage.Line{{Text: statuspage.SafeText(o.Advice)}}
-		}
-		all = append(all, i)
+// omittedItem returns the item of an omitted node. It has no severity if the omission is intended.
+func omittedItem(o roster.Omission) statuspage.Item {
+	i := statuspage.Item{Name: o.Name, Filter: o.Name}
+	reason := strings.ToUpper(o.Reason.String())
+	switch o.Reason {
+	case source.ControlPlane, source.ExcludedByLabel, source.NotSelected:
+		i.Summary = statuspage.Linef("excluded: %s", reason)
+	case source.NotResolvedYet:
+		i.Summary = statuspage.Warnf("omitted: %s", reason)
+	default:
+		i.Summary = statuspage.Errorf("omitted: %s", reason)
 	}
-	return all
+	if o.Advice != "" {
+		i.Lines = []statuspage.Line{{Text: o.Advice}}
+	}
+	return i
 }
 
-// isExcluded reports whether a node is not eligible: its omission is intended.
-func isExcluded(i *statuspage.Item) bool { return strings.HasPrefix(i.Summary.Text, excludedPrefix) }
-
 // addExplanation adds the steps that led to the publication or omission of a node.
-func (b *pageBuilder) addExplanation(i *statuspage.Item) {
-	e, known := b.Explain(i.Filter)
+func (b *pageBuilder) addExplanation(nth int, i *statuspage.Item) {
+	severity := i.Summary.Severity
+	i.Expanded = b.filter != "" || nth < maxExpanded && (severity == statuspage.Error || severity == statuspage.Warning)
+	e, known := b.Explain(i.Name)
+	if b.filter != "" {
+		i.Filter = "" // the page shows only this node
+	}
 	if !known {
 		return // removed since the page was started
 	}
 	if i.Lines == nil {
-		i.Lines = []statuspage.Line{{Text: statuspage.SafeText(e.Conclusion)}}
+		i.Lines = []statuspage.Line{{Text: e.Conclusion}}
 	}
-	steps := statuspage.Item{Name: "explanation", Expanded: b.filter != ""}
-	failed := 0
-	for n := range e.Steps {
-		s := &e.Steps[n]
+	steps, failed := statuspage.Item{Name: "explanation", Expanded: b.filter != ""}, 0
+	for _, s := range e.Steps {
+		steps.AddFact(s.Stage, stepLine(s))
 		if s.Result == source.Failed {
 			failed++
 		}
-		if n == 0 || s.Stage != e.Steps[n-1].Stage {
-			steps.Facts = append(steps.Facts, statuspage.Fact{Name: s.Stage})
-		}
-		fact := &steps.Facts[len(steps.Facts)-1]
-		fact.Values = append(fact.Values, stepLine(s))
 	}
-	steps.Summary.Text = fmt.Sprintf("%s, %d failed", display.Count(len(e.Steps), "step", "steps"), failed)
-	i.Items = append(i.Items, steps)
+	steps.Summary = statuspage.Linef("%s, %d failed", display.Count(len(e.Steps), "step", "steps"), failed)
+	i.Items = []statuspage.Item{steps}
 }
 
-func stepLine(s *source.Step) statuspage.Line {
-	line := statuspage.Line{Text: s.Question + ": " + s.Detail}
+func stepLine(s source.Step) statuspage.Line {
+	text := s.Question + ": " + s.Detail
 	if strings.HasSuffix(s.Question, "?") {
-		line.Text = s.Question + " (" + s.Detail + ")"
+		text = fmt.Sprintf("%s (%s)", s.Question, s.Detail)
 	}
 	switch s.Result {
 	case source.Passed:
-		line.Text = "ok: " + line.Text
+		return statuspage.Linef("ok: %s", text)
 	case source.Failed:
-		line = statuspage.Line{Severity: statuspage.Error, Text: "failed: " + line.Text}
+		return statuspage.Errorf("failed: %s", text)
 	case source.Skipped:
-		line.Text = "skipped: " + line.Text
+		return statuspage.Linef("skipped: %s", text)
+	default:
+		return statuspage.Linef("%s", text)
 	}
-	line.Text = statuspage.SafeText(line.Text)
-	return line
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -120,8 +120,8 @@ ERROR  2 eligible nodes omitted, addresses are degraded, 1 node is not ready.
 SOURCE
 SOURCE_KIND is kubernetes. Observation 7 was complete 20s ago.
 part        state     for  reason
-membership  synced    1h
-addresses   degraded  1m   cloud listing failed: 503
+membership  synced    60m
+addresses   degraded  60s  cloud listing failed: 503
 
 NODES
 ERROR  worker-9  omitted: NO_ADDRESS_ON_LAN
@@ -140,7 +140,7 @@ OK     worker-1  ready at 10.0.1.11  for 3h, zone de-1
 
 SUBSCRIBERS
 client                       view       for  lag
-spiffe://example.org/writer  all nodes  1h   none
+spiffe://example.org/writer  all nodes  60m  none
 
 IONOS API
 about           state
@@ -160,7 +160,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		"no problems": {func(*fixture) {}, statuspage.OK, []string{"2 nodes published.", "OK     worker-1  ready at 10.0.1.11", "excluded: CONTROL_PLANE"}},
 		"membership is degraded": {func(f *fixture) {
 			f.data.Status.Membership = source.PartStatus{Sync: source.Degraded, Since: now.Add(-time.Minute), Reason: "no contact with the source"}
-		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  1m   no contact with the source"}},
+		}, statuspage.Warning, []string{"Membership is degraded.", "membership  degraded  60s  no contact with the source"}},
 		"addresses are unsynced": {func(f *fixture) { f.data.Status.Addresses = source.PartStatus{Sync: source.Unsynced, Since: now} }, statuspage.Error, []string{"Addresses are unsynced."}},
 		"nothing observed yet": {func(f *fixture) { f.data = collector.Snapshot{} }, statuspage.Error, []string{
 			"No complete observation yet: nothing is published.", "The source has reported no nodes yet.", "none yet",
@@ -170,8 +170,8 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		"an omitted node":                 {func(f *fixture) { f.data.Omitted[0].Reason = source.AmbiguousServer }, statuspage.Error, []string{"1 eligible node omitted.", "ERROR  master    omitted: AMBIGUOUS_SERVER"}},
 		"a new node":                      {func(f *fixture) { f.data.Omitted[0].Reason = source.NotResolvedYet }, statuspage.Warning, []string{"1 eligible node omitted."}},
 		"no subscribers":                  {func(f *fixture) { f.subscribers = nil }, statuspage.OK, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
-		"a subscriber that reads nothing": {func(f *fixture) { f.subscribers[0].LastSentAt, f.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 1m"}},
-		"a subscriber that never did":     {func(f *fixture) { f.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 1h"}},
+		"a subscriber that reads nothing": {func(f *fixture) { f.subscribers[0].LastSentAt, f.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 60s"}},
+		"a subscriber that never did":     {func(f *fixture) { f.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 60m"}},
 		"a subscriber with a view": {func(f *fixture) {
 			f.subscribers[0].Operator, f.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 		}, statuspage.OK, []string{"pool=blue, operator"}},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
@@ -13,48 +12,40 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
-var _ cloudDescriber = (*ionos.Client)(nil)
-
-// cloudDescriber returns what the cloud knows about a datacenter and LAN, and about the token.
-type cloudDescriber interface {
-	Describe(ctx context.Context, p ionos.Pair) (ionos.Description, error)
-	TokenExpiry() (at time.Time, known bool, err error)
-	Clock() (theirs, readAt time.Time) // zero if no response had a date
-}
-
 func (c *preflightChecker) cloudChecks() []preflight.Check {
-	// Several checks use the description of a pair, which is requested once.
-	describe := map[ionos.Pair]func(context.Context) (ionos.Description, error){}
-	for _, p := range c.cfg.LANPairs() {
-		var once sync.Once
-		var d ionos.Description
-		var err error
-		describe[p] = func(ctx context.Context) (ionos.Description, error) {
-			once.Do(func() { d, err = c.cloud.Describe(ctx, p) })
-			return d, err
+	type description struct {
+		ionos.Description
+
+		err error
+	}
+	known := map[ionos.Pair]description{} // several checks use the same one
+	describe := func(ctx context.Context, p ionos.Pair) description {
+		if _, ok := known[p]; !ok {
+			d, err := c.cloud.Describe(ctx, p)
+			known[p] = description{d, err}
 		}
+		return known[p]
 	}
 	pairs := c.cfg.LANPairs()
 	all := []preflight.Check{{Name: tokenCheckName, Run: func(ctx context.Context) (string, error) {
-		_, err := describe[pairs[0]](ctx)
-		return c.checkToken(err)
+		return c.checkToken(describe(ctx, pairs[0]).err)
 	}}, {Name: "cloud clock", DependsOn: []string{tokenCheckName}, Run: func(ctx context.Context) (string, error) {
-		_, err := describe[pairs[0]](ctx)
+		err := describe(ctx, pairs[0]).err
 		theirs, readAt := c.cloud.Clock() // error responses have a date as well
 		if err != nil && theirs.IsZero() {
 			return "", preflight.Warning("no response with a date: %s", err)
 		}
-		return preflight.CheckSkew(theirs.Sub(readAt), !theirs.IsZero())
+		return preflight.CheckSkew(theirs, readAt)
 	}}}
 	for _, p := range pairs {
 		all = append(all, preflight.Check{
 			Name: fmt.Sprintf("LAN %s of datacenter %.8s…", p.LAN, p.Datacenter), DependsOn: []string{tokenCheckName},
 			Run: func(ctx context.Context) (string, error) {
-				d, err := describe[p](ctx)
-				if err != nil {
-					return "", fmt.Errorf("%w; check IONOS_DATACENTER_ID, IONOS_PRIVATE_LAN_ID and the token's permissions for both", err)
+				d := describe(ctx, p)
+				if d.err != nil {
+					return "", fmt.Errorf("%w; check IONOS_DATACENTER_ID, IONOS_PRIVATE_LAN_ID and the token's permissions for both", d.err)
 				}
-				return c.checkLAN(p, d)
+				return c.checkLAN(p, d.Description)
 			},
 		})
 	}

@@ -3,6 +3,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +12,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
-	"github.com/slicefeed/slicefeed/services/inventory/kubeapi"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -40,64 +43,54 @@ func Run(ctx context.Context, version string, inv command.Invocation[config.Conf
 type preflightChecker struct {
 	cfg     *config.Config
 	version string
-	cluster *kubeapi.Client  // nil if the source is not a cluster
-	host    string           // the cluster's API server
-	clock   *preflight.Clock // of that API server
-	cloud   cloudDescriber   // nil if addresses come from elsewhere
+	cluster *preflight.Cluster // nil if the source is not a cluster
+	cloud   *ionos.Client      // nil if addresses come from elsewhere
 }
 
 func newPreflightChecker(cfg *config.Config, version string) (*preflightChecker, error) {
-	c := &preflightChecker{cfg: cfg, version: version, clock: &preflight.Clock{}}
+	c := &preflightChecker{cfg: cfg, version: version}
 	var problems []error
 	if cfg.UsesCluster() {
 		cluster, err := config.LoadCluster(cfg, version)
 		if err == nil {
-			c.host = cluster.Host
-			cluster.Wrap(c.clock.Wrap)
-			c.cluster, err = kubeapi.New(cluster)
+			c.cluster, err = (&preflight.Cluster{Component: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory"}).Connect(cluster)
 		}
 		problems = append(problems, err)
 	}
 	cloud, err := config.NewCloud(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	c.cloud, _ = cloud.(cloudDescriber)
+	c.cloud, _ = cloud.(*ionos.Client)
 	return c, errors.Join(append(problems, err)...)
 }
 
 // checks returns the checks that the configuration needs, in the order in which to fix problems.
 func (c *preflightChecker) checks() []preflight.Check {
-	all := preflight.Identity{Files: c.cfg.TLSFiles(), Server: true}.Checks()
-	all = append(all, preflight.Check{Name: "allowed clients", Run: func(context.Context) (string, error) {
-		_, err := link.OpenClients(c.cfg.ClientsFile)
-		return "valid", err
-	}})
-	required := []string{sourceCheckName} // checks that the first observation depends on
-	if c.cluster != nil {
-		all = append(all, c.clusterChecks()...)
-	}
 	// serve waits for a full verification as long as its pages take: on a large cluster that is more
 	// than the default of 15 s.
-	source := preflight.Check{Name: sourceCheckName, Timeout: collector.ObservationTimeout + preflight.DefaultTimeout, Run: c.readSource}
+	const timeout = collector.ObservationTimeout + preflight.DefaultTimeout
+	source := preflight.Check{Name: sourceCheckName, Timeout: timeout, Run: c.readSource}
+	observation := preflight.Check{Name: "first observation", DependsOn: []string{sourceCheckName}, Timeout: timeout, Run: c.observeNodes}
+
+	all := preflight.Identity{Files: c.cfg.TLSFiles(), Server: true}.Checks()
+	all = append(all, preflight.Check{Name: "allowed clients", Run: func(context.Context) (string, error) {
+		_, err := clientlist.Open(c.cfg.ClientsFile)
+		return "valid", err
+	}})
 	if c.cluster != nil {
+		required := requiredPermissions(c.cfg)
+		all = append(all, c.cluster.Checks(required, excessPermissions)...)
 		source.DependsOn = []string{preflight.APIServer}
-		for _, p := range requiredPermissions(c.cfg) {
+		for _, p := range required {
 			source.DependsOn = append(source.DependsOn, p.String())
 		}
 	}
 	all = append(all, source)
 	if c.cloud != nil {
-		cloud := c.cloudChecks()
-		all = append(all, cloud...)
-		required = append(required, checkNames(cloud)...)
+		for _, check := range c.cloudChecks() {
+			all = append(all, check)
+			observation.DependsOn = append(observation.DependsOn, check.Name)
+		}
 	}
-	return append(all, preflight.Check{Name: "first observation", DependsOn: required, Timeout: collector.ObservationTimeout + preflight.DefaultTimeout, Run: c.observeNodes})
-}
-
-func checkNames(checks []preflight.Check) []string {
-	var all []string
-	for _, c := range checks {
-		all = append(all, c.Name)
-	}
-	return all
+	return append(all, observation)
 }
 
 // readSource reads the source once, completely, and counts its nodes.
@@ -170,22 +163,38 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 	}
 	switch {
 	case published == 0:
-		return "", fmt.Errorf("no node would be published; omitted: %s; run slicefeed-inventory explain NODE", abbreviate(omitted))
+		return "", fmt.Errorf("no node would be published; omitted: %s; run slicefeed-inventory explain NODE", cmp.Or(display.List(omitted), "none"))
 	case len(omitted) > 0:
-		return "", preflight.Warning("published nodes: %d; omitted eligible nodes: %s; run slicefeed-inventory explain NODE", published, abbreviate(omitted))
+		return "", preflight.Warning("published nodes: %d; omitted eligible nodes: %s; run slicefeed-inventory explain NODE", published, display.List(omitted))
 	}
 	return fmt.Sprintf("published nodes: %d", published), nil
 }
 
-// abbreviate lists the first of all and counts the others.
-func abbreviate(all []string) string {
-	const maxNames = 3
-	if len(all) == 0 {
-		return "none"
+// requiredPermissions returns the permissions that the inventory uses in the secured cluster.
+func requiredPermissions(cfg *config.Config) []preflight.Permission {
+	if cfg.SourceKind == "service" {
+		s, _ := config.ParseServiceRef(cfg.SourceService) // Validate reports its error
+		in := []string{s.Namespace}
+		return []preflight.Permission{
+			{Verb: "get", Resource: "services", Namespaces: in, Name: s.Name},
+			{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: in},
+			{Verb: "watch", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: in},
+		}
 	}
-	text := strings.Join(all[:min(len(all), maxNames)], ", ")
-	if len(all) > maxNames {
-		text += fmt.Sprintf(" and %d more", len(all)-maxNames)
+	all := []preflight.Permission{{Verb: "list", Resource: "nodes"}, {Verb: "watch", Resource: "nodes"}}
+	if w, err := kubenodes.ParseWorkload(cfg.Workload); err == nil {
+		for _, verb := range []string{"list", "watch"} {
+			all = append(all, preflight.Permission{Verb: verb, Resource: "pods", Namespaces: []string{w.Namespace}})
+		}
 	}
-	return text
+	return all
+}
+
+// excessPermissions are permissions that the inventory never uses and that would help an attacker
+// with its credential.
+var excessPermissions = []preflight.Permission{
+	{Verb: "patch", Resource: "nodes"},
+	{Verb: "delete", Resource: "nodes"},
+	{Verb: "list", Resource: "secrets"},
+	{Verb: "create", Resource: "pods"},
 }

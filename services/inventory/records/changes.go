@@ -70,7 +70,7 @@ func (t *changeTracker) apply(records []record) {
 // state yet, it keeps that state as well.
 func (t *changeTracker) upsert(c source.Candidate) {
 	old, existed := t.candidates[c.Name]
-	if existed && equalCandidates(old, c) {
+	if existed && old.Equal(c) {
 		return
 	}
 	_, isDirty := t.dirty[c.Name]
@@ -127,11 +127,6 @@ func (t *changeTracker) toCandidate(r record) source.Candidate {
 		Detail: fmt.Sprintf(`{"name":%q,"private_ip":%q,"ready":%t,"worker":%t}`, r.name, r.address, r.ready, r.worker),
 	}, workerStep}
 	return c
-}
-
-// equalCandidates reports whether the roster would treat both in the same way.
-func equalCandidates(a, b source.Candidate) bool {
-	return a.State == b.State && a.Excluded == b.Excluded && a.Invalid == b.Invalid && slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
 // describeProblem names an invalid record and its problem. A record without a name is quoted.

@@ -1,17 +1,14 @@
 package records
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -75,76 +72,56 @@ var errTooMuchOutput = fmt.Errorf("output exceeds %d MiB", MaxBytes>>20)
 func (c *commandReader) Read(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stdout, stdoutWriter, stdoutErr := os.Pipe()
-	stderr, stderrWriter, stderrErr := os.Pipe()
-	defer closeAll(stdout, stderr)
-	if err := errors.Join(stdoutErr, stderrErr); err != nil {
-		closeAll(stdoutWriter, stderrWriter)
-		return nil, fmt.Errorf("run %s: %w", c.path, err)
-	}
-
+	stdout := &limitedBuffer{limit: MaxBytes, onExcess: func() { cancel(errTooMuchOutput) }}
+	stderr := &limitedBuffer{limit: maxLoggedLines * maxLoggedLineBytes, onExcess: func() {}}
 	cmd := exec.CommandContext(ctx, c.path, c.args...) //nolint:gosec // the operator configures the program
-	// With the pipes of os/exec, Wait would also wait for every other process that holds them open.
-	cmd.Stdout, cmd.Stderr = stdoutWriter, stderrWriter
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, waitDelay
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err := cmd.Start()
-	closeAll(stdoutWriter, stderrWriter)
-	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", c.path, err)
+	killGroup := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = killGroup
+	err := cmd.Run()
+	if cmd.Process != nil {
+		// The group ID cannot be reused while a process is left in the group. Usually none is, and Kill returns ESRCH.
+		_ = killGroup()
 	}
-
-	var printed []byte
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		printed, _ = io.ReadAll(io.LimitReader(stdout, MaxBytes+1)) // after an error the JSON is truncated, which parsing detects
-		if len(printed) > MaxBytes {
-			cancel(errTooMuchOutput)
-		}
-	})
-	reading.Go(func() { c.logStderr(stderr) })
-	err = cmd.Wait() // until the program has exited, or was killed because ctx is done
-	// The group ID cannot be reused while a process is left in the group. Usually none is, and
-	// Kill returns ESRCH.
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	deadline := time.Now().Add(waitDelay)
-	_ = stdout.SetReadDeadline(deadline) // pipes support deadlines
-	_ = stderr.SetReadDeadline(deadline)
-	reading.Wait()
-
+	c.logStderr(stderr)
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
 		return nil, fmt.Errorf("run %s: %w", c.path, cause)
-	case err != nil:
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
 		return nil, fmt.Errorf("run %s: %w", c.path, err)
 	}
-	return printed, nil
+	return stdout.kept.Bytes(), nil
 }
 
-// closeAll closes ends of pipes; nil is allowed.
-func closeAll(ends ...*os.File) {
-	for _, end := range ends {
-		_ = end.Close()
+// limitedBuffer keeps the start of an output, and drops the rest: a full pipe would block the program.
+type limitedBuffer struct {
+	kept     bytes.Buffer // not embedded: io.Copy would use its ReadFrom
+	limit    int
+	exceeded bool
+	onExcess func()
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if room := b.limit - b.kept.Len(); len(p) > room {
+		b.exceeded = true
+		b.onExcess()
+		b.kept.Write(p[:room])
+		return len(p), nil
 	}
+	return b.kept.Write(p)
 }
 
-// logStderr logs the start of stderr and reads all of it, because a full pipe would block the
-// program.
-func (c *commandReader) logStderr(stderr io.Reader) {
-	in := bufio.NewReaderSize(stderr, maxLoggedLineBytes)
-	logged, truncated := 0, false
-	for isLineStart := true; ; {
-		line, isPrefix, err := in.ReadLine()
-		if err != nil {
+// logStderr logs the start of stderr.
+func (c *commandReader) logStderr(stderr *limitedBuffer) {
+	truncated, logged := stderr.exceeded, 0
+	for line := range strings.Lines(stderr.kept.String()) {
+		line = strings.TrimRight(line, "\r\n")
+		if truncated = truncated || logged == maxLoggedLines || len(line) > maxLoggedLineBytes; logged == maxLoggedLines {
 			break
 		}
-		// ReadLine returns a long line in pieces: only the first is logged.
-		if isLineStart && logged < maxLoggedLines {
-			c.log.Info("command stderr", "line", strings.ToValidUTF8(string(line), "?"))
-			logged++
-		} else {
-			truncated = true
-		}
-		isLineStart = !isPrefix
+		c.log.Info("command stderr", "line", strings.ToValidUTF8(line[:min(len(line), maxLoggedLineBytes)], "?"))
+		logged++
 	}
 	if truncated {
 		c.log.Info("command stderr truncated", "maxLines", maxLoggedLines, "maxLineBytes", maxLoggedLineBytes)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -94,29 +95,25 @@ func findDuplicate(records []record) error {
 
 func parseRecord(raw json.RawMessage) record {
 	var r record
-	var problems []string
-	add := func(problem string) {
-		if problem != "" {
-			problems = append(problems, problem)
-		}
-	}
+	var problems [4]string
 	fields, duplicates := parseFields(raw)
 	if fields == nil {
-		add("not a JSON object")
+		problems[0] = "not a JSON object"
 	} else {
-		r.name = parseName(fields["name"], add)
-		r.address = parseAddress(fields["private_ip"], add)
-		r.ready = parseBool("ready", fields["ready"], add)
-		r.worker = parseBool("worker", fields["worker"], add)
+		r.name, problems[0] = parseName(fields)
+		r.address, problems[1] = parseAddress(fields)
+		r.ready, problems[2] = parseField[bool](fields, "ready", "true or false")
+		r.worker, problems[3] = parseField[bool](fields, "worker", "true or false")
 	}
+	all := slices.DeleteFunc(problems[:], func(problem string) bool { return problem == "" })
 	for _, field := range duplicates {
-		add("duplicate field " + field)
+		all = append(all, "duplicate field "+field)
 		if field == "name" {
 			r.name = ""
 		}
 	}
-	if len(problems) > 0 {
-		r.problem, r.quote = strings.Join(problems, ", "), truncate(raw)
+	if len(all) > 0 {
+		r.problem, r.quote = strings.Join(all, ", "), truncate(raw)
 	}
 	return r
 }
@@ -147,69 +144,52 @@ func parseFields(raw json.RawMessage) (fields map[string]json.RawMessage, duplic
 	return fields, duplicates
 }
 
-func parseName(value json.RawMessage, add func(string)) string {
-	text, problem := parseString("name", value)
+func parseName(fields map[string]json.RawMessage) (name, problem string) {
+	text, problem := parseField[string](fields, "name", "a string")
 	switch {
 	case problem != "":
+		return "", problem
 	case text == "":
-		problem = "name is empty"
+		return "", "name is empty"
 	case len(text) > maxNameBytes:
-		problem = fmt.Sprintf("name is longer than %d bytes", maxNameBytes)
+		return "", fmt.Sprintf("name is longer than %d bytes", maxNameBytes)
 	case strings.ContainsRune(text, utf8.RuneError): // the decoder also replaces invalid UTF-8 with it
-		problem = "name is not valid UTF-8"
+		return "", "name is not valid UTF-8"
 	case strings.ContainsFunc(text, unicode.IsControl):
-		problem = "name has control characters"
-	default:
-		return text
+		return "", "name has control characters"
 	}
-	add(problem)
-	return ""
+	return text, ""
 }
 
-func parseAddress(value json.RawMessage, add func(string)) netip.Addr {
-	text, problem := parseString("private_ip", value)
+func parseAddress(fields map[string]json.RawMessage) (address netip.Addr, problem string) {
+	text, problem := parseField[string](fields, "private_ip", "a string")
 	if problem != "" {
-		add(problem)
-		return netip.Addr{}
+		return netip.Addr{}, problem
 	}
 	a, err := netip.ParseAddr(text)
 	a = a.Unmap()
 	switch {
 	case err != nil:
-		problem = fmt.Sprintf("private_ip is %.60q, want an IP address", text)
+		return netip.Addr{}, fmt.Sprintf("private_ip is %.60q, want an IP address", text)
 	case a.Zone() != "":
-		problem = fmt.Sprintf("private_ip is %.60q, want an address without a zone", text)
+		return netip.Addr{}, fmt.Sprintf("private_ip is %.60q, want an address without a zone", text)
 	case !a.IsGlobalUnicast(): // includes private addresses
-		problem = fmt.Sprintf("private_ip is %s, want an address that other hosts can reach", a)
-	default:
-		return a
+		return netip.Addr{}, fmt.Sprintf("private_ip is %s, want an address that other hosts can reach", a)
 	}
-	add(problem)
-	return netip.Addr{}
+	return a, ""
 }
 
-func parseBool(field string, value json.RawMessage, add func(string)) bool {
-	switch string(value) {
-	case "true", "false":
-		return string(value) == "true"
+// parseField decodes a field, or returns why it cannot be used.
+func parseField[T any](fields map[string]json.RawMessage, name, want string) (value T, problem string) {
+	raw, ok := fields[name]
+	var decoded *T
+	switch {
+	case !ok:
+		return value, name + " is missing"
+	case json.Unmarshal(raw, &decoded) != nil || decoded == nil:
+		return value, fmt.Sprintf("%s is %.40s, want %s", name, truncate(raw), want)
 	}
-	add(typeError(field, value, "true or false"))
-	return false
-}
-
-func parseString(field string, value json.RawMessage) (text, problem string) {
-	if len(value) == 0 || value[0] != '"' || json.Unmarshal(value, &text) != nil {
-		return "", typeError(field, value, "a string")
-	}
-	return text, ""
-}
-
-// typeError describes a value of the wrong type, or a missing one.
-func typeError(field string, value json.RawMessage, want string) string {
-	if value == nil {
-		return field + " is missing"
-	}
-	return fmt.Sprintf("%s is %.40s, want %s", field, truncate(value), want)
+	return *decoded, ""
 }
 
 // truncate returns the start of a JSON value as one line.

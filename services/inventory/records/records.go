@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -74,7 +76,7 @@ type Source struct {
 
 // New returns a Source that has not read anything yet.
 func New(cfg Config) *Source {
-	s := &Source{
+	return &Source{
 		reader:        cfg.Reader,
 		name:          cfg.Name,
 		log:           cfg.Log,
@@ -82,13 +84,11 @@ func New(cfg Config) *Source {
 		readerChanged: make(chan struct{}, 1),
 		changed:       make(chan struct{}, 1),
 		tracker:       newChangeTracker(cfg.Name),
-		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reads: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_inventory_source_reads_total",
 			Help: "Number of reads of the source, by cause (verify, change) and result (ok, failed). A read after a change may see a partly written file; it is repeated.",
 		}, []string{"cause", "result"}),
 	}
-	cfg.Registerer.MustRegister(s.reads)
-	return s
 }
 
 // Run watches until ctx is done, if the Reader can watch, and then returns nil.
@@ -106,34 +106,34 @@ func (s *Source) Run(ctx context.Context) error {
 // keepWatching restarts the Reader's watch when it fails. Without a watch, the next verification
 // finds the changes.
 func (s *Source) keepWatching(ctx context.Context, w watcher) {
-	changed := func() { sendSignal(s.readerChanged) }
-	for logged := false; ; {
+	logged := false
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		startedAt := time.Now()
-		err := w.Watch(ctx, changed)
-		if ctx.Err() != nil {
-			return
-		}
-		if !logged || time.Since(startedAt) > watchRetryInterval {
+		err := w.Watch(ctx, func() { sendSignal(s.readerChanged) })
+		if ctx.Err() == nil && (!logged || time.Since(startedAt) > watchRetryInterval) {
 			s.log.Warn("cannot watch source, polling instead", "source", s.name, "error", err)
 			logged = true
 		}
-		sleepContext(ctx, watchRetryInterval)
-	}
+	}, watchRetryInterval)
 }
 
 // readOnChange reads after every change. If the read fails, the data is probably still being written:
 // it tries again a few times, and then leaves the change to the next verification.
 func (s *Source) readOnChange(ctx context.Context) {
-	for ctx.Err() == nil {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.readerChanged:
 		}
-		for wait := minDebounce; ; wait *= 2 {
+		for pause := minDebounce; ; pause *= 2 {
 			_, err := s.refresh(ctx, causeChange)
-			sleepContext(ctx, wait)
-			if err == nil || ctx.Err() != nil || wait >= maxDebounce {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			if err == nil || pause >= maxDebounce {
 				break
 			}
 		}
@@ -226,14 +226,5 @@ func sendSignal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // the pending signal stands for this one too
-	}
-}
-
-func sleepContext(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

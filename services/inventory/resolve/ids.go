@@ -1,6 +1,9 @@
 package resolve
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // parseProviderID reads both forms in use, ionos://<server> and
 // ionos:///<datacenter>/<server>, in lower case. Other forms are unknown.
@@ -23,23 +26,10 @@ func parseProviderID(s string) (datacenter, server string, ok bool) {
 	return datacenter, server, true
 }
 
+var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
 // isUUID reports whether s is a UUID in its usual form, in lower case.
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case i == 8 || i == 13 || i == 18 || i == 23:
-			if c != '-' {
-				return false
-			}
-		case (c < '0' || c > '9') && (c < 'a' || c > 'f'):
-			return false
-		}
-	}
-	return true
-}
+func isUUID(s string) bool { return uuidPattern.MatchString(s) }
 
 // swapUUID reverses the bytes of the first three fields.
 func swapUUID(u string) string {

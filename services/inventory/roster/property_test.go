@@ -238,3 +238,20 @@ func changesLeadToNodes(t *rapid.T, r *Roster, now time.Time, copied map[string]
 		}
 	}
 }
+
+func addrs(all ...string) (addresses []netip.Addr) {
+	for _, a := range all {
+		addresses = append(addresses, netip.MustParseAddr(a))
+	}
+	return addresses
+}
+
+func node(name, server string) source.Candidate {
+	return source.Candidate{Name: name, UID: "uid-" + name, ProviderID: "ionos://" + server, State: source.Ready}
+}
+
+func server(id, name string, ips ...string) source.Server {
+	return source.Server{ID: id, Datacenter: dc, Name: name, NICs: []source.NIC{{ID: "nic-0", LAN: "3", Addresses: addrs(ips...)}}}
+}
+
+func listing(s ...source.Server) source.Listing { return source.Listing{Servers: s} }

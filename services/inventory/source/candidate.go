@@ -1,6 +1,10 @@
 package source
 
-import "net/netip"
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
 
 // Candidate is what a source reports about one node, reduced to what decisions need.
 type Candidate struct {
@@ -22,6 +26,14 @@ type Candidate struct {
 
 	// Steps are how the source came to this candidate, for explanations only.
 	Steps []Step
+}
+
+// Equal reports whether the roster would treat, publish and explain both in the same way.
+func (c Candidate) Equal(o Candidate) bool {
+	return c.Name == o.Name && c.UID == o.UID && c.ProviderID == o.ProviderID && c.SystemUUID == o.SystemUUID &&
+		c.State == o.State && c.Zone == o.Zone && c.Region == o.Region &&
+		c.Excluded == o.Excluded && c.Advice == o.Advice && c.Invalid == o.Invalid &&
+		slices.Equal(c.InternalIPs, o.InternalIPs) && maps.Equal(c.Labels, o.Labels) && slices.Equal(c.Steps, o.Steps)
 }
 
 // NodeState is the state of a node in the control plane. The zero value is no state.

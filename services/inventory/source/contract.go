@@ -15,7 +15,7 @@ const (
 )
 
 // ContractProblem is why the node cannot be sent to clients; empty: it can.
-func (c *Candidate) ContractProblem() string {
+func (c Candidate) ContractProblem() string {
 	for _, f := range []struct {
 		name, value string
 		limit       int
@@ -51,6 +51,14 @@ func textProblem(text string, limit int) string {
 		return "is not UTF-8"
 	}
 	return ""
+}
+
+// KeepValid returns the text of someone else, or nothing if it is longer than limit bytes or not UTF-8.
+func KeepValid(text string, limit int) string {
+	if textProblem(text, limit) != "" {
+		return ""
+	}
+	return text
 }
 
 // PublishablePorts returns the ports that clients accept.

@@ -8,7 +8,6 @@ package adopt
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 )
 
 // fieldManager is the field manager of the label change.
@@ -45,36 +45,9 @@ type Config struct {
 	DryRun     bool   `flag:"dry-run" help:"try the change at the API server without persisting it"`
 }
 
-// Validate reports the problems that involve several settings.
+// Validate applies the writer's rules to the settings that both have.
 func (c *Config) Validate() error {
-	var problems []error
-	add := func(setting, value, want string) {
-		problems = append(problems, &settings.Problem{Setting: setting, Value: value, Expected: want})
-	}
-	if messages := validation.IsDNS1123Label("slicefeed-" + c.Class); len(messages) > 0 {
-		add("CLASS", c.Class, "a short DNS label: "+strings.Join(messages, "; "))
-	}
-	if messages := validation.IsValidLabelValue(c.ManagedBy); len(messages) > 0 {
-		add("TARGET_MANAGED_BY", c.ManagedBy, "a label value: "+strings.Join(messages, "; "))
-	}
-	if strings.HasSuffix(c.ManagedBy, ".k8s.io") {
-		add("TARGET_MANAGED_BY", c.ManagedBy, "a value of your own; values that end in .k8s.io belong to Kubernetes' own controllers")
-	}
-	switch {
-	case c.Service != "" && c.Namespace == "":
-		add("TARGET_NAMESPACE", "", "the namespace of TARGET_SERVICE_NAME")
-	case c.Service == "" && c.ManagedBy != "":
-		add("TARGET_SERVICE_NAME", "", "the target that TARGET_MANAGED_BY is for")
-	}
-	return errors.Join(problems...)
-}
-
-func (c *Config) installation() Installation {
-	i := Installation{Class: c.Class, ManagedBy: c.ManagedBy}
-	if c.Service != "" {
-		i.Target = types.NamespacedName{Namespace: c.Namespace, Name: c.Service}
-	}
-	return i
+	return (&config.Config{Class: c.Class, Namespace: c.Namespace, Service: c.Service, ManagedBy: c.ManagedBy}).ValidateTargets()
 }
 
 // newClient loads the kubeconfig by the rules of client-go, as kubectl does.
@@ -90,7 +63,7 @@ func (c *Config) newClient() (kubernetes.Interface, string, error) {
 	cluster, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("%w:\n- KUBECONFIG=%q, KUBE_CONTEXT=%q: want a kubeconfig of yours: %w", settings.ErrConfiguration, c.Kubeconfig, c.Context, err)
+		return nil, "", settings.NewConfigError(fmt.Errorf("KUBECONFIG=%q, KUBE_CONTEXT=%q: want a kubeconfig of yours: %w", c.Kubeconfig, c.Context, err))
 	}
 	client, err := kubernetes.NewForConfig(cluster)
 	return client, cluster.Host, err
@@ -138,18 +111,18 @@ func adoptSlice(ctx context.Context, client kubernetes.Interface, name types.Nam
 			return fmt.Errorf("read Service %s/%s: %w", name.Namespace, of, err)
 		}
 	}
-	adoption, err := Check(call.Config.installation(), slice, service)
+	managedBy, warnings, err := check(call.Config, slice, service)
 	if err != nil {
 		return fmt.Errorf("EndpointSlice %s cannot be adopted: %w", name, err)
 	}
-	if adoption.ManagedBy == "" {
-		fmt.Fprintf(call.Out, "EndpointSlice %s is managed by %q already: nothing to do\n", name, slice.Labels[discoveryv1.LabelManagedBy])
+	if managedBy == slice.Labels[discoveryv1.LabelManagedBy] {
+		fmt.Fprintf(call.Out, "EndpointSlice %s is managed by %q already: nothing to do\n", name, managedBy)
 		return nil
 	}
-	for _, warning := range adoption.Warnings {
+	for _, warning := range warnings {
 		fmt.Fprintf(call.Err, "warning: %s\n", warning)
 	}
-	after, err := relabelSlice(ctx, client, slice, adoption.ManagedBy, call.Config.DryRun)
+	after, err := relabelSlice(ctx, client, slice, managedBy, call.Config.DryRun)
 	if err != nil {
 		return err
 	}
@@ -196,11 +169,8 @@ func printChanges(out io.Writer, before, after *discoveryv1.EndpointSlice, dry b
 		title = "would be adopted (dry run)"
 	}
 	fmt.Fprintf(out, "EndpointSlice %s/%s of Service %s %s\n", after.Namespace, after.Name, after.Labels[discoveryv1.LabelServiceName], title)
-	both := maps.Clone(before.Labels)
-	if both == nil {
-		both = map[string]string{}
-	}
-	maps.Copy(both, after.Labels)
+	both := maps.Clone(after.Labels)
+	maps.Copy(both, before.Labels)
 	for _, label := range slices.Sorted(maps.Keys(both)) {
 		oldValue, inOld := before.Labels[label]
 		newValue, inNew := after.Labels[label]

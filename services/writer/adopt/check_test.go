@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/slicefeed/slicefeed/services/writer/planner"
@@ -40,11 +39,11 @@ func withManager(by string) func(*discoveryv1.EndpointSlice, *corev1.Service) {
 }
 
 func TestAcceptsSlices(t *testing.T) {
-	classed := Installation{Class: "default"}
-	named := Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "shop"}, ManagedBy: "endpoint-updater"}
+	classed := &Config{Class: "default"}
+	named := &Config{Class: "default", Namespace: "web", Service: "shop", ManagedBy: "endpoint-updater"}
 	unlabeled := func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Labels = nil }
 	for name, tc := range map[string]struct {
-		to    Installation
+		to    *Config
 		alter func(*discoveryv1.EndpointSlice, *corev1.Service)
 		label string
 		warns []string // parts of the warnings, one each
@@ -53,10 +52,10 @@ func TestAcceptsSlices(t *testing.T) {
 		"with an empty label":                      {classed, withManager(""), "slicefeed-default", nil},
 		"a running controller's":                   {classed, withManager("endpoint-updater"), "slicefeed-default", []string{`"endpoint-updater". Stop`}},
 		"of the target given by name":              {named, unlabeled, "endpoint-updater", nil},
-		"of that target, under the installation's": {Installation{Class: "blue", Target: named.Target}, unlabeled, "slicefeed-blue", nil},
-		"of a labeled Service beside that target":  {Installation{Class: "default", Target: types.NamespacedName{Namespace: "web", Name: "cart"}, ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
-		"owned already":                            {classed, withManager("slicefeed-default"), "", nil},
-		"the named target's already":               {named, withManager("endpoint-updater"), "", nil},
+		"of that target, under the installation's": {&Config{Class: "blue", Namespace: "web", Service: "shop"}, unlabeled, "slicefeed-blue", nil},
+		"of a labeled Service beside that target":  {&Config{Class: "default", Namespace: "web", Service: "cart", ManagedBy: "x"}, withManager(""), "slicefeed-default", nil},
+		"owned already":                            {classed, withManager("slicefeed-default"), "slicefeed-default", nil},
+		"the named target's already":               {named, withManager("endpoint-updater"), "endpoint-updater", nil},
 		"IPv6":                                     {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) { s.AddressType = discoveryv1.AddressTypeIPv6 }, "slicefeed-default", nil},
 		"headless":                                 {classed, func(_ *discoveryv1.EndpointSlice, svc *corev1.Service) { svc.Spec.ClusterIP = "None" }, "slicefeed-default", nil},
 		"applied by kubectl on the client's side": {classed, func(s *discoveryv1.EndpointSlice, _ *corev1.Service) {
@@ -78,13 +77,13 @@ func TestAcceptsSlices(t *testing.T) {
 			slice, service := foreignSlice(), newService()
 			tc.alter(slice, service)
 			before := slice.DeepCopy()
-			got, err := Check(tc.to, slice, service)
-			if err != nil || got.ManagedBy != tc.label || len(got.Warnings) != len(tc.warns) {
-				t.Fatalf("%+v, rejected: %v; want %q and %d warnings", got, err, tc.label, len(tc.warns))
+			managedBy, warnings, err := check(tc.to, slice, service)
+			if err != nil || managedBy != tc.label || len(warnings) != len(tc.warns) {
+				t.Fatalf("%s, %q, rejected: %v; want %q and %d warnings", managedBy, warnings, err, tc.label, len(tc.warns))
 			}
 			for n, part := range tc.warns {
-				if !strings.Contains(got.Warnings[n], part) {
-					t.Errorf("it does not warn of %s: %s", part, got.Warnings[n])
+				if !strings.Contains(warnings[n], part) {
+					t.Errorf("it does not warn of %s: %s", part, warnings[n])
 				}
 			}
 			if diff := cmp.Diff(before, slice); diff != "" {
@@ -124,14 +123,14 @@ func TestRejectedSlicesGiveAdvice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			slice, service := foreignSlice(), newService()
 			tc.alter(slice, service)
-			got, err := Check(Installation{Class: "default"}, slice, service)
+			_, _, err := check(&Config{Class: "default"}, slice, service)
 			if err == nil || !strings.Contains(err.Error(), tc.advice) {
-				t.Errorf("%+v, rejected: %v; want %q", got, err, tc.advice)
+				t.Errorf("rejected: %v; want %q", err, tc.advice)
 			}
 		})
 	}
 	t.Run("of a Service that is not there", func(t *testing.T) {
-		_, err := Check(Installation{Class: "default"}, foreignSlice(), nil)
+		_, _, err := check(&Config{Class: "default"}, foreignSlice(), nil)
 		if err == nil || !strings.Contains(err.Error(), "Service web/shop in its label") {
 			t.Errorf("rejected: %v", err)
 		}
@@ -153,20 +152,20 @@ func TestPlannerKeepsAdoptedSlice(t *testing.T) {
 		label(discoveryv1.LabelServiceName, "shop", "")
 		label(planner.LabelWriter, "", "elsewhere")
 		service.Labels[targets.LabelClass] = rapid.SampledFrom([]string{"default", "blue"}).Draw(t, "class")
-		to := Installation{Class: "default"}
+		to := &Config{Class: "default"}
 		if rapid.Bool().Draw(t, "named") {
-			to.Target, to.ManagedBy = types.NamespacedName{Namespace: "web", Name: "shop"}, rapid.SampledFrom([]string{"", "endpoint-updater"}).Draw(t, "as")
+			to.Namespace, to.Service, to.ManagedBy = "web", "shop", rapid.SampledFrom([]string{"", "endpoint-updater"}).Draw(t, "as")
 		}
-		verdict, err := Check(to, slice, service)
-		if err != nil || verdict.ManagedBy == "" {
+		managedBy, _, err := check(to, slice, service)
+		if err != nil || managedBy == slice.Labels[discoveryv1.LabelManagedBy] {
 			return
 		}
-		slice.Labels[discoveryv1.LabelManagedBy] = verdict.ManagedBy
-		if again, err := Check(to, slice, service); err != nil || again.ManagedBy != "" {
-			t.Errorf("checked again: %+v, %v", again, err)
+		slice.Labels[discoveryv1.LabelManagedBy] = managedBy
+		if again, _, err := check(to, slice, service); err != nil || again != managedBy {
+			t.Errorf("checked again: %s, %v", again, err)
 		}
 		desired := planner.Desired{
-			Namespace: "web", Service: "shop", ManagedBy: to.managedByFor(types.NamespacedName{Namespace: "web", Name: "shop"}),
+			Namespace: "web", Service: "shop", ManagedBy: managedBy,
 			Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "service-1"}, Writer: "web", FirstName: "shop-slicefeed",
 			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Ports: slice.Ports,
 		}

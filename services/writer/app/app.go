@@ -3,7 +3,7 @@
 //
 // It guarantees that the Lease is released after the last write has ended, so that the next
 // leader never meets a write of this one. It has no logic of its own about nodes or Services:
-// package control runs the stages for each Service.
+// package reconciler runs the stages for each Service.
 package app
 
 import (
@@ -26,14 +26,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/config"
-	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
@@ -44,9 +43,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/query"
+	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 )
 
 // Component is the writer's command line.
@@ -81,9 +81,9 @@ type writer struct {
 	registry         *prometheus.Registry
 	sources          []*source
 	history          *history.Log
-	targets          *targets.Targets
+	targets          *targetwatch.Watcher
 	prober           *prober.Prober
-	controllerConfig control.Config
+	reconcilerConfig reconciler.Config
 	lease            *election.Lease          // nil in a dry run
 	endpointListener *endpointserver.Listener // nil without LISTEN_ADDRESS
 }
@@ -126,15 +126,15 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 		cfg: cfg, version: version, identity: election.NewIdentity(), log: log, registry: registry, sources: openedSources, endpointListener: listener,
 		history: &history.Log{}, prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 	}
-	w.controllerConfig = control.Config{
+	w.reconcilerConfig = reconciler.Config{
 		Prober: w.prober, Zones: map[string]string{},
 		Board: endpointStore, Logger: log, Registerer: registry,
 	}
 	for _, src := range openedSources {
-		w.controllerConfig.Sources = append(w.controllerConfig.Sources, src.Source)
+		w.reconcilerConfig.Sources = append(w.reconcilerConfig.Sources, src.Source)
 	}
 	for _, zone := range cfg.ZoneMap {
-		w.controllerConfig.Zones[zone.Secured] = zone.Consuming
+		w.reconcilerConfig.Zones[zone.Secured] = zone.Consuming
 	}
 	if err := w.connectCluster(cluster, namespace, configured); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func newEndpointListener(cfg *config.Config, endpointStore *endpoints.Store, log
 		return nil, nil
 	}
 	return endpointserver.NewListener(endpointserver.ListenerConfig{
-		Store: endpointStore, Files: link.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
+		Store: endpointStore, Files: identity.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
 		Logger: log, Registerer: registry,
 	})
 }
@@ -159,7 +159,7 @@ func newEndpointListener(cfg *config.Config, endpointStore *endpoints.Store, log
 // statusHandler serves /statusz on the debug listener.
 func (w *writer) statusHandler() http.Handler {
 	page := overview.Config{
-		Store: w.controllerConfig.Board, History: w.history, Leading: w.controllerConfig.Lease.Leading, Version: w.version, Instance: w.identity,
+		Store: w.reconcilerConfig.Board, History: w.history, Leading: func() bool { return w.reconcilerConfig.Lease.Term() != 0 }, Version: w.version, Instance: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
 			for _, src := range w.sources {
 				all = append(all, src.Snapshot())
@@ -187,15 +187,14 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	if err != nil {
 		return err
 	}
-	targetsConfig.Client, targetsConfig.Logger = client, w.log
-	if w.targets, err = targets.New(targetsConfig); err != nil {
+	if w.targets, err = targetwatch.New(client, targetsConfig, w.log); err != nil {
 		return err
 	}
-	w.controllerConfig.Targets = w.targets
+	w.reconcilerConfig.Targets = w.targets
 	store, eventClient := applier.Kubernetes(client), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
-		w.controllerConfig.Lease, store, eventClient = dryRunLease{}, plan.NewStore(os.Stdout, store), nil
-		w.controllerConfig.DryRun = true
+		w.reconcilerConfig.Lease, store, eventClient = dryRunLease{}, plan.NewStore(os.Stdout, store), nil
+		w.reconcilerConfig.DryRun = true
 	} else {
 		w.lease, err = election.NewLease(election.Config{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,
@@ -205,7 +204,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 		if err != nil {
 			return err
 		}
-		w.controllerConfig.Lease = w.lease
+		w.reconcilerConfig.Lease = w.lease
 	}
 	var confirm func(context.Context) error
 	if w.lease != nil {
@@ -213,8 +212,8 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	}
 	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log, History: w.history})
 	metrics := applier.NewMetrics(w.registry)
-	w.controllerConfig.Reporter = reporter
-	w.controllerConfig.Applier = func() *applier.Applier {
+	w.reconcilerConfig.Reporter = reporter
+	w.reconcilerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{
 			Store: store, Leading: leading, Confirm: confirm, Reporter: reporter, Logger: w.log, Metrics: metrics, History: w.history,
 		})
@@ -258,10 +257,10 @@ func (w *writer) Run(ctx context.Context) error {
 	if w.endpointListener != nil {
 		g.Go(func() error { return w.endpointListener.Run(ctx, listeners[2]) })
 	}
-	g.Go(func() error { return w.controllerConfig.Reporter.Run(ctx) })
+	g.Go(func() error { return w.reconcilerConfig.Reporter.Run(ctx) })
 	g.Go(func() error {
 		defer stopLease()
-		return control.New(w.controllerConfig).Run(ctx)
+		return reconciler.Run(ctx, w.reconcilerConfig)
 	})
 	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()

@@ -32,12 +32,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/config"
-	"github.com/slicefeed/slicefeed/services/writer/control"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 )
 
 // changingInventory sends the messages that a test puts in.
@@ -164,26 +166,26 @@ func (s *fakeStore) List(ctx context.Context, namespace, service string) ([]*dis
 }
 
 // startWriter runs a leading writer of the Service web/shop without probes, until the test ends.
-func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (subscriber.Conn, error)) *fake.Clientset {
+func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (nodeclient.Conn, error)) *fake.Clientset {
 	t.Helper()
 	log, registry := settings.NewLogger(out), prometheus.NewRegistry()
 	client := fake.NewClientset(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "1", Labels: map[string]string{targets.LabelClass: "default"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080)}}},
 	})
-	watched, err := targets.New(targets.Config{
-		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
+	watched, err := targetwatch.New(client, targets.Config{
+		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
-		Defaults:    targets.Settings{Probe: prober.Spec{Mode: prober.Off}, ListUnready: true},
-		Sources:     []targets.Source{{Name: config.DefaultSource}}, Logger: log,
-	})
+		Defaults:    targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
+		Sources:     []targets.Source{{Name: config.DefaultSource}},
+	}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := subscriber.New(subscriber.Config{Source: config.DefaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry), ConfirmObservations: 1})
+	sub := nodeclient.New(nodeclient.Config{Source: config.DefaultSource, Dial: dial, Log: log, Metrics: nodeclient.NewMetrics(registry), ConfirmObservations: 1})
 	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
-	config := control.Config{
-		Sources: []control.Source{{Feed: sub, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
+	config := reconciler.Config{
+		Sources: []reconciler.Source{{Feed: sub, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},
 		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
@@ -192,7 +194,7 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	g, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{sub.Run, watched.Run, control.New(config).Run} {
+	for _, run := range []func(context.Context) error{sub.Run, watched.Run, func(ctx context.Context) error { return reconciler.Run(ctx, config) }} {
 		g.Go(func() error { return run(ctx) })
 	}
 	t.Cleanup(func() {
@@ -249,7 +251,7 @@ func newReset(nodes ...*inventoryv1.Node) *inventoryv1.WatchNodesResponse {
 }
 
 // serveInventory serves an inventory in memory until the test ends, and returns how to connect to it.
-func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) func() (subscriber.Conn, error) {
+func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) func() (nodeclient.Conn, error) {
 	t.Helper()
 	pipe := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
@@ -257,7 +259,7 @@ func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) 
 	var serving errgroup.Group
 	serving.Go(func() error { return server.Serve(pipe) })
 	t.Cleanup(func() { server.Stop(); serving.Wait() })
-	return func() (subscriber.Conn, error) {
+	return func() (nodeclient.Conn, error) {
 		return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	}

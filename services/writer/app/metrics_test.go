@@ -9,7 +9,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/metricstest"
 	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
-	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 )
 
 var update = flag.Bool("update", false, "write the table into docs/metrics.md")
@@ -35,6 +35,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	control.New(writer.controllerConfig) // registers the metrics of decisions, as Run does
+	reconciler.New(writer.reconcilerConfig, nil, nil) // registers the metrics of decisions, as Run does
 	metricstest.CheckMetrics(t, "../../../docs/metrics.md", "writer", *update, writer.registry)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,8 +22,8 @@ const planTimeout = time.Minute
 func runPlan(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
 	cfg := *inv.Config
 	cfg.Store = "memory" // no Lease, no Events, and a client that sends no write
-	notices := plan.NewNoticeHandler(inv.Err)
-	w, err := buildWriter(&cfg, version, slog.New(notices))
+	notices := plan.NewNotices(inv.Err)
+	w, err := buildWriter(&cfg, version, notices.Logger())
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
@@ -33,7 +32,7 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[config.
 	g, running := errgroup.WithContext(running)
 	w.startInputs(running, g)
 	fmt.Fprintf(inv.Err, "waiting up to %s for caches and inventories…\n", planTimeout)
-	results, err := plan.Run(running, w.controllerConfig, plan.Timeouts{Sync: planTimeout})
+	results, err := plan.Run(running, w.reconcilerConfig, plan.Timeouts{Sync: planTimeout})
 	stop()
 	if err = errors.Join(notices.WithLastNotice(err), g.Wait()); err != nil {
 		return err

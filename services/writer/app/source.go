@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slicefeed/slicefeed/services/writer/config"
-	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
+	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // source is one inventory and the link to it.
 type source struct {
-	control.Source
+	reconciler.Source
 
-	subscriber *subscriber.Subscriber
-	link       *sources.Link
+	client *nodeclient.Client
+	link   *sources.Link
 }
 
 // openSources creates the links to all inventories. They connect when Run starts.
 func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, registry prometheus.Registerer) ([]*source, error) {
-	metrics := subscriber.NewMetrics(registry)
+	metrics := nodeclient.NewMetrics(registry)
 	var opened []*source
 	var problems []error
 	for _, src := range all {
@@ -37,12 +37,12 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 			problems = append(problems, err)
 			continue
 		}
-		s := &source{Source: control.Source{Name: src.Name, CIDRs: src.CIDRs}, link: inventory}
-		s.subscriber = subscriber.New(subscriber.Config{
+		s := &source{Source: reconciler.Source{Name: src.Name, CIDRs: src.CIDRs}, link: inventory}
+		s.client = nodeclient.New(nodeclient.Config{
 			Source: src.Name, Log: log, Metrics: metrics, ConfirmObservations: cfg.EmptyThreshold,
-			Dial: func() (subscriber.Conn, error) { return inventory.Dial() },
+			Dial: func() (nodeclient.Conn, error) { return inventory.Dial() },
 		})
-		s.Feed = s.subscriber
+		s.Feed = s.client
 		opened = append(opened, s)
 	}
 	return opened, errors.Join(problems...)
@@ -52,6 +52,6 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 func (s *source) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.link.Run(ctx) })
-	g.Go(func() error { return s.subscriber.Run(ctx) })
+	g.Go(func() error { return s.client.Run(ctx) })
 	return g.Wait()
 }

@@ -58,25 +58,14 @@ type Config struct {
 
 // Applier writes the slices of one Service, one Apply or Withdraw at a time. The other methods may be called meanwhile.
 type Applier struct {
-	store    Store
-	leading  func() bool
-	confirm  func(context.Context) error
-	reporter *events.Reporter
-	log      *slog.Logger
-	metrics  *Metrics
-	history  *history.Log
+	cfg Config
 
 	mu     sync.Mutex
 	memory *memory // of the current term
 }
 
 // New returns an Applier that has written nothing yet.
-func New(cfg Config) *Applier {
-	return &Applier{
-		store: cfg.Store, leading: cfg.Leading, confirm: cfg.Confirm, reporter: cfg.Reporter, log: cfg.Logger,
-		metrics: cfg.Metrics, history: cfg.History, memory: newMemory(),
-	}
-}
+func New(cfg Config) *Applier { return &Applier{cfg: cfg, memory: newMemory()} }
 
 // StartTerm forgets what earlier terms did: another leader may have written since.
 func (a *Applier) StartTerm() {
@@ -126,7 +115,7 @@ func (o *Order) plan() planner.Plan {
 func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) {
 	m := a.begin(order.Service)
 	plan := order.plan()
-	if !a.leading() {
+	if !a.cfg.Leading() {
 		if plan.Empty() {
 			return plan, nil
 		}
@@ -136,8 +125,8 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 		return plan, err
 	}
 	change := m.foreignChange(plan, order.Current)
-	if a.confirm != nil && change != nil {
-		if err := a.confirm(ctx); err != nil {
+	if a.cfg.Confirm != nil && change != nil {
+		if err := a.cfg.Confirm(ctx); err != nil {
 			return plan, err
 		}
 	}
@@ -178,7 +167,10 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 
 // writePlan writes until it is done or something is not as expected.
 func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, order *Order) error {
-	a.logPlan(order.Service, plan)
+	if !plan.Empty() {
+		tracepoint.Log(a.cfg.Logger, tracepoint.Plan, slog.String("service", order.Service.Namespace+"/"+order.Service.Name),
+			slog.Int("creates", len(plan.Create)), slog.Int("updates", len(plan.Update)), slog.Int("deletes", len(plan.Delete)))
+	}
 	for _, step := range []struct {
 		verb   verb
 		slices []*discoveryv1.EndpointSlice
@@ -194,57 +186,60 @@ func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, o
 
 // writeSlice sends one request and records its outcome.
 func (a *Applier) writeSlice(ctx context.Context, m *memory, verb verb, slice *discoveryv1.EndpointSlice, order *Order) error {
-	if !a.leading() || !a.isCurrent(m) {
+	if !a.cfg.Leading() || !a.isCurrent(m) {
 		return election.ErrNotLeader
 	}
 	start := time.Now()
 	tracepoint.Mark(tracepoint.Plan)
 	answer, err := a.send(ctx, verb, slice)
 	tracepoint.Mark(tracepoint.Write)
-	a.logWrite(verb, slice, order, err)
-	a.metrics.observe(verb, err, time.Since(start))
-	a.addHistory(verb, slice, order, err)
+	outcome := outcomeOf(verb, err)
+	attrs := []slog.Attr{
+		slog.String("service", order.Service.Namespace+"/"+order.Service.Name), slog.String("slice", slice.Name),
+		slog.String("verb", string(verb)), slog.String("result", string(outcome)), slog.Int("endpoints", len(slice.Endpoints)),
+	}
+	if err != nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	tracepoint.Log(a.cfg.Logger, tracepoint.Write, attrs...)
+	a.cfg.Metrics.observe(verb, outcome, time.Since(start))
+	a.addHistory(verb, slice, order, outcome, err)
 
-	switch {
-	case err == nil, verb == remove && apierrors.IsNotFound(err):
+	switch outcome {
+	case outcomeOK:
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		m.recordWrite(verb, slice, answer)
-		a.log.Info("slice written", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "endpoints", len(slice.Endpoints))
+		a.cfg.Logger.Info("slice written", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "endpoints", len(slice.Endpoints))
 		return nil
-	case errors.Is(err, election.ErrNotLeader): // from LeaderOnly, perhaps about a repeated attempt
-		a.markUnsure(m, slice)
-		return election.ErrNotLeader
-	case isConflict(verb, err):
+	case outcomeConflict:
 		return a.handleConflict(ctx, m, verb, slice, order, err)
-	case apierrors.IsTooManyRequests(err):
+	case outcomeThrottled:
 		wait := time.Second
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 			wait = time.Duration(seconds) * time.Second
 		}
 		return a.retryLater(verb, slice, wait, err)
-	case isNamespaceTerminating(err):
-		a.log.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "error", err)
+	case outcomeTerminating: // nobody needs to act
+		a.cfg.Logger.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "error", err)
 		return &RetryLaterError{At: time.Now().Add(terminatingDelay), Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
-	case isRejected(err):
+	case outcomeRejected:
 		if !m.rejectionReported {
 			m.rejectionReported = true
-			a.reporter.Report(order.Service, events.Warning{
+			a.cfg.Reporter.Report(order.Service, events.Warning{
 				Reason: "WriteRejected", Action: "Retry",
 				Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", verb, slice.Name, err),
 			})
 		}
 		return fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)
-	default: // no answer, or one that leaves open whether the write took place
-		a.markUnsure(m, slice)
-		return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, slice.Name, err)
 	}
-}
-
-func (a *Applier) markUnsure(m *memory, slice *discoveryv1.EndpointSlice) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m.unsure[slice.Name] = struct{}{}
+	if errors.Is(err, election.ErrNotLeader) { // from LeaderOnly, perhaps about a repeated attempt
+		return election.ErrNotLeader
+	}
+	return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, slice.Name, err)
 }
 
 // handleConflict reads the slices again. What they were left as stays known: the write did not take place.
@@ -260,8 +255,8 @@ func (a *Applier) handleConflict(ctx context.Context, m *memory, verb verb, slic
 }
 
 // addHistory records a request and its result for status pages.
-func (a *Applier) addHistory(verb verb, slice *discoveryv1.EndpointSlice, order *Order, err error) {
-	if a.history == nil {
+func (a *Applier) addHistory(verb verb, slice *discoveryv1.EndpointSlice, order *Order, outcome outcome, err error) {
+	if a.cfg.History == nil {
 		return
 	}
 	var old, written *discoveryv1.EndpointSlice
@@ -273,17 +268,17 @@ func (a *Applier) addHistory(verb verb, slice *discoveryv1.EndpointSlice, order 
 	}
 	w := history.Write{
 		At: time.Now(), Namespace: order.Service.Namespace, Service: order.Service.Name, Slice: slice.Name,
-		Verb: string(verb), Result: result(verb, err), Changes: history.CompareSlices(old, written, order.ReasonFor),
+		Verb: string(verb), Result: string(outcome), Changes: history.CompareSlices(old, written, order.ReasonFor),
 	}
-	if w.Result != resultOK {
+	if outcome != outcomeOK {
 		w.Message = display.Sanitize(err.Error())
 	}
-	a.history.AddWrite(w)
+	a.cfg.History.AddWrite(w)
 }
 
 func (a *Applier) retryLater(verb verb, slice *discoveryv1.EndpointSlice, wait time.Duration, err error) error {
 	at := time.Now().Add(wait)
-	a.log.Warn("slice write delayed", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "until", at, "error", err)
+	a.cfg.Logger.Warn("slice write delayed", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "until", at, "error", err)
 	return &RetryLaterError{At: at, Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
 }
 
@@ -292,10 +287,10 @@ func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.Endpoi
 	defer cancel()
 	switch verb {
 	case create:
-		return a.store.Create(ctx, slice)
+		return a.cfg.Store.Create(ctx, slice)
 	case update:
-		return a.store.Update(ctx, slice)
+		return a.cfg.Store.Update(ctx, slice)
 	default:
-		return nil, a.store.Delete(ctx, slice)
+		return nil, a.cfg.Store.Delete(ctx, slice)
 	}
 }

@@ -42,7 +42,7 @@ func TestWritesOnlyDifferences(t *testing.T) {
 	d.Endpoints = d.Endpoints[:1]
 	w.must(t, d)
 	w.wantSent(t, "POST endpointslices", "PUT shop-nodes", "DELETE shop-nodes-2")
-	if got := testutil.ToFloat64(w.Applier.metrics.writes.WithLabelValues("update", "ok")); got != 2 {
+	if got := testutil.ToFloat64(w.cfg.Metrics.writes.WithLabelValues("update", "ok")); got != 2 {
 		t.Errorf("%v updates counted", got)
 	}
 }
@@ -104,7 +104,7 @@ func TestRepairsWhatOthersDoToOwnedSlices(t *testing.T) {
 			if got := listed(list); got != "10.0.0.1 10.0.0.2" || len(w.api.sent()) != 1 {
 				t.Errorf("left as %q", got)
 			}
-			if got := testutil.ToFloat64(w.Applier.metrics.repairs); got != 1 {
+			if got := testutil.ToFloat64(w.cfg.Metrics.repairs); got != 1 {
 				t.Errorf("%v repairs counted", got)
 			}
 		})

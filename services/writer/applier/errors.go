@@ -50,14 +50,32 @@ func isNamespaceTerminating(err error) bool {
 		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// isConflict reports whether another client changed, created or deleted the slice before.
-func isConflict(verb verb, err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || verb == update && apierrors.IsNotFound(err)
-}
+// outcome is what became of a request, as metrics and the history name it.
+type outcome string
 
-// isRejected reports whether the API server certainly wrote nothing. Its 5xx leave that open: etcd may have been slow
-// to answer.
-func isRejected(err error) bool {
+const (
+	outcomeOK          outcome = "ok"
+	outcomeConflict    outcome = "conflict" // another client changed, created or deleted the slice before
+	outcomeThrottled   outcome = "throttled"
+	outcomeTerminating outcome = "terminating"
+	outcomeRejected    outcome = "rejected" // the API server certainly wrote nothing
+	outcomeUnknown     outcome = "unknown"  // no answer, or one that leaves open whether the write took place
+)
+
+func outcomeOf(verb verb, err error) outcome {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err)
+	switch {
+	case err == nil, verb == remove && apierrors.IsNotFound(err):
+		return outcomeOK
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == update && apierrors.IsNotFound(err):
+		return outcomeConflict
+	case apierrors.IsTooManyRequests(err):
+		return outcomeThrottled
+	case isNamespaceTerminating(err):
+		return outcomeTerminating
+	// A 5xx leaves open what was written: etcd may have been slow to answer.
+	case errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err):
+		return outcomeRejected
+	}
+	return outcomeUnknown
 }

@@ -14,7 +14,7 @@ import (
 
 func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	w := newWriter(t, nil)
-	w.history = &history.Log{}
+	w.cfg.History = &history.Log{}
 	w.must(t, desired("10.0.0.1", "10.0.0.2"))
 	d := desired("10.0.0.2")
 	why := map[netip.Addr]string{netip.MustParseAddr("10.0.0.1"): "feed: absent", netip.MustParseAddr("10.0.0.2"): "feed: ready"}
@@ -31,7 +31,7 @@ func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	if err := w.Withdraw(context.Background(), shop, list); err != nil {
 		t.Fatal(err)
 	}
-	writes, _ := w.history.Recent(nil)
+	writes, _ := w.cfg.History.Recent(nil)
 	var said []string
 	for _, one := range writes {
 		text := one.Verb + " " + one.Slice + " of " + one.Namespace + "/" + one.Service + ": " + one.Result + "\n"

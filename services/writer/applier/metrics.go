@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics are shared by all Appliers of a process.
@@ -16,50 +16,31 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	auto := promauto.With(registerer)
 	m := &Metrics{
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		writes: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_writer_slice_writes_total",
 			Help: "Number of requests that change EndpointSlices, by verb and result: ok, conflict, throttled, rejected, terminating (the namespace is being deleted), or unknown (no response, or an inconclusive one).",
 		}, []string{"verb", "result"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: auto.NewHistogram(prometheus.HistogramOpts{
 			Name:    "slicefeed_writer_slice_write_duration_seconds",
 			Help:    "Time from a request that changes EndpointSlices to its response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}),
-		repairs: prometheus.NewCounter(prometheus.CounterOpts{
+		repairs: auto.NewCounter(prometheus.CounterOpts{
 			Name: "slicefeed_writer_repairs_total",
 			Help: "Number of writes that repair owned slices after another client modified, deleted or added them.",
 		}),
 	}
 	for _, verb := range []verb{create, update, remove} {
-		for _, result := range []string{"ok", "conflict", "throttled", "rejected", "terminating", "unknown"} { // so that a rate sees the first one
-			m.writes.WithLabelValues(string(verb), result)
+		for _, outcome := range []outcome{outcomeOK, outcomeConflict, outcomeThrottled, outcomeRejected, outcomeTerminating, outcomeUnknown} {
+			m.writes.WithLabelValues(string(verb), string(outcome)) // so that a rate sees the first one
 		}
 	}
-	registerer.MustRegister(m.writes, m.duration, m.repairs)
 	return m
 }
 
-func (m *Metrics) observe(verb verb, err error, took time.Duration) {
-	m.writes.WithLabelValues(string(verb), result(verb, err)).Inc()
+func (m *Metrics) observe(verb verb, outcome outcome, took time.Duration) {
+	m.writes.WithLabelValues(string(verb), string(outcome)).Inc()
 	m.duration.Observe(took.Seconds())
-}
-
-const resultOK = "ok"
-
-// result classifies the outcome of a request.
-func result(verb verb, err error) string {
-	switch {
-	case err == nil, verb == remove && apierrors.IsNotFound(err):
-		return resultOK
-	case isConflict(verb, err):
-		return "conflict"
-	case apierrors.IsTooManyRequests(err):
-		return "throttled"
-	case isNamespaceTerminating(err):
-		return "terminating"
-	case isRejected(err):
-		return "rejected"
-	}
-	return "unknown"
 }

@@ -58,7 +58,7 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			var reported history.Log
 			log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			w := newWriter(t, events.NewReporter(events.Config{Logger: log, History: &reported}))
-			w.log = log
+			w.cfg.Logger = log
 			w.must(t, desired("10.0.0.1"))
 			w.api.edit("shop-nodes", nil) // by the namespace controller
 			w.api.setFault(false, answersWith(answer))
@@ -75,11 +75,11 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 				t.Errorf("want a line at debug level and no warning, got:\n%s", text.String())
 			}
 			for result, want := range map[string]float64{"rejected": 0, "terminating": immediateRepairs + 1} {
-				if got := testutil.ToFloat64(w.Applier.metrics.writes.WithLabelValues("create", result)); got != want {
+				if got := testutil.ToFloat64(w.cfg.Metrics.writes.WithLabelValues("create", result)); got != want {
 					t.Errorf("%v writes count as %s, want %v", got, result, want)
 				}
 			}
-			if got := testutil.ToFloat64(w.Applier.metrics.repairs); got != 0 {
+			if got := testutil.ToFloat64(w.cfg.Metrics.repairs); got != 0 {
 				t.Errorf("%v writes count as repairs, want 0", got)
 			}
 		})

@@ -43,7 +43,7 @@ func (a *Applier) readSlices(ctx context.Context, m *memory, order *Order, names
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	service := order.Service
-	listed, version, err := a.store.List(ctx, service.Namespace, service.Name)
+	listed, version, err := a.cfg.Store.List(ctx, service.Namespace, service.Name)
 	if err != nil {
 		return nil, fmt.Errorf("list slices of Service %s/%s: %w", service.Namespace, service.Name, err)
 	}
@@ -58,7 +58,7 @@ func (a *Applier) readSlices(ctx context.Context, m *memory, order *Order, names
 		delete(expected, slice.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
-		slice, err := a.store.Get(ctx, service.Namespace, name)
+		slice, err := a.cfg.Store.Get(ctx, service.Namespace, name)
 		switch {
 		case err == nil:
 			listed = append(listed, slice)

@@ -75,7 +75,7 @@ func (a *Applier) checkRepairBudget(m *memory, order Order, plan planner.Plan, c
 	}
 	if !at.Equal(m.repairs.reportedFor) {
 		m.repairs.reportedFor = at
-		a.reporter.Report(order.Service, events.Warning{
+		a.cfg.Reporter.Report(order.Service, events.Warning{
 			Reason: "RepairsBackedOff", Action: "Repair",
 			Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", change.slice, change.editor, immediateRepairs, at.Format(time.TimeOnly)),
 		})
@@ -88,8 +88,8 @@ func (a *Applier) recordRepairs(m *memory, service corev1.ObjectReference, repai
 	for range repairs {
 		m.repairs.spend(time.Now())
 	}
-	a.metrics.repairs.Add(float64(repairs))
-	a.log.Warn("repairing externally modified slice", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
+	a.cfg.Metrics.repairs.Add(float64(repairs))
+	a.cfg.Logger.Warn("repairing externally modified slice", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
 }
 
 // foreignChange is what another client did to an owned slice.
@@ -118,12 +118,12 @@ func (m *memory) foreignChange(plan planner.Plan, current []*discoveryv1.Endpoin
 		}
 		left := m.left[slice.Name]
 		if left == nil && m.inSync || left != nil && !equalContent(slice, left) {
-			return &foreignChange{slice.Name, LastEditor(slice)}
+			return &foreignChange{slice.Name, lastEditor(slice)}
 		}
 	}
 	for _, left := range m.leftSlices() {
 		if _, ok := existing[left.Name]; !ok {
-			return &foreignChange{left.Name, LastEditor(nil)}
+			return &foreignChange{left.Name, lastEditor(nil)}
 		}
 	}
 	return nil
@@ -147,8 +147,8 @@ func (m *memory) countRepairs(order Order, plan planner.Plan, change *foreignCha
 	return n
 }
 
-// LastEditor names the last field manager of a slice besides this writer's; nil: it was deleted.
-func LastEditor(slice *discoveryv1.EndpointSlice) string {
+// lastEditor names the last field manager of a slice besides this writer's; nil: it was deleted.
+func lastEditor(slice *discoveryv1.EndpointSlice) string {
 	if slice == nil {
 		return "a client that deleted it"
 	}

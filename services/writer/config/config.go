@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
@@ -81,7 +81,7 @@ func (z *ZoneMapping) UnmarshalText(text []byte) error {
 func (c *Config) Validate() error {
 	var v problemList
 	c.validateSource(&v)
-	c.validateTargets(&v)
+	v = append(v, c.ValidateTargets())
 	if !strings.HasPrefix(c.ProbePath, "/") {
 		v.add("HEALTH_CHECK_PATH", c.ProbePath, "a path that starts with a slash")
 	}
@@ -108,7 +108,9 @@ func (c *Config) validateSource(v *problemList) {
 	v.requireSet("a file", settingValue{"TLS_PEER_CA_FILE", c.PeerCA})
 }
 
-func (c *Config) validateTargets(v *problemList) {
+// ValidateTargets reports the problems of CLASS, WATCH_NAMESPACES and the settings of the named target.
+func (c *Config) ValidateTargets() error {
+	var v problemList
 	v.checkName("TARGET_NAMESPACE", c.Namespace, "the name of a namespace", validation.IsDNS1123Label(c.Namespace))
 	v.checkName("TARGET_SERVICE_NAME", c.Service, "the name of a Service", validation.IsDNS1123Label(c.Service))
 	v.checkName("TARGET_ENDPOINTSLICE_NAME", c.SliceName, "the name of an EndpointSlice", validation.IsDNS1123Subdomain(c.SliceName))
@@ -139,6 +141,7 @@ func (c *Config) validateTargets(v *problemList) {
 			v.add("WATCH_NAMESPACES", strings.Join(c.Watch, ","), "* alone, which means all namespaces")
 		}
 	}
+	return errors.Join(v...)
 }
 
 // AllNamespaces stands for all namespaces.
@@ -185,20 +188,6 @@ func joinSubnets(subnets []settings.Subnet) string {
 	return strings.Join(all, ",")
 }
 
-func (c *Config) managedByLabel() string {
-	if c.ManagedBy != "" {
-		return c.ManagedBy
-	}
-	return "slicefeed-" + c.Class
-}
-
-func (c *Config) firstSliceName() string {
-	if c.SliceName != "" {
-		return c.SliceName
-	}
-	return c.Service + "-slicefeed"
-}
-
 // watchedNamespaces returns the namespaces whose labeled Services are targets.
 func (c *Config) watchedNamespaces(own string) []string {
 	if len(c.Watch) > 0 {
@@ -211,6 +200,6 @@ func (c *Config) watchedNamespaces(own string) []string {
 }
 
 // TLSFiles are the files of the writer's end of the links to all inventories. A source may have other CAs.
-func (c *Config) TLSFiles() link.Files {
-	return link.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCA}
+func (c *Config) TLSFiles() identity.Files {
+	return identity.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCA}
 }

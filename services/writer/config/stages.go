@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -29,24 +29,21 @@ func (c *Config) LoadSources() ([]sources.Source, error) {
 	return sources.Read(c.SourcesFile, defaults)
 }
 
-// TargetsConfig returns which Services are targets and their default settings. The caller adds
-// the client.
+// TargetsConfig returns which Services are targets, and their default settings.
 func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (targets.Config, error) {
-	mode, err := prober.ParseMode(c.ProbeMode)
+	mode, err := probe.ParseMode(c.ProbeMode)
 	if err != nil {
 		return targets.Config{}, err
 	}
 	config := targets.Config{
 		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace),
 		Defaults: targets.Settings{
-			Probe:        prober.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
+			Probe:        probe.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
 			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListUnready: true,
 		},
 	}
 	if c.Service != "" {
-		config.NamedTarget = targets.NamedTarget{
-			Namespace: c.Namespace, Service: c.Service, ManagedBy: c.managedByLabel(), FirstName: c.firstSliceName(), Port: c.Port,
-		}
+		config.NamedTarget = targets.NamedTarget{Namespace: c.Namespace, Service: c.Service, ManagedBy: c.ManagedBy, FirstName: c.SliceName, Port: c.Port}
 	}
 	for _, s := range configured {
 		config.Sources = append(config.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort})

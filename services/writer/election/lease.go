@@ -8,6 +8,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -69,9 +70,9 @@ func NewIdentity() string {
 
 // NewLease returns a Lease that competes when Run is called.
 func NewLease(cfg Config) (*Lease, error) {
-	setDefault(&cfg.Duration, 15*time.Second)
-	setDefault(&cfg.RenewDeadline, 10*time.Second)
-	setDefault(&cfg.RetryPeriod, 2*time.Second)
+	cfg.Duration = cmp.Or(cfg.Duration, 15*time.Second)
+	cfg.RenewDeadline = cmp.Or(cfg.RenewDeadline, 10*time.Second)
+	cfg.RetryPeriod = cmp.Or(cfg.RetryPeriod, 2*time.Second)
 	l := &Lease{cfg: cfg, changed: make(chan struct{}, 1)}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: cfg.Name,
@@ -234,11 +235,5 @@ func (l *Lease) setValidUntil(until time.Time) {
 	l.mu.Unlock()
 	if before != after {
 		l.notifyChanged()
-	}
-}
-
-func setDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
 	}
 }

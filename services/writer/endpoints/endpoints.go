@@ -10,7 +10,9 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
@@ -73,6 +75,17 @@ type Backend struct {
 	Zone       string
 }
 
+// TargetStatus is what is published of a target itself.
+type TargetStatus struct {
+	State           State
+	Reason, Message string // see Target; also of a pause
+	Ports           []Port // by name, each name once
+}
+
+func (a *TargetStatus) equal(b *TargetStatus) bool {
+	return a.State == b.State && a.Reason == b.Reason && a.Message == b.Message && slices.Equal(a.Ports, b.Ports)
+}
+
 // MaxBackends is the number of backends that a group publishes: it has to fit into one message.
 const MaxBackends = 10_000
 
@@ -88,15 +101,12 @@ const (
 
 // Entry is one published item. Entries are immutable.
 type Entry struct {
+	TargetStatus // only of a target
+
 	Key                string
 	Namespace, Service string
 	Kind               EntryKind
 	Fingerprint        deltaset.Digest
-
-	// Fields of a target.
-	State           State
-	Reason, Message string
-	Ports           []Port
 
 	// Fields of an endpoint, which has one backend, or of a group.
 	Port     Port
@@ -109,7 +119,7 @@ func (e *Entry) Identity() (group, key string, fingerprint deltaset.Digest) {
 	return e.Namespace + "/" + e.Service, e.Key, e.Fingerprint
 }
 
-func (e *Entry) withFingerprint() *Entry {
+func (e *Entry) setFingerprint() {
 	c := make(deltaset.Hasher, 0, 256)
 	port := func(p Port) {
 		c.AddString(p.Name)
@@ -141,27 +151,49 @@ func (e *Entry) withFingerprint() *Entry {
 		c.AddUint(uint64(e.Omitted))
 	}
 	e.Fingerprint = c.Fingerprint()
-	return e
 }
 
 // publishedState is the published state of a target.
 type publishedState struct {
-	state           State
-	reason, message string
-	ports           []Port    // by name, each name once
-	backends        []Backend // by address, each address once
+	TargetStatus
+
+	backends []Backend // by address, each address once
+}
+
+// entries returns what is published: the target, and each port with all of its addresses, or each address of each
+// port.
+func (p *publishedState) entries(of ServiceName, grouped bool) []*Entry {
+	var all []*Entry
+	add := func(kind EntryKind, e Entry) {
+		e.Namespace, e.Service, e.Kind = of.Namespace, of.Service, kind
+		e.setFingerprint()
+		all = append(all, &e)
+	}
+	key := of.groupKey()
+	add(KindTarget, Entry{Key: key, TargetStatus: p.TargetStatus})
+	for _, port := range p.Ports {
+		portKey := key + "/" + port.Name
+		if grouped {
+			n := min(len(p.backends), MaxBackends)
+			add(KindGroup, Entry{Key: portKey, Port: port, Backends: p.backends[:n], Omitted: len(p.backends) - n})
+			continue
+		}
+		for i := range p.backends {
+			add(KindEndpoint, Entry{Key: portKey + "/" + p.backends[i].Address.String(), Port: port, Backends: p.backends[i : i+1]})
+		}
+	}
+	return all
 }
 
 // publishedState returns the published state; the backends of a managed target are left out.
 func (t *Target) publishedState() publishedState {
-	state := publishedState{state: t.State, reason: t.Reason, message: t.Message}
+	p := publishedState{TargetStatus: TargetStatus{State: t.State, Reason: t.Reason, Message: t.Message}}
 	switch t.State {
 	case Paused:
-		state.reason = "Paused"
-		state.message = "Service is paused by annotation slicefeed.dev/paused. Nothing is written, whatever happens to its endpoints. Remove the annotation to resume."
+		p.Reason, p.Message = "Paused", PausedMessage
 	case Managed:
-		state.ports = convertPorts(t.Ports)
-		return state
+		p.Ports = convertPorts(t.Ports)
+		return p
 	}
 	owned := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	var listed []discoveryv1.EndpointPort
@@ -170,13 +202,13 @@ func (t *Target) publishedState() publishedState {
 			listed = append(listed, slice.Ports...)
 		}
 	}
-	state.ports = convertPorts(listed)
+	p.Ports = convertPorts(listed)
 	for _, e := range planner.CurrentEndpoints(owned, t.Slices) {
 		// A slice modified by hand may be ready and not serving, which makes no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
-		state.backends = append(state.backends, Backend{e.Address, c, e.Source, e.Zone})
+		p.backends = append(p.backends, Backend{e.Address, c, e.Source, e.Zone})
 	}
-	return state
+	return p
 }
 
 // desiredBackends returns the backends of a managed target.
@@ -192,30 +224,11 @@ func (t *Target) desiredBackends() []Backend {
 
 func convertPorts(listed []discoveryv1.EndpointPort) []Port {
 	var all []Port
-	text := func(s *string) string {
-		if s == nil {
-			return ""
-		}
-		return *s
-	}
 	for _, p := range listed {
-		if p.Port == nil || *p.Port < 1 || *p.Port > 65535 {
-			continue
+		if number := ptr.Deref(p.Port, 0); number >= 1 && number <= 65535 {
+			all = append(all, Port{ptr.Deref(p.Name, ""), string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), uint16(number), ptr.Deref(p.AppProtocol, "")})
 		}
-		port := Port{Name: text(p.Name), Protocol: "TCP", Number: uint16(*p.Port), AppProtocol: text(p.AppProtocol)}
-		if p.Protocol != nil {
-			port.Protocol = string(*p.Protocol)
-		}
-		all = append(all, port)
 	}
 	slices.SortStableFunc(all, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b Port) bool { return a.Name == b.Name })
-}
-
-func (a publishedState) equal(b publishedState) bool {
-	return a.equalTarget(b) && slices.Equal(a.backends, b.backends)
-}
-
-func (a publishedState) equalTarget(b publishedState) bool {
-	return a.state == b.state && a.reason == b.reason && a.message == b.message && slices.Equal(a.ports, b.ports)
 }

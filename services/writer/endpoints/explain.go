@@ -13,10 +13,9 @@ import (
 
 // Summary is a target with the state of its endpoints.
 type Summary struct {
+	TargetStatus
+
 	Namespace, Service        string
-	State                     State
-	Reason, Message           string
-	Ports                     []Port
 	Ready, Draining, NotReady int
 	Sources                   []string // by name
 	Guards                    []verdict.Guard
@@ -27,8 +26,7 @@ type Summary struct {
 func (p *storedTarget) summarize() Summary {
 	l := Summary{
 		Namespace: p.target.Namespace, Service: p.target.Service,
-		State: p.published.state, Reason: p.published.reason, Message: p.published.message, Ports: p.published.ports,
-		Guards: p.target.Decision.Guards, NextDecisionAt: p.target.Decision.Wake,
+		TargetStatus: p.published.TargetStatus, Guards: p.target.Decision.Guards, NextDecisionAt: p.target.Decision.Wake,
 		FollowsProbes: p.target.FollowsProbes,
 	}
 	for _, b := range p.publishedBackends().backends {
@@ -74,17 +72,20 @@ type Explanation struct {
 	Address netip.Addr
 	Leading bool
 
-	Reports []SourceReport // by source
-	Probe   *verdict.Probe // nil: this address is not probed
-	Current *Backend       // what the slices list; nil: not listed
-	Desired *Backend       // what the decision lists; nil: not listed
-
-	Endpoint verdict.Endpoint // zero: no decision about the address
+	Reports  []SourceReport   // by source
+	Probe    *verdict.Probe   // nil: this address is not probed
+	Current  *Backend         // what the slices list; nil: not listed
+	Desired  *Backend         // what is published; nil: not listed
+	Endpoint verdict.Endpoint // the decision; zero: there is none about the address
 	Guard    *verdict.Guard   // the guard that holds this endpoint; nil: none
 
+	Steps      []Step // the same as text, in the order of the decision
 	Conclusion string // the outcome, in a sentence or two
 	Advice     string // what to do; may be empty
 }
+
+// Step is what one stage contributed to a decision.
+type Step struct{ Stage, Detail string }
 
 // SourceReport is what one source reports about the address.
 type SourceReport struct {
@@ -96,36 +97,57 @@ type SourceReport struct {
 	ObservedAt  time.Time       // when it was received; zero: never
 }
 
-func (p *storedTarget) explainAddress(address netip.Addr) Explanation {
+func (p *storedTarget) explainAddress(address netip.Addr, now time.Time) Explanation {
 	t := &p.target
-	e := Explanation{Summary: p.summarize(), Address: address, Leading: t.Leading}
+	e := Explanation{Summary: p.summarize(), Address: address, Leading: t.Leading, Current: p.currentBackend(address)}
 	for i := range t.Input.Sources {
 		e.Reports = append(e.Reports, t.sourceReport(&t.Input.Sources[i], address))
 	}
-	if probe, probed := t.Input.Probes[address]; probed && t.Input.Limits.Probing {
+	if probe, probed := t.Input.Probe(address); probed && t.Input.Limits.Probing {
 		e.Probe = &probe
 	}
 	if b, ok := findAddress(p.publishedBackends().backends, address, func(b Backend) netip.Addr { return b.Address }); ok {
 		e.Desired = &b
 	}
-	e.Current = e.Desired
-	if t.State == Managed {
-		e.Current = nil
-		if h, ok := findAddress(t.Input.Current, address, func(h verdict.CurrentEndpoint) netip.Addr { return h.Address }); ok {
-			e.Current = &Backend{h.Address, h.Conditions, cmp.Or(h.Source, verdict.DefaultSource), h.Zone}
+	decided, ok := p.decided(address)
+	if e.Endpoint = decided; !ok && slices.ContainsFunc(e.Reports, func(r SourceReport) bool { return r.Member != nil }) {
+		decided.Rule = verdict.RuleAllowlist // it blocks all writes, so only current endpoints have a decision
+	}
+	for i, g := range t.Decision.Guards {
+		if g.Rule == decided.Rule && (g.Source == "" || decided.Source == "" || g.Source == decided.Source) {
+			e.Guard = &t.Decision.Guards[i]
 		}
 	}
-	decided, ok := findAddress(t.Decision.Endpoints, address, func(j verdict.Endpoint) netip.Addr { return j.Address })
-	if ok {
-		e.Endpoint = decided
-		for i, g := range t.Decision.Guards {
-			if g.Rule == decided.Rule && (g.Source == "" || g.Source == decided.Source) {
-				e.Guard = &t.Decision.Guards[i]
-			}
-		}
-	}
-	e.Conclusion, e.Advice = e.describe()
+	e.describe(now)
 	return e
+}
+
+// currentBackend returns what the slices list of an address; nil: they do not list it.
+func (p *storedTarget) currentBackend(address netip.Addr) *Backend {
+	t := &p.target
+	if t.State == Managed {
+		if c, ok := findAddress(t.Input.Current, address, func(c verdict.CurrentEndpoint) netip.Addr { return c.Address }); ok {
+			return &Backend{c.Address, c.Conditions, cmp.Or(c.Source, verdict.DefaultSource), c.Zone}
+		}
+		return nil
+	}
+	if b, ok := findAddress(p.published.backends, address, func(b Backend) netip.Addr { return b.Address }); ok {
+		b.Source = cmp.Or(b.Source, verdict.DefaultSource)
+		return &b
+	}
+	return nil
+}
+
+func (p *storedTarget) decided(address netip.Addr) (verdict.Endpoint, bool) {
+	return findAddress(p.target.Decision.Endpoints, address, func(e verdict.Endpoint) netip.Addr { return e.Address })
+}
+
+// ListedBackend returns what a decision lists of an address; nil: nothing.
+func ListedBackend(e *verdict.Endpoint) *Backend {
+	if !e.Listed {
+		return nil
+	}
+	return &Backend{e.Address, e.Conditions, cmp.Or(e.Source, verdict.DefaultSource), e.Zone}
 }
 
 func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceReport {

@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"encoding/hex"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,8 @@ func TestR4FingerprintIsStableAcrossProcesses(t *testing.T) {
 	}
 	// A golden value: if two versions of the writer differ here, every client reads its complete set
 	// again after an upgrade.
-	f := e.withFingerprint().Fingerprint
+	e.setFingerprint()
+	f := e.Fingerprint
 	checkEqual(t, "fingerprint", hex.EncodeToString(f[:]), "86317503ebecaf0ac227553add42bbd8")
 }
 
@@ -50,7 +50,8 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 	} {
 		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, ""}, Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "s", ""}}}
 		alter(e)
-		f := e.withFingerprint().Fingerprint
+		e.setFingerprint()
+		f := e.Fingerprint
 		if other, twice := seen[f]; twice {
 			t.Errorf("%s and %s have one fingerprint", what, other)
 		}
@@ -137,18 +138,19 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 			w.source = &sources[0]
 			w.target.Sources = []subscriber.Snapshot{{Source: "default", EverSynced: true, SyncedInStream: true, Connected: true}}
 			c.alter(&w)
+			w.probe.Address = address
 			w.target.Input = verdict.Input{
-				Sources: sources, Limits: verdict.Limits{Probing: true}, Probes: map[netip.Addr]verdict.Probe{address: w.probe},
+				Sources: sources, Limits: verdict.Limits{Probing: true}, Probes: []verdict.Probe{w.probe},
 			}
 			b := NewStore("instance")
 			b.Put(w.target)
-			e, known := b.Explain(ServiceName{"web", "a"}, address)
+			e, known := b.Explain(ServiceName{"web", "a"}, address, time.Unix(100, 0))
 			if !known || !strings.Contains(e.Conclusion, c.says) || !strings.Contains(e.Advice, c.advice) || (c.advice == "") != (e.Advice == "") {
 				t.Errorf("known %t, it says:\n%s\n%s\nwant:\n%s\n%s", known, e.Conclusion, e.Advice, c.says, c.advice)
 			}
 		})
 	}
-	if _, known := NewStore("instance").Explain(ServiceName{"web", "a"}, address); known {
+	if _, known := NewStore("instance").Explain(ServiceName{"web", "a"}, address, time.Unix(100, 0)); known {
 		t.Error("a Service that is no target is explained")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
@@ -55,11 +56,11 @@ func newStore(instanceID string, window int) *Store {
 }
 
 // publishedBackends returns the published state with all backends.
-func (p *storedTarget) publishedBackends() publishedState {
+func (p *storedTarget) publishedBackends() *publishedState {
 	if !p.complete {
 		p.published.backends, p.complete = p.target.desiredBackends(), true
 	}
-	return p.published
+	return &p.published
 }
 
 // Put stores a target. It is cheap if nothing changed, or as long as no client has subscribed.
@@ -73,25 +74,20 @@ func (s *Store) Put(t Target) {
 	old := s.targets[group]
 	if old == nil {
 		old = &storedTarget{}
-		s.targets[group] = old
 	}
-	updated := storedTarget{published: t.publishedState(), complete: t.State != Managed}
-	changed := !old.published.equalTarget(updated.published)
+	updated := &storedTarget{target: t, published: t.publishedState(), complete: t.State != Managed}
+	updated.portsDiffer = t.portsDiffer(updated.published)
+	updated.target.Slices = nil // published has what they list
+	for _, g := range t.Decision.Guards {
+		updated.held += g.Held
+	}
+	changed := !old.published.equal(&updated.published.TargetStatus) || updated.held != old.held || t.Leading != s.leading
 	if s.grouped != nil || s.individual != nil {
-		updated.target = t
-		if changed = !old.publishedBackends().equal(updated.publishedBackends()); changed {
-			s.updateSets(&t, old.published, updated.published)
+		if changed = changed || !slices.Equal(old.publishedBackends().backends, updated.publishedBackends().backends); changed {
+			s.publish(updated)
 		}
 	}
-	held := 0
-	for _, g := range t.Decision.Guards {
-		held += g.Held
-	}
-	changed = changed || held != old.held || t.Leading != s.leading
-	updated.portsDiffer, updated.held = t.portsDiffer(updated.published), held
-	t.Slices = nil // published has what they list
-	updated.target = t
-	*old, s.leading = updated, t.Leading
+	s.targets[group], s.leading = updated, t.Leading
 	for i := range t.Sources {
 		source := NewSourceStatus(&t.Sources[i])
 		changed = changed || s.sources[source.Name] != source
@@ -99,6 +95,17 @@ func (s *Store) Put(t Target) {
 	}
 	if changed {
 		s.broadcast()
+	}
+}
+
+// publish updates the delta sets that exist.
+func (s *Store) publish(p *storedTarget) {
+	published, name := p.publishedBackends(), ServiceName{p.target.Namespace, p.target.Service}
+	if s.grouped != nil {
+		s.grouped.Replace(name.groupKey(), published.entries(name, true))
+	}
+	if s.individual != nil {
+		s.individual.Replace(name.groupKey(), published.entries(name, false))
 	}
 }
 
@@ -110,13 +117,14 @@ func (s *Store) Remove(namespace, service string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	group := ServiceName{namespace, service}.groupKey()
-	old := s.targets[group]
-	if old == nil {
+	if s.targets[group] == nil {
 		return
 	}
 	delete(s.targets, group)
-	if s.grouped != nil || s.individual != nil {
-		s.updateSets(&old.target, old.publishedBackends(), publishedState{})
+	for _, set := range []*deltaset.Set[*Entry]{s.grouped, s.individual} {
+		if set != nil {
+			set.Replace(group, nil)
+		}
 	}
 	s.broadcast()
 }
@@ -143,87 +151,6 @@ func (s *Store) SyncState() (synced bool, changed <-chan struct{}) {
 	return s.synced, s.changed
 }
 
-// updateSets updates the delta sets from the old published state of a target to the new one. A state of
-// zero means not published.
-func (s *Store) updateSets(t *Target, oldState, newState publishedState) {
-	key := ServiceName{t.Namespace, t.Service}.groupKey()
-	entry := func(kind EntryKind, key string) *Entry {
-		return &Entry{Key: key, Namespace: t.Namespace, Service: t.Service, Kind: kind}
-	}
-	if newState.state == 0 {
-		s.forEachSet(func(set *deltaset.Set[*Entry]) { set.Remove(key, key) })
-	} else if !oldState.equalTarget(newState) {
-		e := entry(KindTarget, key)
-		e.State, e.Reason, e.Message, e.Ports = newState.state, newState.reason, newState.message, newState.ports
-		e.withFingerprint()
-		s.forEachSet(func(set *deltaset.Set[*Entry]) { set.Put(e) })
-	}
-	mergeSorted(oldState.ports, newState.ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) }, func(oldPort, port *Port) {
-		var before, after []Backend
-		if oldPort != nil {
-			before = oldState.backends
-		}
-		if port != nil {
-			after = newState.backends
-		}
-		portKey := key + "/" + cmp.Or(port, oldPort).Name
-		renumbered := oldPort != nil && port != nil && *oldPort != *port
-		changed := (oldPort == nil) != (port == nil) || renumbered
-		mergeSorted(before, after, func(a, b Backend) int { return a.Address.Compare(b.Address) }, func(oldBackend, newBackend *Backend) {
-			if oldBackend != nil && newBackend != nil && *oldBackend == *newBackend && !renumbered {
-				return
-			}
-			changed = true
-			switch {
-			case s.individual == nil:
-			case newBackend == nil:
-				s.individual.Remove(key, portKey+"/"+oldBackend.Address.String())
-			default:
-				e := entry(KindEndpoint, portKey+"/"+newBackend.Address.String())
-				e.Port, e.Backends = *port, []Backend{*newBackend}
-				s.individual.Put(e.withFingerprint())
-			}
-		})
-		switch {
-		case s.grouped == nil:
-		case port == nil:
-			s.grouped.Remove(key, portKey)
-		case changed:
-			e := entry(KindGroup, portKey)
-			e.Port, e.Backends = *port, after[:min(len(after), MaxBackends)]
-			e.Omitted = len(after) - len(e.Backends)
-			s.grouped.Put(e.withFingerprint())
-		}
-	})
-}
-
-// forEachSet calls f with each delta set that exists.
-func (s *Store) forEachSet(f func(*deltaset.Set[*Entry])) {
-	for _, set := range []*deltaset.Set[*Entry]{s.grouped, s.individual} {
-		if set != nil {
-			f(set)
-		}
-	}
-}
-
-// mergeSorted iterates over two sorted lists and calls f with both items of each key: nil where a list
-// has none.
-func mergeSorted[T any](a, b []T, order func(T, T) int, f func(a, b *T)) {
-	for len(a)+len(b) > 0 {
-		switch {
-		case len(b) == 0 || len(a) > 0 && order(a[0], b[0]) < 0:
-			f(&a[0], nil)
-			a = a[1:]
-		case len(a) == 0 || order(a[0], b[0]) > 0:
-			f(nil, &b[0])
-			b = b[1:]
-		default:
-			f(&a[0], &b[0])
-			a, b = a[1:], b[1:]
-		}
-	}
-}
-
 func (s *Store) broadcast() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -243,11 +170,6 @@ type Status struct {
 	Leading bool
 	Held    int
 	Sources []SourceStatus // by name
-}
-
-// EqualStatus reports whether two statuses are equal.
-func EqualStatus(a, b Status) bool {
-	return a.Synced == b.Synced && a.Leading == b.Leading && a.Held == b.Held && slices.Equal(a.Sources, b.Sources)
 }
 
 // Update is what a reader needs to be current. Before the initial sync it has only the status.
@@ -289,21 +211,21 @@ func (s *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped b
 	switch {
 	case !s.synced:
 	case grouped:
-		u.Delta = s.setFor(&s.grouped, ".g").Since(from, filter)
+		u.Delta = s.setFor(&s.grouped, true).Since(from, filter)
 	default:
-		u.Delta = s.setFor(&s.individual, ".e").Since(from, filter)
+		u.Delta = s.setFor(&s.individual, false).Since(from, filter)
 	}
 	return u
 }
 
 // setFor returns a delta set, created at its first use. It is never recreated: a new set would use the
 // same revisions for other changes.
-func (s *Store) setFor(set **deltaset.Set[*Entry], kind string) *deltaset.Set[*Entry] {
+func (s *Store) setFor(set **deltaset.Set[*Entry], grouped bool) *deltaset.Set[*Entry] {
 	if *set == nil {
+		kind := map[bool]string{true: ".g", false: ".e"}[grouped]
 		*set = deltaset.New[*Entry](s.instanceID+kind, s.window)
 		for _, group := range slices.Sorted(maps.Keys(s.targets)) {
-			p := s.targets[group]
-			s.updateSets(&p.target, publishedState{}, p.publishedBackends())
+			s.publish(s.targets[group])
 		}
 	}
 	return *set
@@ -332,30 +254,38 @@ func (s *Store) Revision() (n uint64) {
 	return n
 }
 
-// List returns the summaries of the selected targets, sorted by namespace and name, and the status.
-func (s *Store) List(filter deltaset.Filter) ([]Summary, Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []Summary
+// selectTargets returns the selected targets, sorted by namespace and name.
+func (s *Store) selectTargets(filter deltaset.Filter) []*storedTarget {
+	var all []*storedTarget
 	for group, p := range s.targets {
 		if filter == nil || filter(group) {
-			all = append(all, p.summarize())
+			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, func(a, b Summary) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
+	slices.SortFunc(all, func(a, b *storedTarget) int {
+		return cmp.Or(cmp.Compare(a.target.Namespace, b.target.Namespace), cmp.Compare(a.target.Service, b.target.Service))
 	})
+	return all
+}
+
+// List returns the summaries of the selected targets, sorted by namespace and name, and the status.
+func (s *Store) List(filter deltaset.Filter) (all []Summary, status Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.selectTargets(filter) {
+		all = append(all, p.summarize())
+	}
 	return all, s.statusFor(filter)
 }
 
-// Explain explains why an address is or is not an endpoint of a Service; false: the Service is not a
-// target.
-func (s *Store) Explain(of ServiceName, address netip.Addr) (Explanation, bool) {
+// Explain explains why an address is or is not an endpoint of a Service, with ages as of now; false: the Service is
+// not a target.
+func (s *Store) Explain(of ServiceName, address netip.Addr, now time.Time) (Explanation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.targets[of.groupKey()]
 	if p == nil {
 		return Explanation{}, false
 	}
-	return p.explainAddress(address), true
+	return p.explainAddress(address, now), true
 }

@@ -1,9 +1,9 @@
 package endpoints
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -39,68 +39,45 @@ func (e *AddressView) InSync() bool {
 }
 
 // Explain returns what Store.Explain would have returned when the view was created.
-func (v *TargetView) Explain(address netip.Addr) Explanation { return v.stored.explainAddress(address) }
+func (v *TargetView) Explain(address netip.Addr, now time.Time) Explanation {
+	return v.stored.explainAddress(address, now)
+}
 
 // Views returns the selected targets with all of their addresses, sorted by namespace and name, and the
 // status. It holds the lock only while it copies the last decisions.
 func (s *Store) Views(filter deltaset.Filter) ([]TargetView, Status) {
 	s.mu.Lock()
 	var all []TargetView
-	for group, p := range s.targets {
-		if filter == nil || filter(group) {
-			all = append(all, TargetView{stored: *p})
-		}
+	for _, p := range s.selectTargets(filter) {
+		all = append(all, TargetView{stored: *p})
 	}
 	status := s.statusFor(filter)
 	s.mu.Unlock()
 	for i := range all {
-		all[i].fillAddresses()
+		all[i].fill()
 	}
-	slices.SortFunc(all, func(a, b TargetView) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
-	})
 	return all, status
 }
 
-func (v *TargetView) fillAddresses() {
-	t, published := &v.stored.target, v.stored.publishedBackends()
+func (v *TargetView) fill() {
+	t := &v.stored.target
 	v.Summary, v.PortsDiffer = v.stored.summarize(), v.stored.portsDiffer
 	v.WritesBlocked = t.State == Managed && !t.Decision.Write
-	listed := published.backends
-	if t.State == Managed {
-		listed = make([]Backend, 0, len(t.Input.Current))
-		for _, h := range t.Input.Current {
-			listed = append(listed, Backend{h.Address, h.Conditions, h.Source, h.Zone})
-		}
+	var addresses []netip.Addr
+	for i := range t.Decision.Endpoints {
+		addresses = append(addresses, t.Decision.Endpoints[i].Address)
 	}
-	desired := make([]AddressView, 0, len(t.Decision.Endpoints))
-	for _, e := range t.Decision.Endpoints {
-		address := AddressView{Address: e.Address}
-		if e.Listed {
-			address.Desired = withSourceName(Backend{e.Address, e.Conditions, e.Source, e.Zone})
-		}
-		desired = append(desired, address)
+	for i := range t.Input.Current {
+		addresses = append(addresses, t.Input.Current[i].Address)
 	}
-	current := make([]AddressView, 0, len(listed))
-	for _, b := range listed {
-		current = append(current, AddressView{Address: b.Address, Current: withSourceName(b)})
+	for i := range v.stored.published.backends {
+		addresses = append(addresses, v.stored.published.backends[i].Address)
 	}
-	mergeSorted(desired, current, func(a, b AddressView) int { return a.Address.Compare(b.Address) }, func(d, h *AddressView) {
-		switch {
-		case d == nil:
-			v.Addresses = append(v.Addresses, *h)
-		case h == nil:
-			v.Addresses = append(v.Addresses, *d)
-		default:
-			v.Addresses = append(v.Addresses, AddressView{d.Address, d.Desired, h.Current})
-		}
-	})
-}
-
-// withSourceName returns a backend with the default source if its slice has no source label.
-func withSourceName(b Backend) *Backend {
-	b.Source = cmp.Or(b.Source, planner.DefaultSource)
-	return &b
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	for _, address := range slices.Compact(addresses) {
+		decided, _ := v.stored.decided(address)
+		v.Addresses = append(v.Addresses, AddressView{address, ListedBackend(&decided), v.stored.currentBackend(address)})
+	}
 }
 
 // portsDiffer reports whether a slice with endpoints of a managed target lists other ports than the
@@ -108,6 +85,6 @@ func withSourceName(b Backend) *Backend {
 func (t *Target) portsDiffer(published publishedState) bool {
 	desired := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	return t.State == Managed && slices.ContainsFunc(t.Slices, func(s *discoveryv1.EndpointSlice) bool {
-		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !slices.Equal(convertPorts(s.Ports), published.ports)
+		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !slices.Equal(convertPorts(s.Ports), published.Ports)
 	})
 }

@@ -20,7 +20,7 @@ func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 	w := &writerv1.Entry{Key: e.Key, Namespace: e.Namespace, Service: e.Service, Fingerprint: e.Fingerprint[:]}
 	switch e.Kind {
 	case endpoints.KindTarget:
-		w.Kind = &writerv1.Entry_Target{Target: encodeTarget(e.State, e.Reason, e.Message, e.Ports)}
+		w.Kind = &writerv1.Entry_Target{Target: encodeTarget(&e.TargetStatus)}
 	case endpoints.KindEndpoint:
 		w.Kind = &writerv1.Entry_Endpoint{Endpoint: &writerv1.Endpoint{Port: encodePort(e.Port), Backend: encodeBackend(&e.Backends[0])}}
 	case endpoints.KindGroup:
@@ -33,9 +33,9 @@ func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 	return w
 }
 
-func encodeTarget(state endpoints.State, reason, message string, ports []endpoints.Port) *writerv1.Target {
-	t := &writerv1.Target{State: writerv1.TargetState(state), Reason: display.Truncate(reason, maxReasonLength), Message: truncateText(message)}
-	for _, p := range ports[:min(len(ports), maxPorts)] {
+func encodeTarget(s *endpoints.TargetStatus) *writerv1.Target {
+	t := &writerv1.Target{State: writerv1.TargetState(s.State), Reason: display.Truncate(s.Reason, maxReasonLength), Message: truncateText(s.Message)}
+	for _, p := range s.Ports[:min(len(s.Ports), maxPorts)] {
 		t.Ports = append(t.Ports, encodePort(p))
 	}
 	return t
@@ -76,13 +76,13 @@ func encodeSourceStatus(s endpoints.SourceStatus) *writerv1.SourceStatus {
 
 func encodeSummary(l endpoints.Summary) *writerv1.ListedTarget {
 	return &writerv1.ListedTarget{
-		Namespace: l.Namespace, Service: l.Service, Target: encodeTarget(l.State, l.Reason, l.Message, l.Ports),
+		Namespace: l.Namespace, Service: l.Service, Target: encodeTarget(&l.TargetStatus),
 		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.NotReady),
 	}
 }
 
 func encodeDetails(l endpoints.Summary, now time.Time) *writerv1.TargetDetails {
-	w := &writerv1.TargetDetails{Target: encodeSummary(l), NextDecisionIn: timeUntil(l.NextDecisionAt, now)}
+	w := &writerv1.TargetDetails{Target: encodeSummary(l), NextDecisionIn: durationFrom(now, l.NextDecisionAt)}
 	for _, s := range l.Sources {
 		w.Sources = append(w.Sources, truncateName(s))
 	}
@@ -102,18 +102,20 @@ func encodeGuard(g *verdict.Guard) *writerv1.Guard {
 func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.ExplainEndpointResponse {
 	w := &writerv1.ExplainEndpointResponse{
 		Namespace: e.Namespace, Service: e.Service, Address: e.Address.String(), Leading: e.Leading,
-		Target:  encodeTarget(e.State, e.Reason, e.Message, e.Ports),
+		Target:  encodeTarget(&e.TargetStatus),
 		Current: encodeBackend(e.Current), Desired: encodeBackend(e.Desired),
 		Verdict: encodeVerdict(e.Endpoint.Verdict), Rule: string(e.Endpoint.Rule), Reason: truncateText(e.Endpoint.Reason),
-		Guard: encodeGuard(e.Guard), NextDecisionIn: timeUntil(e.NextDecisionAt, now),
+		Guard: encodeGuard(e.Guard), NextDecisionIn: durationFrom(now, e.NextDecisionAt),
 		Conclusion: truncateText(e.Conclusion), Advice: truncateText(e.Advice),
 	}
 	for i := range e.Reports {
 		w.Sources = append(w.Sources, encodeSourceReport(&e.Reports[i], now))
 	}
 	if p := e.Probe; p != nil {
-		healths := [...]string{verdict.Pending: "pending", verdict.Passing: "passing", verdict.Failing: "failing"}
-		w.Probe = &writerv1.ProbeStatus{Health: healths[p.Status], Age: ageOf(p.Since, now), Detail: truncateText(p.Detail), PassedAge: ageOf(p.LastPassed, now)}
+		w.Probe = &writerv1.ProbeStatus{Health: p.Status.String(), Age: durationFrom(p.Since, now), Detail: truncateText(p.Detail), PassedAge: durationFrom(p.LastPassed, now)}
+	}
+	for _, s := range e.Steps {
+		w.Steps = append(w.Steps, &writerv1.ExplanationStep{Stage: s.Stage, Detail: truncateText(s.Detail)})
 	}
 	return w
 }
@@ -128,26 +130,19 @@ func encodeVerdict(v verdict.Verdict) writerv1.Verdict {
 func encodeSourceReport(s *endpoints.SourceReport, now time.Time) *writerv1.SourceReport {
 	w := &writerv1.SourceReport{
 		Source: truncateName(s.Name), Status: encodeSourceStatus(s.SourceStatus), EverSynced: s.EverSynced,
-		Observation: s.Observation, ObservationAge: ageOf(s.ObservedAt, now),
+		Observation: s.Observation, ObservationAge: durationFrom(s.ObservedAt, now),
 	}
 	if m := s.Member; m != nil {
 		states := [...]string{verdict.Unknown: "UNKNOWN", verdict.Ready: "READY", verdict.Draining: "DRAINING", verdict.NotReady: "NOT_READY"}
-		w.Listed, w.Member, w.State, w.StateAge = true, truncateText(m.Name), states[m.State], ageOf(m.Since, now)
+		w.Listed, w.Member, w.State, w.StateAge = true, truncateText(m.Name), states[m.State], durationFrom(m.Since, now)
 	}
 	return w
 }
 
-// ageOf and timeUntil return durations as sent, which are never negative; nil: no time.
-func ageOf(t, now time.Time) *durationpb.Duration {
-	if t.IsZero() {
+// durationFrom returns a duration as sent, which is never negative; nil: one of the times is not known.
+func durationFrom(start, end time.Time) *durationpb.Duration {
+	if start.IsZero() || end.IsZero() {
 		return nil
 	}
-	return durationpb.New(max(now.Sub(t), 0))
-}
-
-func timeUntil(t, now time.Time) *durationpb.Duration {
-	if t.IsZero() {
-		return nil
-	}
-	return durationpb.New(max(t.Sub(now), 0))
+	return durationpb.New(max(end.Sub(start), 0))
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/page"
@@ -62,41 +63,39 @@ func (s *Server) Register(to grpc.ServiceRegistrar) {
 
 // ListTargets returns a page of the selected targets.
 func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsRequest) (*writerv1.ListTargetsResponse, error) {
-	summaries, storeStatus, err := s.listSummaries(ctx, req.GetServices())
+	writerStatus, targets, next, err := listPage(ctx, s, req, encodeSummary)
 	if err != nil {
 		return nil, err
 	}
-	targets, next, err := page.Cut(req, summaries, summaryKey, encodeSummary)
-	if err != nil {
-		return nil, err
-	}
-	return &writerv1.ListTargetsResponse{Status: encodeStatus(storeStatus), Targets: targets, NextPageToken: next}, nil
+	return &writerv1.ListTargetsResponse{Status: writerStatus, Targets: targets, NextPageToken: next}, nil
 }
 
 // ListTargetDetails returns a page of the selected targets with what only operators may see.
 func (s *Server) ListTargetDetails(ctx context.Context, req *writerv1.ListTargetDetailsRequest) (*writerv1.ListTargetDetailsResponse, error) {
-	summaries, storeStatus, err := s.listSummaries(ctx, req.GetServices())
-	if err != nil {
-		return nil, err
-	}
 	now := time.Now()
-	targets, next, err := page.Cut(req, summaries, summaryKey, func(l endpoints.Summary) *writerv1.TargetDetails { return encodeDetails(l, now) })
+	writerStatus, targets, next, err := listPage(ctx, s, req, func(l endpoints.Summary) *writerv1.TargetDetails { return encodeDetails(l, now) })
 	if err != nil {
 		return nil, err
 	}
-	return &writerv1.ListTargetDetailsResponse{Status: encodeStatus(storeStatus), Targets: targets, NextPageToken: next}, nil
+	return &writerv1.ListTargetDetailsResponse{Status: writerStatus, Targets: targets, NextPageToken: next}, nil
 }
 
-func (s *Server) listSummaries(ctx context.Context, services []*writerv1.ServiceSelector) ([]endpoints.Summary, endpoints.Status, error) {
+type listRequest interface {
+	page.Request
+	GetServices() []*writerv1.ServiceSelector
+}
+
+func listPage[W proto.Message](ctx context.Context, s *Server, req listRequest, encode func(endpoints.Summary) W) (_ *writerv1.WriterStatus, targets []W, next string, err error) {
 	if _, err := s.cfg.Identify(ctx); err != nil {
-		return nil, endpoints.Status{}, err
+		return nil, nil, "", err
 	}
-	filter, err := parseSelectors(services)
+	filter, err := parseSelectors(req.GetServices())
 	if err != nil {
-		return nil, endpoints.Status{}, err
+		return nil, nil, "", err
 	}
 	summaries, storeStatus := s.cfg.Store.List(filter)
-	return summaries, storeStatus, nil
+	targets, next, err = page.Cut(req, summaries, summaryKey, encode)
+	return encodeStatus(storeStatus), targets, next, err
 }
 
 // summaryKey is a key by which summaries are sorted: no name has a zero byte.
@@ -111,9 +110,10 @@ func (s *Server) ExplainEndpoint(ctx context.Context, req *writerv1.ExplainEndpo
 	if err != nil {
 		return nil, err
 	}
-	e, known := s.cfg.Store.Explain(service, address)
+	now := time.Now()
+	e, known := s.cfg.Store.Explain(service, address, now)
 	if !known {
 		return nil, status.Errorf(codes.NotFound, "%s/%s is not a target of this writer; check the class label of the Service, and that its namespace is watched", service.Namespace, service.Service)
 	}
-	return encodeExplanation(&e, time.Now()), nil
+	return encodeExplanation(&e, now), nil
 }

@@ -1,7 +1,6 @@
 package endpointserver
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
@@ -45,9 +44,9 @@ func decidedTarget() endpoints.Target {
 				{Address: testAddress(1), Name: "worker-1", State: verdict.Ready, Since: now.Add(-time.Hour)},
 			},
 		}},
-		Probes: map[netip.Addr]verdict.Probe{
-			testAddress(0): {Status: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", LastPassed: now.Add(-12 * time.Second)},
-			testAddress(1): {},
+		Probes: []verdict.Probe{
+			{Address: testAddress(0), Status: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", LastPassed: now.Add(-12 * time.Second)},
+			{Address: testAddress(1)},
 		},
 		Current: []verdict.CurrentEndpoint{{Address: testAddress(0), Conditions: ready}},
 	}

@@ -93,7 +93,7 @@ func FuzzExplainEndpointRequest(f *testing.F) {
 			}
 			return
 		}
-		e, known := store.Explain(name, addr)
+		e, known := store.Explain(name, addr, time.Now())
 		if !known {
 			return
 		}

@@ -7,22 +7,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 )
 
 // ListenerConfig is what the listener of the service needs.
 type ListenerConfig struct {
-	Files      link.Files // certificate and key of the listener, CAs of its clients
-	Clients    string     // file with the client list
+	Files      identity.Files // certificate and key of the listener, CAs of its clients
+	Clients    string         // file with the client list
 	Store      *endpoints.Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -32,7 +29,6 @@ type ListenerConfig struct {
 type Listener struct {
 	link   *link.Server
 	server *Server
-	health *health.Server
 }
 
 // listenerLinkName is the link name of this listener in metrics and logs. The slash keeps it distinct
@@ -48,9 +44,9 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Listener{link: end, health: health.NewServer()}
+	d := &Listener{link: end}
 	d.server = New(Config{
-		Store: cfg.Store, Identify: identifyClient, Health: d.health,
+		Store: cfg.Store, Identify: identifyClient, Health: end.Health,
 		Metrics: NewMetrics(cfg.Registerer, cfg.Store),
 	})
 	return d, nil
@@ -58,16 +54,9 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 
 // Run serves until ctx is done.
 func (d *Listener) Run(ctx context.Context, on net.Listener) error {
-	server := grpc.NewServer(d.link.Options()...)
-	d.server.Register(server)
-	grpc_health_v1.RegisterHealthServer(server, d.health)
-	reflection.Register(server)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.server.Run(ctx) })
 	g.Go(func() error { return d.link.Run(ctx) })
-	g.Go(func() error {
-		return d.link.Serve(ctx, link.ServeConfig{Server: server, Health: d.health, Listener: on, OnShutdown: d.server.Stop})
-	})
+	g.Go(func() error { return d.link.Serve(ctx, on, d.server) })
 	return g.Wait()
 }
 

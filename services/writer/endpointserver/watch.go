@@ -2,6 +2,7 @@ package endpointserver
 
 import (
 	"iter"
+	"reflect"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,7 +40,7 @@ func (s *Server) newReader(req *writerv1.WatchEndpointsRequest) (*endpointReader
 	}
 	position, err := stream.ResumePosition(req.GetCursor(), req.GetDigest())
 	return &endpointReader{
-		store: s.cfg.Store, filter: filter, groupByPort: req.GetGroupByPort(), position: position, heartbeatInterval: s.streams.Heartbeat,
+		store: s.cfg.Store, filter: filter, groupByPort: req.GetGroupByPort(), position: position, heartbeatInterval: stream.HeartbeatInterval,
 	}, err
 }
 
@@ -107,7 +108,7 @@ func messageKind(u endpoints.Update, sent endpoints.Status) stream.Kind {
 		return stream.Reset
 	case !u.Empty():
 		return stream.Delta
-	case !endpoints.EqualStatus(u.Status, sent):
+	case !reflect.DeepEqual(u.Status, sent):
 		return stream.Status
 	default:
 		return stream.Heartbeat

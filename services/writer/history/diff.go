@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -20,24 +20,21 @@ import (
 // CompareSlices returns what changes between two slices, either of which may be nil: labels first and endpoints
 // last, in the order of their addresses. reasonFor explains what happens to an endpoint; it may be nil.
 func CompareSlices(old, desired *discoveryv1.EndpointSlice, reasonFor func(netip.Addr) string) []Change {
+	before, after := fields(old), fields(desired)
+	union := maps.Clone(before)
+	maps.Copy(union, after)
 	var all []Change
-	for _, fieldsOf := range []func(*discoveryv1.EndpointSlice) map[string]string{labelFields, ownerFields, PortFields, endpointFields} {
-		before, after := fieldsOf(old), fieldsOf(desired)
-		union := maps.Clone(before)
-		maps.Copy(union, after)
-		for _, key := range slices.SortedFunc(maps.Keys(union), compareKeys) {
-			if before[key] == after[key] {
-				continue
-			}
-			c := Change{Field: key, Old: before[key], New: after[key]}
-			if text, ok := strings.CutPrefix(key, endpointPrefix); ok && reasonFor != nil {
-				if address, err := netip.ParseAddr(text); err == nil {
-					c.Reason = reasonFor(address)
-				}
-			}
-			all = append(all, c)
+	for key := range union {
+		if before[key] == after[key] {
+			continue
 		}
+		c := Change{Field: key, Old: before[key], New: after[key]}
+		if address := addressOf(key); address.IsValid() && reasonFor != nil {
+			c.Reason = reasonFor(address)
+		}
+		all = append(all, c)
 	}
+	slices.SortFunc(all, func(a, b Change) int { return compareKeys(a.Field, b.Field) })
 	return all
 }
 
@@ -50,40 +47,49 @@ func FormatChanges(all []Change) string {
 	return b.String()
 }
 
-const endpointPrefix = "endpoint "
+// kinds of fields, in the order in which they are shown.
+var kinds = []string{"label", "owner", "port", "endpoint"}
 
-// compareKeys orders 10.0.0.9 before 10.0.0.10: shorter numbers first.
+// compareKeys orders addresses by number, so that 10.0.0.9 comes before 10.0.0.10.
 func compareKeys(a, b string) int {
-	return cmp.Or(slices.CompareFunc(strings.FieldsFunc(a, isSeparator), strings.FieldsFunc(b, isSeparator), func(x, y string) int {
-		if isNumber(x) && isNumber(y) {
-			return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
-		}
-		return cmp.Compare(x, y)
-	}), cmp.Compare(a, b))
-}
-
-func isSeparator(r rune) bool { return r == '.' || r == ' ' }
-
-func isNumber(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsDigit(r) })
-}
-
-func labelFields(s *discoveryv1.EndpointSlice) map[string]string {
-	all := map[string]string{}
-	if s != nil {
-		for name, value := range s.Labels {
-			all["label "+name] = orQuotes(display.Sanitize(value))
-		}
+	kind := func(key string) int {
+		name, _, _ := strings.Cut(key, " ")
+		return slices.Index(kinds, name)
 	}
-	return all
+	return cmp.Or(kind(a)-kind(b), addressOf(a).Compare(addressOf(b)), cmp.Compare(a, b))
 }
 
-func ownerFields(s *discoveryv1.EndpointSlice) map[string]string {
-	all := map[string]string{}
-	if s != nil {
-		for _, o := range s.OwnerReferences {
-			all["owner "+o.Kind+" "+o.Name] = orQuotes(string(o.UID))
+// addressOf returns the address of an endpoint's key; invalid: it is none.
+func addressOf(key string) netip.Addr {
+	text, _ := strings.CutPrefix(key, "endpoint ")
+	address, _ := netip.ParseAddr(text)
+	return address
+}
+
+// fields returns the content of a slice by name, as it is compared and shown.
+func fields(s *discoveryv1.EndpointSlice) map[string]string {
+	if s == nil {
+		return map[string]string{}
+	}
+	all := PortFields(s)
+	for name, value := range s.Labels {
+		all["label "+name] = orQuotes(display.Sanitize(value))
+	}
+	for _, o := range s.OwnerReferences {
+		all["owner "+o.Kind+" "+o.Name] = orQuotes(string(o.UID))
+	}
+	for _, e := range s.Endpoints {
+		// Absent conditions have the defaults of the API.
+		text := verdict.Conditions{
+			Ready: ptr.Deref(e.Conditions.Ready, true), Serving: ptr.Deref(e.Conditions.Serving, true), Terminating: ptr.Deref(e.Conditions.Terminating, false),
+		}.String()
+		if zone := ptr.Deref(e.Zone, ""); zone != "" {
+			text += ", zone " + zone
 		}
+		if node := ptr.Deref(e.NodeName, ""); node != "" {
+			text += ", node " + node
+		}
+		all["endpoint "+strings.Join(e.Addresses, ",")] = display.Sanitize(text)
 	}
 	return all
 }
@@ -91,52 +97,16 @@ func ownerFields(s *discoveryv1.EndpointSlice) map[string]string {
 // PortFields returns the ports of a slice by name, as they are compared and shown.
 func PortFields(s *discoveryv1.EndpointSlice) map[string]string {
 	all := map[string]string{}
-	if s == nil {
-		return all
-	}
 	for _, p := range s.Ports {
-		name := "port"
-		if p.Name != nil && *p.Name != "" {
-			name += " " + *p.Name
-		}
-		number, protocol := "any", corev1.ProtocolTCP
+		number := "any"
 		if p.Port != nil {
 			number = strconv.Itoa(int(*p.Port))
 		}
-		if p.Protocol != nil {
-			protocol = *p.Protocol
-		}
-		text := fmt.Sprintf("%s/%s", number, protocol)
-		if p.AppProtocol != nil && *p.AppProtocol != "" {
-			text += " " + *p.AppProtocol
-		}
-		all[name] = text
-	}
-	return all
-}
-
-func endpointFields(s *discoveryv1.EndpointSlice) map[string]string {
-	all := map[string]string{}
-	if s == nil {
-		return all
-	}
-	for _, e := range s.Endpoints {
-		text := conditionsOf(e.Conditions).String()
-		if e.Zone != nil && *e.Zone != "" {
-			text += ", zone " + *e.Zone
-		}
-		if e.NodeName != nil && *e.NodeName != "" {
-			text += ", node " + *e.NodeName
-		}
-		all[endpointPrefix+strings.Join(e.Addresses, ",")] = display.Sanitize(text)
+		all[strings.TrimSpace("port "+ptr.Deref(p.Name, ""))] = strings.TrimSpace(fmt.Sprintf("%s/%s %s",
+			number, ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.AppProtocol, "")))
 	}
 	return all
 }
 
 // orQuotes shows a value that is set and empty.
 func orQuotes(value string) string { return cmp.Or(value, `""`) }
-
-// conditionsOf returns what consumers read: absent conditions have the defaults of the API.
-func conditionsOf(c discoveryv1.EndpointConditions) verdict.Conditions {
-	return verdict.Conditions{Ready: c.Ready == nil || *c.Ready, Serving: c.Serving == nil || *c.Serving, Terminating: c.Terminating != nil && *c.Terminating}
-}

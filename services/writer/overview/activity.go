@@ -19,43 +19,28 @@ import (
 // sourceSection shows the status of the sources, and returns the names of those that are not trusted.
 func (m *pageModel) sourceSection() (s statuspage.Section, untrusted []string) {
 	s = statuspage.Section{Title: "Sources"}
-	t := &statuspage.Table{Columns: []string{"source", "trust", "nodes", "membership synced", "last observation", "reason"}}
+	if len(m.Sources) == 0 {
+		return s, nil
+	}
+	s.Table = &statuspage.Table{Columns: []string{"source", "trust", "nodes", "membership synced", "last observation", "reason"}}
 	for i := range m.Sources {
 		row := m.sourceRow(&m.Sources[i])
 		if row[1].Severity == statuspage.Error {
 			untrusted = append(untrusted, row[0].Text)
 		}
-		t.Rows = append(t.Rows, row)
+		s.Table.Rows = append(s.Table.Rows, row)
 	}
-	if !slices.ContainsFunc(t.Rows, func(r []statuspage.Line) bool { return r[5].Text != "" }) {
-		t.Columns = t.Columns[:5]
-		for i := range t.Rows {
-			t.Rows[i] = t.Rows[i][:5]
-		}
-	}
-	if len(t.Rows) > 0 {
-		s.Table = t
-	}
+	s.Table.DropEmptyColumn()
 	return s, untrusted
 }
 
 func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
-	status := endpoints.NewSourceStatus(s)
-	trust := statuspage.Line{Severity: statuspage.OK, Text: "trusted"}
 	membership, observed := "never", "none yet"
 	if !s.MembershipSyncedAt.IsZero() {
 		membership = statuspage.FormatAge(m.At, s.MembershipSyncedAt) + " ago"
 	}
 	if s.Observation > 0 {
 		observed = fmt.Sprintf("#%d, %s ago", s.Observation, statuspage.FormatAge(m.At, s.ObservationReceivedAt))
-	}
-	var reasons []string
-	if status.Reason != "" {
-		trust = statuspage.Line{Severity: statuspage.Warning, Text: "warning"}
-		reasons = append(reasons, status.Reason)
-	}
-	if !status.Connected {
-		trust = statuspage.Line{Severity: statuspage.Error, Text: "disconnected"}
 	}
 	ignoring := 0
 	for i := range m.Services {
@@ -65,79 +50,68 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
 			ignoring++
 		}
 	}
-	if ignoring > 0 {
-		trust = statuspage.Line{Severity: statuspage.Error, Text: "not trusted"}
-		reasons = append(reasons, "ignored by "+display.Count(ignoring, "Service", "Services"))
-	}
-	return []statuspage.Line{
-		{Text: statuspage.SafeText(s.Source)},
-		trust,
-		{Text: strconv.Itoa(len(s.Members))},
-		{Text: membership},
-		{Text: observed},
-		{Text: statuspage.SafeText(strings.Join(reasons, "; "))},
-	}
-}
-
-// writeSection shows the last writes, with their changes and reasons.
-func (m *pageModel) writeSection() statuspage.Section {
-	s := statuspage.Section{Title: "Last writes"}
-	if m.DryRun {
-		s.Title = "Last writes (dry run, not sent)"
+	status, trust := endpoints.NewSourceStatus(s), statuspage.OKf("trusted")
+	var reasons []string
+	if status.Reason != "" {
+		trust, reasons = statuspage.Warnf("warning"), append(reasons, status.Reason)
 	}
 	switch {
-	case len(m.Writes) > 0:
-	case m.DryRun:
-		s.Lines = []statuspage.Line{statuspage.Linef("No writes%s since start.", m.filterSuffix())}
-	case m.Filter != "": // only the last writes are recorded: there may have been others
-		s.Lines = []statuspage.Line{statuspage.Linef("No recorded writes%s.", m.filterSuffix())}
-	case m.Leading:
-		s.Lines = []statuspage.Line{statuspage.Linef("No writes since start.")}
-	default:
-		s.Lines = []statuspage.Line{statuspage.Linef("No writes since start; the leader's page has the last writes.")}
+	case ignoring > 0:
+		trust, reasons = statuspage.Errorf("not trusted"), append(reasons, "ignored by "+display.Count(ignoring, "Service", "Services"))
+	case !status.Connected:
+		trust = statuspage.Errorf("disconnected")
 	}
-	for i := range m.Writes[:min(len(m.Writes), maxHistory)] {
-		s.Items = append(s.Items, m.writeItem(&m.Writes[i]))
-		s.Items[i].Expanded = m.Filter != "" || i == 0 && m.At.Sub(m.Writes[i].At) < maxExpandedAge
-	}
-	s.Omitted = describeEarlier(len(m.Writes) - len(s.Items))
-	return s
-}
-
-// filterSuffix names the filter, if there is one.
-func (m *pageModel) filterSuffix() string {
-	if m.Filter == "" {
-		return ""
-	}
-	return " for " + statuspage.SafeText(m.Filter)
+	return []statuspage.Line{{Text: s.Source}, trust, {Text: strconv.Itoa(len(s.Members))}, {Text: membership}, {Text: observed}, {Text: strings.Join(reasons, "; ")}}
 }
 
 // maxExpandedAge is the age up to which the last write is shown expanded.
 const maxExpandedAge = 15 * time.Minute
 
-func describeEarlier(n int) string {
-	if n <= 0 {
-		return ""
+// writeSection shows the last writes, with their changes and reasons.
+func (m *pageModel) writeSection() statuspage.Section {
+	s := statuspage.Section{Title: "Last writes"}
+	none := "No writes since start."
+	switch {
+	case m.DryRun:
+		s.Title = "Last writes (dry run, not sent)"
+	case m.Filter != "": // only the last writes are recorded: there may have been others
+		none = "No recorded writes for " + m.Filter + "."
+	case !m.Leading:
+		none = "No writes since start; the leader's page has the last writes."
 	}
-	return fmt.Sprintf("%d earlier ones omitted.", n)
+	for i := range m.Writes[:min(len(m.Writes), maxHistory)] {
+		item := m.writeItem(&m.Writes[i])
+		item.Expanded = m.Filter != "" || i == 0 && m.At.Sub(m.Writes[i].At) < maxExpandedAge
+		s.Items = append(s.Items, item)
+	}
+	return finishHistory(s, len(m.Writes), none)
 }
 
-var pastTense = map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
+// finishHistory states what a section omits, or that there is nothing to show.
+func finishHistory(s statuspage.Section, total int, none string) statuspage.Section {
+	if n := total - len(s.Items); n > 0 {
+		s.Omitted = fmt.Sprintf("%d earlier ones omitted.", n)
+	}
+	if total == 0 {
+		s.Lines = []statuspage.Line{{Text: none}}
+	}
+	return s
+}
 
 func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
+	past := map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
 	i := statuspage.Item{
-		Name: statuspage.SafeText(w.Namespace + "/" + w.Slice), Detail: statuspage.FormatTime(m.At, w.At),
-		Summary: statuspage.Line{Text: cmp.Or(pastTense[w.Verb], statuspage.SafeText(w.Verb))},
+		Name: w.Namespace + "/" + w.Slice, Detail: statuspage.FormatTime(m.At, w.At), Summary: statuspage.Linef("%s", cmp.Or(past[w.Verb], w.Verb)),
 	}
 	if w.Result != "ok" {
-		i.Summary = statuspage.Line{Severity: statuspage.Error, Text: statuspage.SafeText(w.Verb + " " + w.Result)}
+		i.Summary = statuspage.Errorf("%s %s", w.Verb, w.Result)
 		if w.Result == "conflict" || w.Result == "throttled" {
 			i.Summary.Severity = statuspage.Warning // retried immediately, or when the API server allows
 		}
 		if w.Attempts > 1 {
 			i.Summary.Text += fmt.Sprintf(", %d times", w.Attempts)
 		}
-		i.Lines = append(i.Lines, statuspage.Line{Severity: i.Summary.Severity, Text: "API server: " + statuspage.SafeText(w.Message)})
+		i.Lines = []statuspage.Line{{Severity: i.Summary.Severity, Text: "API server: " + w.Message}}
 	}
 	counts := map[string]int{}
 	for n := range w.Changes {
@@ -145,9 +119,9 @@ func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 		if strings.HasPrefix(c.Field, "endpoint ") {
 			counts[c.Mark()]++
 		}
-		i.Diff = append(i.Diff, statuspage.SafeText(c.String()))
+		i.Diff = append(i.Diff, c.String())
 		if c.Reason != "" {
-			i.Diff = append(i.Diff, "  "+statuspage.SafeText(c.Reason))
+			i.Diff = append(i.Diff, "  "+c.Reason)
 		}
 	}
 	for _, mark := range []string{"+", "-", "~"} {
@@ -167,19 +141,16 @@ func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 // eventSection shows the last Events.
 func (m *pageModel) eventSection() statuspage.Section {
 	s := statuspage.Section{Title: "Recent events"}
-	if len(m.Events) == 0 {
-		s.Lines = []statuspage.Line{statuspage.Linef("No Events since start.")}
-		if m.Filter != "" {
-			s.Lines = []statuspage.Line{statuspage.Linef("No recorded Events%s.", m.filterSuffix())}
-		}
+	none := "No Events since start."
+	if m.Filter != "" {
+		none = "No recorded Events for " + m.Filter + "."
 	}
 	for i := range m.Events[:min(len(m.Events), maxHistory)] {
 		e := &m.Events[i]
 		s.Items = append(s.Items, statuspage.Item{
-			Name: statuspage.SafeText(e.Namespace + "/" + e.Service), Summary: statuspage.Line{Text: statuspage.SafeText(e.Reason)},
-			Detail: statuspage.FormatTime(m.At, e.At), Expanded: m.Filter != "", Lines: []statuspage.Line{{Text: statuspage.SafeText(e.Note)}},
+			Name: e.Namespace + "/" + e.Service, Summary: statuspage.Line{Text: e.Reason}, Detail: statuspage.FormatTime(m.At, e.At),
+			Expanded: m.Filter != "", Lines: []statuspage.Line{{Text: e.Note}},
 		})
 	}
-	s.Omitted = describeEarlier(len(m.Events) - len(s.Items))
-	return s
+	return finishHistory(s, len(m.Events), none)
 }

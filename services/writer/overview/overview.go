@@ -6,7 +6,6 @@ package overview
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -69,108 +68,66 @@ type pageModel struct {
 	Events   []history.Event       // newest first
 }
 
-// Limits of a page. It states how much is omitted.
+// Limits of a page, which states how much it omits.
 const (
-	maxRows      = 1000    // Services
-	maxAddresses = 100     // of a Service
-	maxReports   = 4       // of an address
-	maxGuards    = 20      // of a Service
-	maxExpanded  = 5       // expanded Services, and expanded addresses of each
-	maxHistory   = 20      // writes, and Events
-	maxDetails   = 4 << 20 // bytes of the Services' details
+	maxRows      = 1000 // Services
+	maxAddresses = 100  // of a Service
+	maxReports   = 4    // of an address
+	maxGuards    = 20   // of a Service
+	maxExpanded  = 5    // expanded Services, and expanded addresses of each
+	maxHistory   = 20   // writes, and Events
 )
 
 // Page renders the model; equal models give equal pages.
 func (m *pageModel) Page() statuspage.Page {
-	rows, unhealthy, warnings := m.serviceRows()
+	services, unhealthy, warnings := m.serviceSection()
 	sources, untrusted := m.sourceSection()
-	p := statuspage.Page{
-		Component: "slicefeed-writer", Version: statuspage.SafeText(m.Version), Instance: statuspage.SafeText(m.Instance), At: m.At, Filter: statuspage.SafeText(m.Filter),
-		Summary: m.headline(len(rows), unhealthy, warnings, untrusted), Lines: m.roleLines(),
-		Sections: []statuspage.Section{m.serviceSection(rows), sources, m.writeSection(), m.eventSection()},
+	return statuspage.Page{
+		Component: "slicefeed-writer", Version: m.Version, Instance: m.Instance, At: m.At, Filter: m.Filter,
+		Summary: m.headline(unhealthy, warnings, untrusted), Lines: m.roleLines(),
+		Sections: []statuspage.Section{services, sources, m.writeSection(), m.eventSection()},
 	}
-	return p
 }
 
 // headline summarizes the page in one line.
-func (m *pageModel) headline(total, unhealthy, warnings int, untrusted []string) statuspage.Line {
-	line := statuspage.Line{Severity: statuspage.OK}
-	var parts []string
+func (m *pageModel) headline(unhealthy, warnings int, untrusted []string) statuspage.Line {
+	total := len(m.Services)
+	var problems []statuspage.Line
 	if unhealthy > 0 {
-		line.Severity = statuspage.Error
-		parts = append(parts, fmt.Sprintf("%d of %s unhealthy", unhealthy, display.Count(total, "Service", "Services")))
+		problems = append(problems, statuspage.Errorf("%d of %s unhealthy", unhealthy, display.Count(total, "Service", "Services")))
 	}
 	if warnings > 0 {
-		line.Severity = statuspage.MoreSevere(line.Severity, statuspage.Warning)
-		parts = append(parts, fmt.Sprintf("%d with warnings", warnings))
+		problems = append(problems, statuspage.Warnf("%d with warnings", warnings))
 	}
 	if n := m.Status.Held; n > 0 {
-		parts = append(parts, display.Count(n, "change", "changes")+" held by guards")
+		problems = append(problems, statuspage.OKf("%s held by guards", display.Count(n, "change", "changes")))
 	}
 	for _, name := range untrusted {
-		line.Severity = statuspage.Error
-		parts = append(parts, "source "+name+" is not trusted")
+		problems = append(problems, statuspage.Errorf("source %s is not trusted", name))
 	}
+	healthy := statuspage.OKf("All %d Services healthy.", total)
 	switch {
-	case len(parts) > 0:
-		line.Text = strings.ToUpper(parts[0][:1]) + strings.Join(parts, ", ")[1:] + "."
 	case total == 0 && m.Filter != "":
-		line = statuspage.Line{Severity: statuspage.Warning, Text: "No such target."}
+		healthy = statuspage.Warnf("No such target.")
 	case total == 0:
-		line = statuspage.Line{Severity: statuspage.Warning, Text: "No targets."}
+		healthy = statuspage.Warnf("No targets.")
 	case total == 1:
-		line.Text = "Service healthy."
-	default:
-		line.Text = fmt.Sprintf("All %d Services healthy.", total)
+		healthy = statuspage.OKf("Service healthy.")
 	}
-	return line
+	return statuspage.Headline(problems, healthy)
 }
 
 // roleLines states whether this writer leads, and whether its initial sync is complete.
 func (m *pageModel) roleLines() []statuspage.Line {
-	var all []statuspage.Line
+	line := statuspage.Linef("Standby: %s writes; see its status page.", cmp.Or(m.Holder, "the leader"))
 	switch {
 	case m.DryRun:
-		all = append(all, statuspage.Linef("Dry run: nothing is written."))
+		line = statuspage.Linef("Dry run: nothing is written.")
 	case m.Leading:
-		all = append(all, statuspage.Linef("Leader: decisions are written."))
-	default:
-		all = append(all, statuspage.Linef("Standby: %s writes; see its status page.",
-			statuspage.SafeText(cmp.Or(m.Holder, "the leader"))))
+		line = statuspage.Linef("Leader: decisions are written.")
 	}
-	if !m.Status.Synced {
-		all = append(all, statuspage.Line{
-			Severity: statuspage.Warning,
-			Text:     "Initial sync incomplete: Services may be missing.",
-		})
+	if m.Status.Synced {
+		return []statuspage.Line{line}
 	}
-	return all
-}
-
-// serviceSection lists each Service, with its details as long as the size limit allows.
-func (m *pageModel) serviceSection(rows []serviceRow) statuspage.Section {
-	s := statuspage.Section{Title: "Services"}
-	if len(rows) == 0 {
-		text := "No Service has this writer's class, or caches are not synced."
-		if m.Filter != "" {
-			text = "No such target. Check the class label of the Service, and that its namespace is watched."
-		}
-		s.Lines = []statuspage.Line{statuspage.Linef("%s", text)}
-	}
-	budget := statuspage.Budget{Bytes: maxDetails}
-	withoutDetails := 0
-	for nth := range rows[:min(len(rows), maxRows)] {
-		item := rows[nth].item
-		if budget.Bytes > 0 {
-			if detailed := m.serviceItem(&rows[nth], nth); budget.Reserve(&detailed) {
-				item = detailed
-			}
-		}
-		if !item.HasDetails() {
-			withoutDetails++
-		}
-		s.Items = append(s.Items, item)
-	}
-	s.Omitted = statuspage.DescribeOmitted(withoutDetails, len(rows)-len(s.Items), "Services")
-	return s
+	return []statuspage.Line{line, statuspage.Warnf("Initial sync incomplete: Services may be missing.")}
 }

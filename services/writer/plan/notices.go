@@ -1,81 +1,51 @@
 package plan
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
-
-	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// NoticeHandler is the log handler of an interactive command: it prints each warning once, as a line of
-// text, since most repeat with every attempt. It keeps the last one, to explain a timeout.
-type NoticeHandler struct {
-	*noticeState
-
-	attrs []slog.Attr
-}
-
-type noticeState struct {
+// Notices prints the log of an interactive command: each warning once, since most repeat with every attempt. It
+// keeps the last one, to explain a timeout.
+type Notices struct {
 	mu      sync.Mutex
 	out     io.Writer
 	printed map[string]bool
 	last    string
 }
 
-// NewNoticeHandler returns a NoticeHandler that prints to out.
-func NewNoticeHandler(out io.Writer) NoticeHandler {
-	return NoticeHandler{noticeState: &noticeState{out: out, printed: map[string]bool{}}}
-}
+// NewNotices returns Notices that print to out.
+func NewNotices(out io.Writer) *Notices { return &Notices{out: out, printed: map[string]bool{}} }
 
-// Enabled accepts warnings and errors.
-func (NoticeHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn
-}
-
-// WithAttrs adds attributes to every line.
-func (n NoticeHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return NoticeHandler{n.noticeState, append(slices.Clip(n.attrs), attrs...)}
-}
-
-// WithGroup does nothing: no stage uses groups.
-func (n NoticeHandler) WithGroup(string) slog.Handler { return n }
-
-// Handle prints a line unless it was printed before.
-func (n NoticeHandler) Handle(_ context.Context, r slog.Record) error {
-	var line strings.Builder
-	var cause string
-	add := func(a slog.Attr) bool {
-		switch a.Key {
-		case "error":
-			cause = ": " + a.Value.String()
-		case "source":
-			fmt.Fprintf(&line, "source %s: ", a.Value)
+// Logger returns the logger whose warnings are printed. Attributes that vary with each attempt are left out.
+func (n *Notices) Logger() *slog.Logger {
+	kept := []string{slog.MessageKey, "source", "error"}
+	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if !slices.Contains(kept, a.Key) {
+			return slog.Attr{}
 		}
-		return true
-	}
-	for _, a := range n.attrs {
-		add(a)
-	}
-	r.Attrs(add)
-	text := display.Sanitize(line.String() + r.Message + cause)
+		return a
+	}}))
+}
+
+// Write prints a line of the log unless it was printed before.
+func (n *Notices) Write(line []byte) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.last = text
-	if n.printed[text] {
-		return nil
+	n.last = string(line[:len(line)-1])
+	if n.printed[n.last] {
+		return len(line), nil
 	}
-	n.printed[text] = true
-	_, err := fmt.Fprintf(n.out, "  waiting: %s\n", text)
-	return err
+	n.printed[n.last] = true
+	_, err := fmt.Fprintf(n.out, "  waiting: %s\n", n.last)
+	return len(line), err
 }
 
 // WithLastNotice adds the last warning to an error.
-func (n NoticeHandler) WithLastNotice(err error) error {
+func (n *Notices) WithLastNotice(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil || n.last == "" {

@@ -21,10 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/slicefeed/slicefeed/services/writer/control"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -60,7 +62,7 @@ func newService() *corev1.Service {
 // planFixture is what a plan is made from. Its prober does not run, so all probes stay pending.
 type planFixture struct {
 	feed   fakeFeed
-	probe  prober.Spec
+	probe  probe.Spec
 	window time.Duration
 	cidr   string
 }
@@ -70,25 +72,25 @@ func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (s
 	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
-	watched, err := targets.New(targets.Config{
-		Client: client, Class: "default", Writer: "web", Namespaces: []string{"web"},
+	watched, err := targetwatch.New(client, targets.Config{
+		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
 		Defaults:    targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListUnready: true},
-		Sources:     []targets.Source{{Name: "default"}}, Logger: log,
-	})
+		Sources:     []targets.Source{{Name: "default"}},
+	}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := control.Source{Feed: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
-	config := control.Config{
-		Sources: []control.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
+	source := reconciler.Source{Feed: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
+	config := reconciler.Config{
+		Sources: []reconciler.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 		Logger: log, Registerer: registry,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return watched.Run(ctx) })
 	results, err := Run(ctx, config, Timeouts{
-		Sync: time.Second, Probes: func(prober.Spec) time.Duration { return 300 * time.Millisecond },
+		Sync: time.Second, Probes: func(probe.Spec) time.Duration { return 300 * time.Millisecond },
 	})
 	stop()
 	if runErr := running.Wait(); runErr != nil {
@@ -151,7 +153,7 @@ func TestPlanOutput(t *testing.T) {
 			"guards",
 			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, window: time.Minute},
 			[]runtime.Object{newService(), ownedSlice("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
-			[]string{"nothing to write\n", "held by guards\n  shrink: ", "in the first 1m0s of a new leader"},
+			[]string{"nothing to write\n", "Guard shrink (source default) holds 3 addresses: ", "in the first 1m0s of a new leader"},
 			"",
 		},
 		{
@@ -170,7 +172,7 @@ func TestPlanOutput(t *testing.T) {
 		},
 		{
 			"pending probes",
-			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, probe: prober.Spec{Mode: prober.TCP}},
+			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, probe: probe.Spec{Mode: probe.TCP}},
 			[]runtime.Object{newService()},
 			[]string{"Probes still pending after 300ms: 1."},
 			"",
@@ -181,7 +183,7 @@ func TestPlanOutput(t *testing.T) {
 			[]runtime.Object{newService(), ownedSlice("10.0.1.1"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "web", Name: "theirs", Labels: map[string]string{discoveryv1.LabelServiceName: "shop"},
 			}}},
-			[]string{"warnings\n  ForeignSlices: ", "theirs"},
+			[]string{"\nForeignSlices: ", "theirs"},
 			"",
 		},
 		{"a rejected Service", planFixture{feed: fakeFeed{ready: []string{}}}, nil, nil, "Service shop does not exist"},
@@ -196,7 +198,7 @@ func TestPlanOutput(t *testing.T) {
 			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
 				t.Errorf("got error %v, want %q", err, tt.err)
 			}
-			if waited := time.Since(start); tt.stand.probe.Mode != prober.Off && waited < 300*time.Millisecond {
+			if waited := time.Since(start); tt.stand.probe.Mode != probe.Off && waited < 300*time.Millisecond {
 				t.Errorf("waited for probes for %s, want at least 300ms", waited)
 			}
 			for _, want := range tt.want {
@@ -208,8 +210,9 @@ func TestPlanOutput(t *testing.T) {
 	}
 }
 
-func TestFormatVerdictsSanitizesReasons(t *testing.T) {
-	got := formatVerdicts([]verdict.Endpoint{
+func TestSanitizesReasons(t *testing.T) {
+	var b strings.Builder
+	printVerdicts(&b, []verdict.Endpoint{
 		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},
 		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Remove, Rule: verdict.RuleTable, Reason: "absent"},
 	})
@@ -217,7 +220,7 @@ func TestFormatVerdictsSanitizesReasons(t *testing.T) {
 10.0.1.1   serve    ready       table  one two 
 10.0.1.20  remove   not listed  table  absent
 `
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }
@@ -227,7 +230,7 @@ func TestWaitsForFirstStatusAsLongAsItMayTake(t *testing.T) {
 		{2 * time.Second, time.Second, 8 * time.Second},
 		{5 * time.Minute, time.Second, time.Minute},
 	} {
-		if got := maxFirstStatusTime(prober.Spec{Interval: tt.interval, Timeout: tt.timeout}); got != tt.want {
+		if got := maxFirstStatusTime(probe.Spec{Interval: tt.interval, Timeout: tt.timeout}); got != tt.want {
 			t.Errorf("every %s: got %s, want %s", tt.interval, got, tt.want)
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -52,7 +54,9 @@ func printPlan(b *strings.Builder, result *Result) {
 	case result.Decision.Write:
 		plan = planner.Compute(result.Desired, result.View.Slices)
 	}
-	printWrites(b, result, plan)
+	printWrites(b, "create", plan.Create, result.View.Slices)
+	printWrites(b, "update", plan.Update, result.View.Slices)
+	printWrites(b, "delete", plan.Delete, result.View.Slices)
 	switch {
 	case result.View.Paused:
 		b.WriteString("paused by annotation slicefeed.dev/paused: nothing of this is written\n\n")
@@ -64,58 +68,43 @@ func printPlan(b *strings.Builder, result *Result) {
 	if result.View.OptedOut {
 		return
 	}
-	b.WriteString(formatVerdicts(result.Decision.Endpoints))
+	printVerdicts(b, result.Decision.Endpoints)
 	if result.PendingProbes > 0 {
 		fmt.Fprintf(b, "\nProbes still pending after %s: %d. A running writer waits for them.\n", result.ProbeTimeout, result.PendingProbes)
 	}
-	for i, g := range result.Decision.Guards {
-		if i == 0 {
-			b.WriteString("\nheld by guards\n")
-		}
-		fmt.Fprintf(b, "  %s: %s\n", g.Rule, display.Sanitize(g.Message))
+	for i := range result.Decision.Guards {
+		fmt.Fprintf(b, "\n%s\n", display.Sanitize(endpoints.DescribeGuard(&result.Decision.Guards[i])))
 	}
-	for i, warning := range result.Warnings {
-		if i == 0 {
-			b.WriteString("\nwarnings\n")
-		}
-		fmt.Fprintf(b, "  %s: %s\n", warning.Reason, display.Sanitize(warning.Note))
+	for _, warning := range result.Warnings {
+		fmt.Fprintf(b, "\n%s: %s\n", warning.Reason, display.Sanitize(warning.Note))
 	}
 }
 
-func printWrites(b *strings.Builder, result *Result, plan planner.Plan) {
-	current := map[string]*discoveryv1.EndpointSlice{}
-	for _, slice := range result.View.Slices {
-		current[slice.Name] = slice
-	}
-	for _, step := range []struct {
-		verb   string
-		slices []*discoveryv1.EndpointSlice
-	}{{"create", plan.Create}, {"update", plan.Update}, {"delete", plan.Delete}} {
-		for _, slice := range step.slices {
-			desired := slice
-			if step.verb == "delete" {
-				desired = nil
-			}
-			fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", step.verb, slice.Name, history.FormatChanges(history.CompareSlices(current[slice.Name], desired, nil)))
+func printWrites(b *strings.Builder, verb string, all, current []*discoveryv1.EndpointSlice) {
+	for _, slice := range all {
+		var before *discoveryv1.EndpointSlice
+		if i := slices.IndexFunc(current, func(c *discoveryv1.EndpointSlice) bool { return c.Name == slice.Name }); i >= 0 {
+			before = current[i]
 		}
+		after := slice
+		if verb == "delete" {
+			after = nil
+		}
+		fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", verb, slice.Name, history.FormatChanges(history.CompareSlices(before, after, nil)))
 	}
 }
 
-// formatVerdicts returns a table of the endpoints with the rule that decided and its reason.
-func formatVerdicts(all []verdict.Endpoint) string {
+// printVerdicts prints a table of the endpoints with the rule that decided and its reason.
+func printVerdicts(b *strings.Builder, all []verdict.Endpoint) {
 	if len(all) == 0 {
-		return "no endpoint is listed or reported\n"
+		b.WriteString("no endpoint is listed or reported\n")
+		return
 	}
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ADDRESS\tVERDICT\tDESIRED\tRULE\tREASON")
-	for _, e := range all {
-		desired := "not listed"
-		if e.Listed {
-			desired = e.Conditions.String()
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, e.Verdict, desired, e.Rule, display.Sanitize(e.Reason))
+	for i := range all {
+		e := &all[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, e.Verdict, endpoints.ListedBackend(e), e.Rule, display.Sanitize(e.Reason))
 	}
 	table.Flush() //nolint:errcheck // writes to memory
-	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // sliceGroup is the endpoints that may share a slice: one family of one source.
@@ -32,15 +33,14 @@ type keptEndpoint struct{ baseIndex, desiredIndex int }
 
 func (s *plannedSlice) endpointCount() int { return len(s.kept) + len(s.added) }
 
-// desiredSet is the desired endpoints, and whether each has a slice.
+// desiredSet is the desired endpoints, sorted by address, and whether each has a slice.
 type desiredSet struct {
-	endpoints      []Endpoint
-	groupOf        []*sliceGroup
-	groups         []*sliceGroup      // each group once, so that pointers can be compared
-	indexByAddress map[netip.Addr]int // nil if endpoints are sorted by address and unique
-	nextIndex      int                // the index after the last one found
-	placed         []bool             // has a slice
-	moved          []bool             // listed by a slice that cannot keep it
+	endpoints []Endpoint
+	groupOf   []*sliceGroup
+	groups    []*sliceGroup // each group once, so that pointers can be compared
+	placed    []bool        // has a slice
+	moved     []bool        // listed by a slice that cannot keep it
+	next      int           // index after the one that findEndpoint found last: slices usually list runs of addresses
 }
 
 // Compute plans the fewest writes after which the owned slices list exactly the desired endpoints. It
@@ -65,46 +65,22 @@ func Compute(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 }
 
 func (d Desired) buildDesiredSet() *desiredSet {
-	set := &desiredSet{
-		endpoints: make([]Endpoint, 0, len(d.Endpoints)),
-		groupOf:   make([]*sliceGroup, 0, len(d.Endpoints)),
+	set := &desiredSet{endpoints: make([]Endpoint, 0, len(d.Endpoints))}
+	for _, e := range d.Endpoints {
+		e.Address = e.Address.Unmap()
+		if e.Address.IsValid() && e.Address.Zone() == "" && slices.Contains(d.Families, FamilyOf(e.Address)) {
+			set.endpoints = append(set.endpoints, e)
+		}
 	}
-	if !sortedByAddress(d.Endpoints) {
-		set.indexByAddress = make(map[netip.Addr]int, len(d.Endpoints))
-	}
-	for i := range d.Endpoints {
-		e := &d.Endpoints[i]
-		address := e.Address.Unmap()
-		g := set.groupFor(FamilyOf(address), cmp.Or(e.Source, DefaultSource))
-		if !address.IsValid() || address.Zone() != "" || !slices.Contains(d.Families, g.family) {
-			continue
-		}
-		if set.indexByAddress == nil && len(set.endpoints) > 0 && set.endpoints[len(set.endpoints)-1].Address == address {
-			continue
-		}
-		if set.indexByAddress != nil {
-			if _, twice := set.indexByAddress[address]; twice {
-				continue
-			}
-			set.indexByAddress[address] = len(set.endpoints)
-		}
-		set.endpoints = append(set.endpoints, *e)
-		set.endpoints[len(set.endpoints)-1].Address = address
-		set.groupOf = append(set.groupOf, g)
+	slices.SortStableFunc(set.endpoints, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
+	set.endpoints = slices.CompactFunc(set.endpoints, func(a, b Endpoint) bool { return a.Address == b.Address })
+	set.groupOf = make([]*sliceGroup, len(set.endpoints))
+	for i, e := range set.endpoints {
+		set.groupOf[i] = set.groupFor(FamilyOf(e.Address), cmp.Or(e.Source, DefaultSource))
 	}
 	set.placed = make([]bool, len(set.endpoints))
 	set.moved = make([]bool, len(set.endpoints))
 	return set
-}
-
-// sortedByAddress reports whether the endpoints are sorted by address, as those of a decision are.
-func sortedByAddress(all []Endpoint) bool {
-	for i := 1; i < len(all); i++ {
-		if all[i].Address.Unmap().Less(all[i-1].Address.Unmap()) {
-			return false
-		}
-	}
-	return true
 }
 
 func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string) *sliceGroup {
@@ -229,9 +205,6 @@ func (d Desired) placeEndpoints(set *desiredSet, planned []*plannedSlice, names 
 				unlisted = append(unlisted, index)
 			}
 		}
-		byAddress := func(a, b int) int { return set.endpoints[a].Address.Compare(set.endpoints[b].Address) }
-		slices.SortFunc(moved, byAddress)
-		slices.SortFunc(unlisted, byAddress)
 
 		var ofGroup []*plannedSlice
 		for _, s := range planned {
@@ -256,7 +229,10 @@ func (d Desired) placeEndpoints(set *desiredSet, planned []*plannedSlice, names 
 				s = takeSpareSlice(planned, g)
 			}
 			if s == nil {
-				s = &plannedSlice{group: g, create: true, base: d.newSlice(names.nextName(d, g), g.family)}
+				s = &plannedSlice{group: g, create: true, base: &discoveryv1.EndpointSlice{
+					ObjectMeta:  metav1.ObjectMeta{Name: names.nextName(d, g), Namespace: d.Namespace},
+					AddressType: g.family,
+				}}
 				planned = append(planned, s)
 			}
 			rest = s.addEndpoints(rest, limit)
@@ -366,30 +342,20 @@ func (d Desired) isSurplus(s *plannedSlice, planned []*plannedSlice) bool {
 	return false
 }
 
+// findEndpoint returns the index of an endpoint's address.
 func (set *desiredSet) findEndpoint(e *discoveryv1.Endpoint) (int, bool) {
-	addr, ok := firstAddress(e)
+	address, ok := firstAddress(e)
 	if !ok {
 		return 0, false
 	}
-	return set.findAddress(addr)
-}
-
-// findAddress returns the index of an address. Slices usually list addresses in order, so it tries the
-// next one before it searches.
-func (set *desiredSet) findAddress(address netip.Addr) (int, bool) {
-	if set.indexByAddress != nil {
-		index, ok := set.indexByAddress[address]
-		return index, ok
+	index, found := set.next, set.next < len(set.endpoints) && set.endpoints[set.next].Address == address
+	if !found {
+		index, found = slices.BinarySearchFunc(set.endpoints, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
 	}
-	if set.nextIndex >= len(set.endpoints) || set.endpoints[set.nextIndex].Address != address {
-		index, ok := slices.BinarySearchFunc(set.endpoints, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
-		if !ok {
-			return 0, false
-		}
-		set.nextIndex = index
+	if found {
+		set.next = index + 1
 	}
-	set.nextIndex++
-	return set.nextIndex - 1, true
+	return index, found
 }
 
 func boolToInt(b bool) int {

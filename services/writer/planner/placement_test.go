@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -270,4 +271,8 @@ func TestPlanCountsWrites(t *testing.T) {
 			t.Errorf("%d writes, empty %t; want %d", got, c.plan.Empty(), c.want)
 		}
 	}
+}
+
+func (d Desired) newSlice(name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: d.Namespace}, AddressType: family}
 }

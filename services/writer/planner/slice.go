@@ -11,13 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func (d Desired) newSlice(name string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
-	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: name, Namespace: d.Namespace},
-		AddressType: family,
-	}
-}
-
 // renderSlice returns the object to write. If only metadata differs, endpoints and ports stay exactly as
 // they are; otherwise every endpoint is written with all fields.
 func (d Desired) renderSlice(s *plannedSlice, set *desiredSet) *discoveryv1.EndpointSlice {
@@ -88,41 +81,28 @@ func (d Desired) sliceLabels(s *plannedSlice) map[string]string {
 
 func (d Desired) metadataEqual(s *plannedSlice) bool {
 	_, stale := s.base.Annotations[corev1.EndpointsLastChangeTriggerTime]
-	if stale || !maps.Equal(s.base.Labels, d.sliceLabels(s)) {
-		return false
+	return !stale && maps.Equal(s.base.Labels, d.sliceLabels(s)) && d.hasSliceOwners(s.base.OwnerReferences)
+}
+
+// hasSliceOwners reports whether this Service is the only Service among the owners. Another one may be an
+// earlier one of the same name.
+func (d Desired) hasSliceOwners(current []metav1.OwnerReference) bool {
+	isOwner := func(owner metav1.OwnerReference) bool {
+		return owner.UID == d.Owner.UID && owner.Name == d.Owner.Name &&
+			owner.Kind == d.Owner.Kind && owner.APIVersion == d.Owner.APIVersion
 	}
-	if d.Owner.UID == "" {
-		return true
-	}
-	found := false
-	for _, owner := range s.base.OwnerReferences {
-		switch {
-		case d.isOwner(owner):
-			found = true
-		case isService(owner):
-			return false // an earlier Service, perhaps of the same name
-		}
-	}
-	return found
+	return d.Owner.UID == "" || slices.ContainsFunc(current, isOwner) &&
+		!slices.ContainsFunc(current, func(owner metav1.OwnerReference) bool { return isService(owner) && !isOwner(owner) })
 }
 
 // sliceOwners returns the owner references to write: this Service is the only Service, and owners of other
 // kinds stay.
 func (d Desired) sliceOwners(current []metav1.OwnerReference) []metav1.OwnerReference {
-	if d.Owner.UID == "" || slices.ContainsFunc(current, d.isOwner) && !slices.ContainsFunc(current, d.isStaleOwner) {
+	if d.hasSliceOwners(current) {
 		return current
 	}
 	owners := slices.DeleteFunc(slices.Clone(current), isService)
 	return append(owners, *d.Owner.DeepCopy())
-}
-
-func (d Desired) isOwner(owner metav1.OwnerReference) bool {
-	return owner.UID == d.Owner.UID && owner.Name == d.Owner.Name &&
-		owner.Kind == d.Owner.Kind && owner.APIVersion == d.Owner.APIVersion
-}
-
-func (d Desired) isStaleOwner(owner metav1.OwnerReference) bool {
-	return isService(owner) && !d.isOwner(owner)
 }
 
 func isService(owner metav1.OwnerReference) bool {
@@ -196,9 +176,6 @@ func endpointEqual(current *discoveryv1.Endpoint, desired *Endpoint) bool {
 func portsEqual(a, b []discoveryv1.EndpointPort) bool {
 	if len(a) != len(b) {
 		return false
-	}
-	if len(a) == 1 {
-		return portKeyOf(a[0]) == portKeyOf(b[0])
 	}
 	count := make(map[portKey]int, len(a))
 	for _, port := range a {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 )
 
@@ -46,8 +47,14 @@ func (sc *sourceCheck) evaluateAllowlist(apiServer []netip.Addr, port string) (s
 		return "", preflight.Warning("%s allows every address; narrow %s to the secured cluster's nodes", sc.describeAllowlist(), cidrs)
 	}
 	detail := sc.describeAllowlist() + " does not contain this cluster's API server"
-	if others := sc.overlappingSources(); len(others) > 0 {
-		detail += "; some of its addresses are also allowed for " + abbreviate(others)
+	var others []string // whose allowlists overlap with this one
+	for _, other := range sc.checker.sources {
+		if other != sc && slices.ContainsFunc(other.CIDRs, func(c netip.Prefix) bool { return slices.ContainsFunc(sc.CIDRs, c.Overlaps) }) {
+			others = append(others, other.Name)
+		}
+	}
+	if len(others) > 0 {
+		detail += "; some of its addresses are also allowed for " + display.List(others)
 	}
 	return detail, nil
 }
@@ -65,15 +72,4 @@ func (sc *sourceCheck) allowsPort(port uint16) bool {
 
 func (sc *sourceCheck) describeAllowlist() string {
 	return fmt.Sprintf("%s=%v", sc.settingName("SECURED_SUBNET_CIDR"), sc.CIDRs)
-}
-
-// overlappingSources returns the other sources whose allowlists overlap with this one.
-func (sc *sourceCheck) overlappingSources() []string {
-	var all []string
-	for _, other := range sc.checker.sources {
-		if other != sc && slices.ContainsFunc(other.CIDRs, func(c netip.Prefix) bool { return slices.ContainsFunc(sc.CIDRs, c.Overlaps) }) {
-			all = append(all, other.Name)
-		}
-	}
-	return all
 }

@@ -13,52 +13,43 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// sliceScope is where the writer has slices: a namespace, and the managed-by label it uses there.
-type sliceScope struct{ namespace, managedBy string }
-
-// scopes returns where the writer writes slices: for the named target, and for the targets that were
-// found.
-func (pc *checker) scopes() []sliceScope {
-	var all []sliceScope
-	if named := pc.targets.NamedTarget; named.Service != "" {
-		all = append(all, sliceScope{named.Namespace, cmp.Or(named.ManagedBy, pc.managedByLabel())})
-	}
-	for _, resolution := range pc.resolutions {
-		all = append(all, sliceScope{resolution.Target.Namespace, resolution.Target.ManagedBy})
-	}
-	return sortScopes(all)
+// sliceScope is where the writer may write: a namespace, and the managed-by label it uses there.
+type sliceScope struct {
+	namespace, managedBy string
+	hasTargets           bool // it must be able to write there
 }
 
-// policyScopes returns where a policy must deny an address outside all allowlists: the scopes, and
-// the other watched namespaces, since the writer may write there.
-func (pc *checker) policyScopes() []sliceScope {
-	all := pc.scopes()
+// scopes returns the namespaces of the named target and of the targets that were found, and the other
+// watched namespaces.
+func (pc *checker) scopes() []sliceScope {
+	defaultManager := "slicefeed-" + pc.targets.Class
+	var all []sliceScope
+	if named := pc.targets.NamedTarget; named.Service != "" {
+		all = append(all, sliceScope{named.Namespace, cmp.Or(named.ManagedBy, defaultManager), true})
+	}
+	for _, resolution := range pc.resolutions {
+		all = append(all, sliceScope{resolution.Target.Namespace, resolution.Target.ManagedBy, true})
+	}
 	watched := pc.watchedNamespaces()
 	if watched[0] == config.AllNamespaces {
 		watched = []string{pc.namespace}
 	}
 	for _, namespace := range watched {
 		if !slices.ContainsFunc(all, func(scope sliceScope) bool { return scope.namespace == namespace }) {
-			all = append(all, sliceScope{namespace, pc.managedByLabel()})
+			all = append(all, sliceScope{namespace, defaultManager, false})
 		}
 	}
-	return sortScopes(all)
-}
-
-func sortScopes(all []sliceScope) []sliceScope {
 	slices.SortFunc(all, func(a, b sliceScope) int {
 		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.managedBy, b.managedBy))
 	})
 	return slices.Compact(all)
 }
-
-// managedByLabel returns the managed-by label of slices of labeled Services.
-func (pc *checker) managedByLabel() string { return "slicefeed-" + pc.targets.Class }
 
 // checkPolicy tries what an admission policy must deny, and what it must not. It only makes dry
 // runs: nothing is stored.
@@ -71,7 +62,7 @@ func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 		return "", preflight.Warning("no address is outside %s, so no policy can restrict this credential; name the secured cluster's own network", allowlists)
 	}
 	var unguarded []string
-	for _, scope := range pc.policyScopes() {
+	for _, scope := range pc.scopes() {
 		deniedBy, err := pc.dryRunCreate(ctx, pc.newSampleSlice(scope, []netip.Addr{outside}, nil))
 		switch {
 		case err != nil:
@@ -82,9 +73,12 @@ func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 	}
 	if len(unguarded) > 0 {
 		return "", preflight.Warning("a slice with %s, outside %s, was accepted; a stolen credential could redirect the Services of %s anywhere; "+
-			"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/policy.md)", outside, allowlists, abbreviate(slices.Compact(unguarded)), policyFile)
+			"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/policy.md)", outside, allowlists, display.List(slices.Compact(unguarded)), policyFile)
 	}
 	for _, scope := range pc.scopes() {
+		if !scope.hasTargets {
+			continue
+		}
 		for _, slice := range pc.sampleSlices(scope) {
 			deniedBy, err := pc.dryRunCreate(ctx, slice)
 			if err != nil {

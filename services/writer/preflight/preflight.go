@@ -5,9 +5,7 @@ package preflight
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -30,11 +28,8 @@ const (
 	servicesCheckName    = "Services"
 )
 
-// Where the writer's credential gets its permissions, and the policy that restricts them.
-const (
-	chartDirectory = "deploy/slicefeed-writer"
-	policyFile     = "deploy/manifests/writer-policy.yaml"
-)
+// policyFile is the policy that restricts the writer's credential.
+const policyFile = "deploy/manifests/writer-policy.yaml"
 
 // Run checks everything that serve depends on, and prints a line for each check.
 func Run(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
@@ -51,7 +46,7 @@ type checker struct {
 	sources   []*sourceCheck
 	targets   targets.Config
 	client    kubernetes.Interface
-	cluster   preflight.Cluster
+	cluster   *preflight.Cluster
 	namespace string // of the writer and its Lease
 
 	resolutions []targets.Resolution // of the targets that servicesCheck found
@@ -63,27 +58,21 @@ func newChecker(cfg *config.Config, version string) (*checker, error) {
 	if err := errors.Join(errCluster, errSources); err != nil {
 		return nil, err
 	}
-	clock := &preflight.Clock{}
-	cluster.Wrap(clock.Wrap)
-	client, err := kubernetes.NewForConfig(cluster)
+	connected, err := (&preflight.Cluster{Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: "deploy/slicefeed-writer"}).Connect(cluster)
 	if err != nil {
-		return nil, fmt.Errorf("create client of the consuming cluster: %w", err)
+		return nil, err
 	}
 	pc, err := newOfflineChecker(cfg, namespace, configured)
 	if err != nil {
 		return nil, err
 	}
-	pc.client = client
-	pc.cluster = preflight.Cluster{
-		Client: client.Discovery().RESTClient(), Reviews: client.AuthorizationV1().SelfSubjectAccessReviews(),
-		Host: cluster.Host, Clock: clock, Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: chartDirectory,
-	}
+	pc.client, pc.cluster = connected.Client, connected
 	return pc, nil
 }
 
 // newOfflineChecker returns a checker that has no cluster yet.
 func newOfflineChecker(cfg *config.Config, namespace string, configured []sources.Source) (*checker, error) {
-	pc := &checker{cfg: cfg, namespace: namespace}
+	pc := &checker{cfg: cfg, namespace: namespace, cluster: &preflight.Cluster{}}
 	for _, s := range configured {
 		pc.sources = append(pc.sources, &sourceCheck{Source: s, checker: pc})
 	}
@@ -100,11 +89,12 @@ func (pc *checker) checks() []preflight.Check {
 		all = append(all, sc.linkChecks()...)
 	}
 	all = append(all, pc.cluster.Checks(pc.requiredPermissions(), pc.excessPermissions())...)
-	all = append(all, pc.servicesCheck())
+	all = append(all, preflight.Check{
+		Name: servicesCheckName, DependsOn: dependsOn(slices.Concat(pc.permissions(servicesAPI, "list"), pc.permissions(slicesAPI, "list"))),
+		Timeout: groupTimeout, Run: pc.checkServices,
+	})
 	if pc.writesSlices() {
-		all = append(all, preflight.Check{
-			Name: "admission policy", DependsOn: []string{preflight.APIServer, pc.permissionsCheckName("create", slicesAPI)}, Timeout: groupTimeout, Run: pc.checkPolicy,
-		})
+		all = append(all, preflight.Check{Name: "admission policy", DependsOn: dependsOn(pc.permissions(slicesAPI, "create")), Timeout: groupTimeout, Run: pc.checkPolicy})
 	}
 	for _, sc := range pc.sources {
 		all = append(all, preflight.Check{Name: sc.checkName("allowlist"), Run: sc.checkAllowlist})
@@ -115,6 +105,15 @@ func (pc *checker) checks() []preflight.Check {
 	return all
 }
 
+// dependsOn returns the names of the checks of the API server and of these permissions.
+func dependsOn(permissions []preflight.Permission) []string {
+	names := []string{preflight.APIServer}
+	for _, p := range permissions {
+		names = append(names, p.String())
+	}
+	return names
+}
+
 // certificateChecks checks the writer's certificate and key, and each file of CAs once.
 func (pc *checker) certificateChecks() []preflight.Check {
 	var all []preflight.Check
@@ -122,11 +121,12 @@ func (pc *checker) certificateChecks() []preflight.Check {
 		if slices.ContainsFunc(pc.sources[:i], func(earlier *sourceCheck) bool { return earlier.CAFile == sc.CAFile }) {
 			continue
 		}
-		for _, c := range (preflight.Identity{Files: sc.tlsFiles()}).Checks() {
-			switch {
-			case c.Name == preflight.PeerCA:
+		files := pc.cfg.TLSFiles()
+		files.PeerCA = sc.CAFile
+		for _, c := range (preflight.Identity{Files: files}).Checks() {
+			if c.Name == preflight.PeerCA {
 				c.Name = sc.peerCACheckName()
-			case i > 0:
+			} else if i > 0 {
 				continue
 			}
 			all = append(all, c)
@@ -159,41 +159,27 @@ func (pc *checker) watchedNamespaces() []string {
 	return slices.Compact(all)
 }
 
-// permissionsFor returns the permission in each watched namespace.
-func (pc *checker) permissionsFor(verb string, resource [2]string) []preflight.Permission {
+// permissions returns a permission for each verb, in all watched namespaces.
+func (pc *checker) permissions(resource [2]string, verbs ...string) []preflight.Permission {
 	var all []preflight.Permission
-	for _, namespace := range pc.watchedNamespaces() {
-		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespace: namespace})
+	for _, verb := range verbs {
+		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespaces: pc.watchedNamespaces()})
 	}
 	return all
 }
 
-// permissionsCheckName returns the name of the check of those permissions.
-func (pc *checker) permissionsCheckName(verb string, resource [2]string) string {
-	return preflight.PermissionsName(pc.permissionsFor(verb, resource)...)
-}
-
 // requiredPermissions returns what the writer does in the consuming cluster.
 func (pc *checker) requiredPermissions() []preflight.Permission {
-	var all []preflight.Permission
-	for _, verb := range []string{"list", "watch"} {
-		all = append(all, pc.permissionsFor(verb, servicesAPI)...)
-	}
-	for _, verb := range []string{"get", "list", "watch"} {
-		all = append(all, pc.permissionsFor(verb, slicesAPI)...)
-	}
+	all := slices.Concat(pc.permissions(servicesAPI, "list", "watch"), pc.permissions(slicesAPI, "get", "list", "watch"))
 	if !pc.writesSlices() {
 		return all
 	}
-	for _, verb := range []string{"create", "update", "delete"} {
-		all = append(all, pc.permissionsFor(verb, slicesAPI)...)
-	}
-	all = append(all, pc.permissionsFor("create", eventsAPI)...)
-	all = append(all, pc.permissionsFor("patch", eventsAPI)...)
-	lease := preflight.Permission{Verb: "create", Group: leasesAPI[0], Resource: leasesAPI[1], Namespace: pc.namespace}
-	all = append(all, lease)
-	for _, verb := range []string{"get", "update"} {
-		lease.Verb, lease.Name = verb, "slicefeed-"+pc.cfg.Class
+	all = slices.Concat(all, pc.permissions(slicesAPI, "create", "update", "delete"), pc.permissions(eventsAPI, "create", "patch"))
+	for _, lease := range pc.permissions(leasesAPI, "create", "get", "update") {
+		lease.Namespaces = []string{pc.namespace}
+		if lease.Verb != "create" {
+			lease.Name = "slicefeed-" + pc.cfg.Class
+		}
 		all = append(all, lease)
 	}
 	return all
@@ -202,22 +188,11 @@ func (pc *checker) requiredPermissions() []preflight.Permission {
 // excessPermissions returns permissions that the writer never uses, and that would help an attacker with
 // its credential.
 func (pc *checker) excessPermissions() []preflight.Permission {
-	all := []preflight.Permission{{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespace: config.AllNamespaces}}
-	if slices.Contains(pc.watchedNamespaces(), config.AllNamespaces) {
-		all = nil // the writer needs it
+	all := slices.Concat(pc.permissions(servicesAPI, "update"), pc.permissions([2]string{"", "endpoints"}, "update"),
+		pc.permissions([2]string{"", "secrets"}, "list"), pc.permissions([2]string{"", "pods"}, "create"),
+		[]preflight.Permission{{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}})
+	if everywhere := []string{config.AllNamespaces}; !slices.Equal(pc.watchedNamespaces(), everywhere) {
+		all = append(all, preflight.Permission{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespaces: everywhere})
 	}
-	all = append(all, pc.permissionsFor("update", servicesAPI)...)
-	all = append(all, pc.permissionsFor("update", [2]string{"", "endpoints"})...)
-	all = append(all, pc.permissionsFor("list", [2]string{"", "secrets"})...)
-	all = append(all, pc.permissionsFor("create", [2]string{"", "pods"})...)
-	return append(all, preflight.Permission{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"})
-}
-
-// abbreviate lists a few names and the number of the others.
-func abbreviate(names []string) string {
-	const maxNames = 3
-	if len(names) <= maxNames+1 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+	return all
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -132,14 +132,14 @@ func TestPermissionsCoverWatchedNamespaces(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pc, _ := newTestChecker(t, tt.set)
-			if got := pc.permissionsCheckName("list", servicesAPI); got != tt.want {
+			if got := pc.permissions(servicesAPI, "list")[0].String(); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			if !slices.ContainsFunc(pc.checks(), func(c preflight.Check) bool { return c.Name == tt.want }) {
 				t.Errorf("%q is not checked", tt.want)
 			}
-			anywhere := preflight.Permission{Verb: "update", Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: preflight.AllNamespaces}
-			if slices.Contains(pc.excessPermissions(), anywhere) == tt.wide {
+			writesAnywhere := func(p preflight.Permission) bool { return p.String() == "update endpointslices in all namespaces" }
+			if slices.ContainsFunc(pc.excessPermissions(), writesAnywhere) == tt.wide {
 				t.Errorf("writing slices everywhere is excess: %v", !tt.wide)
 			}
 		})
@@ -217,15 +217,15 @@ func TestExplainCallError(t *testing.T) {
 		{"no connection", status.Error(codes.Unavailable, dialing.Error()), nil, false, "FAIL|connection refused|check INVENTORY_ADDRESS"},
 		{"no response", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), nil, false, "FAIL|check INVENTORY_ADDRESS"},
 		{"the connection ends in the handshake", unavailable, io.EOF, false, "FAIL|EOF; check INVENTORY_ADDRESS"},
-		{"another server", unavailable, fmt.Errorf(`%w, want "b", got "a"`, link.ErrOtherServer), false, `FAIL|want "b"|check INVENTORY_SAN`},
+		{"another server", unavailable, fmt.Errorf(`%w, want "b", got "a"`, identity.ErrOtherServer), false, `FAIL|want "b"|check INVENTORY_SAN`},
 		{"another CA", unavailable, x509.UnknownAuthorityError{}, false, "FAIL|unknown authority; TLS_PEER_CA_FILE must contain the CA that signs the inventory's"},
 		{"no TLS", unavailable, tls.RecordHeaderError{Msg: "first record"}, false, "FAIL|first record|a server without TLS"},
-		{"rejected", unavailable, fmt.Errorf("EOF; %w", link.ErrRejected), false, "FAIL|EOF|rejects the writer's certificate"},
-		{"an error with advice", unavailable, &link.HandshakeError{Cause: errors.New("expired"), Advice: "renew it"}, false, "FAIL|expired; renew it"},
+		{"rejected", unavailable, fmt.Errorf("EOF; %w", identity.ErrRejected), false, "FAIL|EOF|rejects the writer's certificate"},
+		{"an error with advice", unavailable, &identity.HandshakeError{Cause: errors.New("expired"), Advice: "renew it"}, false, "FAIL|expired; renew it"},
 	} {
-		handshake, explained := errors.AsType[*link.HandshakeError](tt.handshake)
+		handshake, explained := errors.AsType[*identity.HandshakeError](tt.handshake)
 		if tt.handshake != nil && !explained {
-			handshake = &link.HandshakeError{Cause: tt.handshake}
+			handshake = &identity.HandshakeError{Cause: tt.handshake}
 		}
 		detail, err := sc.explainCallError(tt.err, handshake, tt.byServer)
 		t.Run(tt.name, func(t *testing.T) { wantOutcome(t, tt.want, detail, err) })
@@ -248,6 +248,12 @@ func TestEvaluateSnapshot(t *testing.T) {
 		detail, err := evaluateSnapshot(tt.snapshot)
 		t.Run(tt.name, func(t *testing.T) { wantOutcome(t, tt.want, detail, err) })
 	}
+}
+
+// findCheck returns the check of a name.
+func (pc *checker) findCheck(name string) preflight.Check {
+	all := pc.checks()
+	return all[slices.IndexFunc(all, func(c preflight.Check) bool { return c.Name == name })]
 }
 
 // runCheck returns the lines that preflight prints for a check.

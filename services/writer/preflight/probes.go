@@ -3,22 +3,21 @@ package preflight
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -67,7 +66,7 @@ func (sc *sourceCheck) portChecks() []*portCheck {
 	seen := map[netip.AddrPort]bool{}
 	for _, resolution := range sc.checker.resolutions {
 		t := resolution.Target
-		if resolution.Rejection != nil || resolution.OptedOut || t.Settings.Probe.Mode == prober.Off || !slices.Contains(t.Settings.Sources, sc.Name) {
+		if resolution.Rejection != nil || resolution.OptedOut || t.Settings.Probe.Mode == probe.Off || !slices.Contains(t.Settings.Sources, sc.Name) {
 			continue
 		}
 		p := byPort[t.ProbePort]
@@ -76,7 +75,7 @@ func (sc *sourceCheck) portChecks() []*portCheck {
 			byPort[t.ProbePort] = p
 		}
 		p.services = append(p.services, t.String())
-		p.timeout = min(max(p.timeout, cmp.Or(t.Settings.Probe.Timeout, prober.DefaultTimeout)), maxDialTimeout)
+		p.timeout = min(max(p.timeout, cmp.Or(t.Settings.Probe.Timeout, probe.DefaultTimeout)), maxDialTimeout)
 		for _, a := range sc.addressesFor(t) {
 			endpoint := netip.AddrPortFrom(a, t.ProbePort)
 			switch {
@@ -120,7 +119,12 @@ func (sc *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []prefli
 		p.results = make([]error, min(len(p.addresses), maxDialedMembers))
 		for i := range p.results {
 			g.Go(func() error {
-				p.results[i] = p.dial(ctx, p.addresses[i])
+				dialer := net.Dialer{Timeout: p.timeout}
+				conn, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(p.addresses[i], p.port).String())
+				if err == nil {
+					err = conn.Close()
+				}
+				p.results[i] = err
 				return nil
 			})
 		}
@@ -133,46 +137,32 @@ func (sc *sourceCheck) dialAll(ctx context.Context, ports []*portCheck) []prefli
 	return all
 }
 
-func (p *portCheck) dial(ctx context.Context, a netip.Addr) error {
-	dialer := net.Dialer{Timeout: p.timeout}
-	conn, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(a, p.port).String())
-	if err != nil {
-		return err
-	}
-	return conn.Close()
-}
-
 // evaluatePort reports how many of the dialed addresses accepted a connection.
 func (sc *sourceCheck) evaluatePort(p *portCheck) preflight.Finding {
 	found := preflight.Finding{Name: strconv.Itoa(int(p.port))}
 	dialed := len(p.results)
-	failed := slices.DeleteFunc(p.results, func(err error) bool { return err == nil })
+	var failed []string
+	for _, err := range p.results {
+		if err != nil {
+			failed = append(failed, err.Error())
+		}
+	}
 	found.Observed = fmt.Sprintf("%d of %d addresses accept connections at port %d", dialed-len(failed), dialed, p.port)
 	if skipped := len(p.addresses) - dialed; skipped > 0 {
 		found.Observed += fmt.Sprintf(" (%d more were not tried)", skipped)
 	}
 	cidrs := sc.settingName("SECURED_SUBNET_CIDR")
-	switch services := abbreviate(p.services); {
+	switch services := display.List(p.services); {
 	case dialed == 0 && p.denied > 0:
 		found.Err = fmt.Errorf("all %d addresses that the inventory reports for %s are outside %s; nothing would be written; check %s", p.denied, services, sc.describeAllowlist(), cidrs)
 	case dialed == 0:
 		found.Err = preflight.Warning("no member matches the IP families and the node selector of %s", services)
 	case len(failed) == dialed:
-		found.Err = fmt.Errorf("%s, for %s: %w; check the network in between, the Service's targetPort, and that the backends listen there", found.Observed, services, failed[0])
+		found.Err = fmt.Errorf("%s, for %s: %s; check the network in between, the Service's targetPort, and that the backends listen there", found.Observed, services, failed[0])
 	case len(failed) > 0:
-		found.Err = preflight.Warning("%s, for %s: %s; failing addresses will be not ready", found.Observed, services, abbreviateErrors(failed))
+		found.Err = preflight.Warning("%s, for %s: %s; failing addresses will be not ready", found.Observed, services, display.List(failed))
 	case p.denied > 0:
 		found.Err = preflight.Warning("%s; %d others are outside %s and will never be written; check %s", found.Observed, p.denied, sc.describeAllowlist(), cidrs)
 	}
 	return found
-}
-
-// abbreviateErrors lists a few errors and the number of the others.
-func abbreviateErrors(all []error) string {
-	const maxErrors = 3
-	text := errors.Join(all[:min(len(all), maxErrors)]...).Error()
-	if len(all) > maxErrors {
-		text += fmt.Sprintf("\nand %d more", len(all)-maxErrors)
-	}
-	return strings.ReplaceAll(text, "\n", ", ")
 }

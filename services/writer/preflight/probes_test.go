@@ -12,7 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -21,7 +21,7 @@ import (
 func probedService(name string, port uint16, from ...string) targets.Resolution {
 	return targets.Resolution{Relevant: true, Target: targets.Target{
 		Key: targets.Key{Namespace: "web", Name: name}, ProbePort: port, Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-		Settings: targets.Settings{Sources: from, Probe: prober.Spec{Mode: prober.TCP}},
+		Settings: targets.Settings{Sources: from, Probe: probe.Spec{Mode: probe.TCP}},
 	}}
 }
 
@@ -74,7 +74,7 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 		blue.CIDRs, green.CIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/24")}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/24")}
 		blue.snapshot.Members = []*subscriber.Member{member(subscriber.Ready, "127.0.0.1")}
 		off, rejected, optedOut := probedService("off", 4, "blue"), probedService("rejected", 5, "blue"), probedService("opted-out", 6, "blue")
-		off.Target.Settings.Probe.Mode = prober.Off
+		off.Target.Settings.Probe.Mode = probe.Off
 		rejected.Rejection, optedOut.OptedOut = &targets.Rejection{}, true
 		pc.resolutions = []targets.Resolution{
 			off, rejected, optedOut,

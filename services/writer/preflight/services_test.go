@@ -65,7 +65,7 @@ func TestServicesCheckOfOneService(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pc, _ := newTestChecker(t, nil, tt.objects...)
-			detail, err := pc.servicesCheck().Run(t.Context())
+			detail, err := pc.findCheck(servicesCheckName).Run(t.Context())
 			wantOutcome(t, tt.want, detail, err)
 		})
 	}
@@ -117,7 +117,7 @@ func TestServicesCheckSummarizesManyServices(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pc, _ := newTestChecker(t, tt.set, tt.objects...)
-			wantPrefixes(t, tt.want, runCheck(t, pc.servicesCheck()))
+			wantPrefixes(t, tt.want, runCheck(t, pc.findCheck(servicesCheckName)))
 		})
 	}
 }
@@ -132,7 +132,7 @@ func TestServicesCheckLimitsLines(t *testing.T) {
 		objects = append(objects, s)
 	}
 	pc, _ := newTestChecker(t, labeledOnly("*"), objects...)
-	got := runCheck(t, pc.servicesCheck())
+	got := runCheck(t, pc.findCheck(servicesCheckName))
 	if len(got) != 22 {
 		t.Fatalf("%d lines:\n%s", len(got), strings.Join(got, "\n"))
 	}
@@ -146,7 +146,7 @@ func TestServicesCheckReportsListErrors(t *testing.T) {
 		client.PrependReactor("list", resource, func(ktesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInternalError(errors.New("etcd is down"))
 		})
-		detail, err := pc.servicesCheck().Run(t.Context())
+		detail, err := pc.findCheck(servicesCheckName).Run(t.Context())
 		wantOutcome(t, "FAIL|etcd is down", detail, err)
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
@@ -45,10 +46,6 @@ func (sc *sourceCheck) peerCACheckName() string {
 		return preflight.PeerCA
 	}
 	return sc.checker.sources[first].checkName(preflight.PeerCA)
-}
-
-func (sc *sourceCheck) tlsFiles() link.Files {
-	return link.Files{Cert: sc.checker.cfg.CertFile, Key: sc.checker.cfg.KeyFile, PeerCA: sc.CAFile}
 }
 
 // Settings of a source, and their keys in SOURCES_FILE.
@@ -95,7 +92,7 @@ func (sc *sourceCheck) checkInventory(ctx context.Context) (string, error) {
 }
 
 // explainCallError turns the error of a call, or of the handshake before it, into advice.
-func (sc *sourceCheck) explainCallError(err error, handshake *link.HandshakeError, byServer bool) (string, error) {
+func (sc *sourceCheck) explainCallError(err error, handshake *identity.HandshakeError, byServer bool) (string, error) {
 	code := status.Code(err)
 	if code == codes.OK || code == codes.Unavailable && byServer { // no observation yet: the check of the initial sync reports that
 		return fmt.Sprintf("connected to %s at %s", sc.SAN, sc.Address), nil
@@ -114,12 +111,12 @@ func (sc *sourceCheck) explainCallError(err error, handshake *link.HandshakeErro
 }
 
 // explainHandshake names the settings that cause a failure of the handshake.
-func (sc *sourceCheck) explainHandshake(err *link.HandshakeError) error {
+func (sc *sourceCheck) explainHandshake(err *identity.HandshakeError) error {
 	advice := err.Advice
 	switch {
-	case errors.Is(err, link.ErrOtherServer):
+	case errors.Is(err, identity.ErrOtherServer):
 		advice = fmt.Sprintf("check %s, and that %s is the inventory's", sc.settingName("INVENTORY_SAN"), sc.settingName("INVENTORY_ADDRESS"))
-	case errors.Is(err, link.ErrRejected):
+	case errors.Is(err, identity.ErrRejected):
 		advice = "the inventory rejects the writer's certificate, and its log has the reason; its TLS_PEER_CA_FILE must contain the CA of that certificate, and its ALLOWED_CLIENTS_FILE the SAN"
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		advice = sc.settingName("TLS_PEER_CA_FILE") + " must contain the CA that signs the inventory's certificate"
@@ -137,8 +134,8 @@ func (sc *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s := subscriber.New(subscriber.Config{
-		Source: sc.Name, Dial: func() (subscriber.Conn, error) { return inventory.Dial() }, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
+	s := nodeclient.New(nodeclient.Config{
+		Source: sc.Name, Dial: func() (nodeclient.Conn, error) { return inventory.Dial() }, Log: slog.New(slog.DiscardHandler), Metrics: nodeclient.NewMetrics(prometheus.NewRegistry()),
 		ConfirmObservations: sc.checker.cfg.EmptyThreshold,
 	})
 	runCtx, stop := context.WithCancel(ctx)

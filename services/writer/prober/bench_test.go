@@ -3,6 +3,8 @@ package prober
 import (
 	"fmt"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // BenchmarkSchedule starts and finishes one probe among many that are spread over the interval.
@@ -18,9 +20,9 @@ func BenchmarkSchedule(b *testing.B) {
 				if !due {
 					b.Fatal("nothing is due")
 				}
-				s.Finish(a, Pass, "", now)
+				s.Finish(a, probe.Pass, "", now)
 			}
-			var keys []Key
+			var keys []probe.Key
 			for i := range n {
 				keys = append(keys, testKey(i))
 			}

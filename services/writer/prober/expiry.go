@@ -3,6 +3,8 @@ package prober
 import (
 	"cmp"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // expiryIntervals is for how many intervals a status is valid without a conclusive probe. Otherwise a
@@ -23,7 +25,7 @@ func (s *ProbeSchedule) updateExpiry(r *keyRecord) {
 
 // Expire sets the keys to pending that had no conclusive probe for three intervals, and returns them. It
 // waits for probes in flight, so that a timeout longer than the interval does not expire a status.
-func (s *ProbeSchedule) Expire(now time.Time) (keys []Key) {
+func (s *ProbeSchedule) Expire(now time.Time) (keys []probe.Key) {
 	for len(s.expiring.items) > 0 {
 		r := s.expiring.items[0]
 		if !s.expireKey(r, now) {

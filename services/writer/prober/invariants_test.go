@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // TestScheduleInvariants checks any results in any order. An endpoint becomes failing only after three
@@ -20,9 +22,9 @@ func TestScheduleInvariants(t *testing.T) {
 		s, now := NewProbeSchedule(limit), startTime
 		type sent struct {
 			seq    uint64
-			result Result
+			result probe.Result
 		}
-		known, healths, expired := map[Key][]sent{}, map[Key]Health{}, map[Key]bool{}
+		known, healths, expired := map[probe.Key][]sent{}, map[probe.Key]Health{}, map[probe.Key]bool{}
 		var running []Attempt
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
@@ -44,7 +46,7 @@ func TestScheduleInvariants(t *testing.T) {
 				i := rapid.IntRange(0, len(running)-1).Draw(t, "which")
 				a := running[i]
 				running = slices.Delete(running, i, i+1)
-				o := Result(rapid.IntRange(0, 2).Draw(t, "result"))
+				o := probe.Result(rapid.IntRange(0, 2).Draw(t, "result"))
 				alive := s.records[a.Key] == a.record
 				changed := s.Finish(a, o, "why", now)
 				if !alive {
@@ -57,7 +59,7 @@ func TestScheduleInvariants(t *testing.T) {
 				health := s.Status(a.Key).Health
 				if lapsed := expired[a.Key]; lapsed != s.Status(a.Key).Expired {
 					expired[a.Key] = !lapsed
-					if !changed || lapsed == (o == Inconclusive) {
+					if !changed || lapsed == (o == probe.Inconclusive) {
 						t.Fatalf("after %v: expired %t, changed %t", o, !lapsed, changed)
 					}
 					if health == Pending {
@@ -68,12 +70,12 @@ func TestScheduleInvariants(t *testing.T) {
 					t.Fatal("the reported change differs from the status")
 				}
 				if changed {
-					old, need, want := healths[a.Key], 1, Pass
+					old, need, want := healths[a.Key], 1, probe.Pass
 					switch {
 					case health == Pending:
 						t.Fatal("pending again")
 					case health == Failing:
-						need, want = 3, Fail
+						need, want = 3, probe.Fail
 					case old == Failing:
 						need = 2
 					}
@@ -84,7 +86,7 @@ func TestScheduleInvariants(t *testing.T) {
 						switch r.result {
 						case want:
 							run++
-						case Inconclusive:
+						case probe.Inconclusive:
 						default:
 							run = 0
 						}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 type metrics struct {
@@ -14,30 +16,29 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	m := &metrics{
-		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
+	auto := promauto.With(registerer)
+	return &metrics{
+		probes: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_writer_probes_total",
 			Help: "Number of probes, by mode and result. An inconclusive one says nothing about the backend: the writer could not probe it.",
 		}, []string{"mode", "result"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "slicefeed_writer_probe_duration_seconds",
 			Help:    "Time from the start of a probe to its result.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"mode"}),
-		endpoints: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		endpoints: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slicefeed_writer_probed_endpoints",
 			Help: "Number of probed backends (address, port and spec; one that Services share counts once), by probe status.",
 		}, []string{"health"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlight: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "slicefeed_writer_probes_in_flight",
 			Help: "Number of probes in progress.",
 		}),
 	}
-	registerer.MustRegister(m.probes, m.duration, m.endpoints, m.inFlight)
-	return m
 }
 
-func (m *metrics) observeProbe(mode Mode, result Result, took time.Duration) {
+func (m *metrics) observeProbe(mode probe.Mode, result probe.Result, took time.Duration) {
 	m.probes.WithLabelValues(mode.String(), result.String()).Inc()
 	m.duration.WithLabelValues(mode.String()).Observe(took.Seconds())
 }

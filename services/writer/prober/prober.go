@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // maxInFlight limits sockets and goroutines. One source has at most 384 probes in flight (shares.go). At the
@@ -30,7 +32,7 @@ type Config struct {
 type Prober struct {
 	log       *slog.Logger
 	metrics   *metrics
-	runProbe  func(context.Context, Key) (Result, string)
+	runProbe  func(context.Context, probe.Key) (probe.Result, string)
 	wakeCh    chan struct{} // the schedule has changed
 	changedCh chan struct{}
 
@@ -43,7 +45,7 @@ func New(c Config) *Prober {
 	return &Prober{
 		log:       c.Log,
 		metrics:   newMetrics(c.Registerer),
-		runProbe:  newProbeClient().probe,
+		runProbe:  probe.NewClient().Probe,
 		wakeCh:    make(chan struct{}, 1),
 		changedCh: make(chan struct{}, 1),
 		schedule:  NewProbeSchedule(maxInFlight),
@@ -60,7 +62,7 @@ func (p *Prober) Set(target string, requests []Request) {
 }
 
 // Status returns the current status of a key.
-func (p *Prober) Status(key Key) Status {
+func (p *Prober) Status(key probe.Key) Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.schedule.Status(key)
@@ -101,7 +103,11 @@ func (p *Prober) Run(ctx context.Context) error {
 func (p *Prober) startDueProbes(ctx context.Context, probes *sync.WaitGroup) (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expireStatuses(ctx, time.Now())
+	if keys := p.schedule.Expire(time.Now()); len(keys) > 0 {
+		p.log.WarnContext(ctx, "probe status expired without a conclusive probe; check the writer's open files and sockets", "backends", len(keys),
+			"first_backend", keys[0].HostPort(), "reason", p.schedule.Status(keys[0]).Detail)
+		signal(p.changedCh)
+	}
 	for {
 		attempt, due := p.schedule.Start(time.Now(), rand.Float64())
 		if !due {
@@ -113,23 +119,12 @@ func (p *Prober) startDueProbes(ctx context.Context, probes *sync.WaitGroup) (ti
 	return p.schedule.Wake()
 }
 
-// expireStatuses sets the keys to pending that could not be probed.
-func (p *Prober) expireStatuses(ctx context.Context, now time.Time) {
-	keys := p.schedule.Expire(now)
-	if len(keys) == 0 {
-		return
-	}
-	p.log.WarnContext(ctx, "probe status expired without a conclusive probe; check the writer's open files and sockets", "backends", len(keys),
-		"first_backend", keys[0].hostPort(), "reason", p.schedule.Status(keys[0]).Detail)
-	signal(p.changedCh)
-}
-
 func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
 	startedAt := time.Now()
 	result, detail := p.runProbe(ctx, attempt.Key)
 	endedAt := time.Now()
 	p.metrics.observeProbe(attempt.Key.Spec.Mode, result, endedAt.Sub(startedAt))
-	if result == Inconclusive {
+	if result == probe.Inconclusive {
 		// Only Debug: it may happen to each of thousands of probes. The metric counts them.
 		p.log.DebugContext(ctx, "probe could not be sent", "reason", detail)
 	}

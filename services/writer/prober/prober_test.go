@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,13 +40,13 @@ func runProber(t testing.TB, p *Prober) {
 	})
 }
 
-func keyFor(t *testing.T, address string, spec Spec) Key {
+func keyFor(t *testing.T, address string, spec probe.Spec) probe.Key {
 	t.Helper()
 	ap, err := netip.ParseAddrPort(address[strings.LastIndex(address, "/")+1:]) // also accepts the URL of a server
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Key{Address: ap.Addr(), Port: ap.Port(), Spec: spec}
+	return probe.Key{Address: ap.Addr(), Port: ap.Port(), Spec: spec}
 }
 
 // closedAddress returns an address that refuses connections.
@@ -66,10 +68,10 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 	l := listenTCP(t)
 	defer l.Close()
 	p := newProber()
-	up, down := keyFor(t, l.Addr().String(), Spec{Mode: TCP}), keyFor(t, closedAddress(t), Spec{Mode: TCP})
+	up, down := keyFor(t, l.Addr().String(), probe.Spec{Mode: probe.TCP}), keyFor(t, closedAddress(t), probe.Spec{Mode: probe.TCP})
 	p.Set("web/b", RequestsFor("blue", up))
 	p.Set("web/a", RequestsFor("blue", up, down))
-	p.Set("web/c", RequestsFor("blue", Key{Address: up.Address, Port: up.Port})) // off
+	p.Set("web/c", RequestsFor("blue", probe.Key{Address: up.Address, Port: up.Port})) // off
 	runProber(t, p)
 
 	dirty := map[string]bool{}
@@ -120,14 +122,14 @@ func TestDetectsFailuresWithinBounds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newProber()
 				died := time.Now().Add(10 * time.Second)
-				p.runProbe = func(context.Context, Key) (Result, string) {
+				p.runProbe = func(context.Context, probe.Key) (probe.Result, string) {
 					if time.Now().Before(died) {
-						return Pass, ""
+						return probe.Pass, ""
 					}
 					time.Sleep(row.answer)
-					return Fail, "dead"
+					return probe.Fail, "dead"
 				}
-				var keys []Key
+				var keys []probe.Key
 				for n := range 200 {
 					keys = append(keys, testKey(n))
 				}
@@ -148,7 +150,7 @@ func TestDetectsFailuresWithinBounds(t *testing.T) {
 func TestProbesNewKeyImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		p.runProbe = func(context.Context, Key) (Result, string) { return Pass, "" }
+		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) { return probe.Pass, "" }
 		runProber(t, p)
 		time.Sleep(time.Minute)
 		began := time.Now()
@@ -165,7 +167,7 @@ func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		var now, most, started atomic.Int64
-		p.runProbe = func(context.Context, Key) (Result, string) {
+		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) {
 			started.Add(1)
 			for n := now.Add(1); ; {
 				if old := most.Load(); old >= n || most.CompareAndSwap(old, n) {
@@ -174,12 +176,12 @@ func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 			now.Add(-1)
-			return Pass, ""
+			return probe.Pass, ""
 		}
 		const targets, each = 5, 1000
 		const backlog = targets * each / maxInFlight * 20 * time.Millisecond
 		for i := range targets {
-			var keys []Key
+			var keys []probe.Key
 			for n := range each {
 				keys = append(keys, testKey(i*each+n))
 			}
@@ -211,11 +213,11 @@ func TestRunWaitsForProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		var ended atomic.Bool
-		p.runProbe = func(ctx context.Context, _ Key) (Result, string) {
+		p.runProbe = func(ctx context.Context, _ probe.Key) (probe.Result, string) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended.Store(true)
-			return Inconclusive, ""
+			return probe.Inconclusive, ""
 		}
 		p.Set("web/a", RequestsFor("blue", testKey(1)))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -232,78 +234,13 @@ func TestRunWaitsForProbes(t *testing.T) {
 	})
 }
 
-func TestModesRoundTripAsText(t *testing.T) {
-	for _, m := range []Mode{Off, TCP, HTTP, HTTPS, GRPC} {
-		var back Mode
-		if text, err := m.MarshalText(); err != nil || back.UnmarshalText(text) != nil || back != m {
-			t.Errorf("%v does not round-trip", m)
-		}
-	}
-	if _, err := ParseMode("icmp"); err == nil || !strings.Contains(err.Error(), "off, tcp, http, https, grpc") {
-		t.Errorf("an unknown mode: %v", err)
-	}
-}
-
-func TestValidatesSpecs(t *testing.T) {
-	for _, bad := range []Spec{
-		{Mode: 9},
-		{Mode: HTTP, Path: "healthz"},
-		{Mode: HTTP, Path: "http://other.example/"},
-		{Mode: HTTP, Path: "/" + strings.Repeat("x", maxPathLength)},
-		{Mode: HTTP, Host: "two words"},
-		{Mode: HTTPS, Host: "web.example/path"},
-		{Mode: HTTPS, Host: "web.example\r\nX-More: 1"},
-		{Mode: HTTPS, Host: "web.example:https"},
-		{Mode: GRPC, Host: "höst.example"},
-		{Mode: GRPC, Service: "two words"},
-		{Mode: GRPC, Service: "\x00"},
-		{Mode: GRPC, Service: strings.Repeat("x", maxServiceLength+1)},
-		{Mode: TCP, Interval: -1},
-		{Mode: TCP, Timeout: -1},
-	} {
-		if bad.Validate() == nil {
-			t.Errorf("%+v accepted", bad)
-		}
-	}
-	for _, good := range []Spec{
-		{Mode: HTTP, Path: "/healthz?a=b", Host: "web.example:8080"},
-		{Mode: HTTPS, Host: "10.0.0.1"},
-		{Mode: HTTPS, Host: "[2001:db8::1]:8443"},
-		{Mode: GRPC, Service: "shop.v1.Orders", Host: "shop_1.example", TLS: true},
-	} {
-		if err := good.Validate(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestUsedSpecFieldsDistinguishKeys(t *testing.T) {
-	for _, row := range []struct{ one, other Spec }{
-		{Spec{Mode: TCP}, Spec{Mode: HTTP}},
-		{Spec{Mode: TCP}, Spec{Mode: TCP, Timeout: time.Minute}},
-		{Spec{Mode: TCP}, Spec{Mode: TCP, Interval: time.Minute}},
-		{Spec{Mode: HTTP}, Spec{Mode: HTTP, Path: "/healthz"}},
-		{Spec{Mode: HTTPS}, Spec{Mode: HTTPS, Host: "web.example"}},
-		{Spec{Mode: GRPC}, Spec{Mode: GRPC, Service: "shop.v1.Orders"}},
-		{Spec{Mode: GRPC}, Spec{Mode: GRPC, Host: "web.example"}},
-		{Spec{Mode: GRPC}, Spec{Mode: GRPC, TLS: true}},
-	} {
-		one, other := testKey(1), testKey(1)
-		one.Spec, other.Spec = row.one, row.other
-		one, other = one.canonical(), other.canonical()
-		if one == other {
-			t.Errorf("%+v and %+v are equal", row.one, row.other)
-		}
-	}
-}
-
 func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started atomic.Int64
 		p := newProber()
-		p.runProbe = func(context.Context, Key) (Result, string) { started.Add(1); return Pass, "" }
+		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) { started.Add(1); return probe.Pass, "" }
 		one, same, other := testKey(1), testKey(1), testKey(1)
-		same.Spec = Spec{Mode: TCP, Path: "/healthz", Host: "web.example", Service: "x", TLS: true, Interval: DefaultInterval, Timeout: DefaultTimeout}
+		same.Spec = probe.Spec{Mode: probe.TCP, Path: "/healthz", Host: "web.example", Service: "x", TLS: true, Interval: probe.DefaultInterval, Timeout: probe.DefaultTimeout}
 		p.Set("web/a", RequestsFor("blue", one))
 		p.Set("web/b", RequestsFor("blue", same))
 		runProber(t, p)
@@ -316,7 +253,7 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 		}
 
 		// Another spec is another key: it is pending, and probed immediately.
-		other.Spec = Spec{Mode: HTTP}
+		other.Spec = probe.Spec{Mode: probe.HTTP}
 		if got := p.Status(other).Health; got != Pending {
 			t.Errorf("a changed spec is %v before its first probe", got)
 		}

@@ -3,6 +3,8 @@ package prober
 import (
 	"cmp"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // The times of probes.
@@ -33,7 +35,7 @@ type ProbeSchedule struct {
 	inFlight         int
 	inFlightBySource map[string]int
 	created          uint64 // number of records that were created
-	records          map[Key]*keyRecord
+	records          map[probe.Key]*keyRecord
 	targets          map[string]*target
 	changedTargets   map[string]struct{} // since TakeChanged
 	queues           map[Share]*shareQueue
@@ -46,7 +48,7 @@ type ProbeSchedule struct {
 // NewProbeSchedule returns a schedule with at most limit probes in flight.
 func NewProbeSchedule(limit int) *ProbeSchedule {
 	return &ProbeSchedule{
-		limit: limit, inFlightBySource: map[string]int{}, records: map[Key]*keyRecord{}, targets: map[string]*target{},
+		limit: limit, inFlightBySource: map[string]int{}, records: map[probe.Key]*keyRecord{}, targets: map[string]*target{},
 		changedTargets: map[string]struct{}{}, queues: map[Share]*shareQueue{},
 		readyQueues: indexedHeap[*shareQueue]{
 			before: func(a, b *shareQueue) bool { return dueBefore(a.due.items[0], b.due.items[0]) },
@@ -58,7 +60,7 @@ func NewProbeSchedule(limit int) *ProbeSchedule {
 
 // Attempt is one probe in flight.
 type Attempt struct {
-	Key       Key
+	Key       probe.Key
 	record    *keyRecord
 	queue     *shareQueue // that counts the probe
 	seq       uint64
@@ -69,7 +71,7 @@ type Attempt struct {
 type keyRecord struct {
 	conclusion
 
-	key     Key
+	key     probe.Key
 	number  uint64    // in the order of creation, so that the order of probes depends on no map
 	targets []*target // that request it
 
@@ -115,7 +117,8 @@ func (s *ProbeSchedule) Start(now time.Time, random float64) (Attempt, bool) {
 	return Attempt{Key: r.key, record: r, queue: r.queue, seq: r.lastSeq, startedAt: now}, true
 }
 
-// firstDue returns the key that is due first and has capacity, or nil.
+// firstDue returns the key that is due first and has capacity, or nil. It blocks the shares without
+// capacity until a probe ends.
 func (s *ProbeSchedule) firstDue(now time.Time) *keyRecord {
 	for len(s.readyQueues.items) > 0 {
 		q := s.readyQueues.items[0]
@@ -126,7 +129,9 @@ func (s *ProbeSchedule) firstDue(now time.Time) *keyRecord {
 		case s.hasCapacity(q):
 			return r
 		}
-		s.blockQueue(q)
+		s.readyQueues.remove(q)
+		q.blocked = true
+		s.blockedQueues = append(s.blockedQueues, q)
 	}
 	return nil
 }
@@ -143,14 +148,14 @@ func (s *ProbeSchedule) Wake() (wake time.Time, ok bool) {
 }
 
 // Finish applies the result of an attempt, and reports whether the key's status changed.
-func (s *ProbeSchedule) Finish(a Attempt, result Result, detail string, now time.Time) (changed bool) {
+func (s *ProbeSchedule) Finish(a Attempt, result probe.Result, detail string, now time.Time) (changed bool) {
 	s.countEnd(a.queue)
 	r := a.record
 	r.inFlight--
 	switch {
 	case s.records[a.Key] != r: // removed since, and perhaps added again
 		return false
-	case result == Inconclusive:
+	case result == probe.Inconclusive:
 		r.inconclusiveReason = detail
 		s.updateExpiry(r)
 		return s.expireKey(r, now)
@@ -160,14 +165,14 @@ func (s *ProbeSchedule) Finish(a Attempt, result Result, detail string, now time
 	r.lastConclusiveAt = now
 	s.updateExpiry(r)
 	s.reschedule(r)
-	if result == Fail && len(r.contradicting) > 0 && !wasContradicted {
+	if result == probe.Fail && len(r.contradicting) > 0 && !wasContradicted {
 		s.controlPassing(r, now)
 	}
 	changed = old.Expired || old.Health != r.status.Health
 	if changed {
 		s.statusChanged(r, old.Health)
 	}
-	if result == Pass && old.Health != Passing && r.status.Health == Passing {
+	if result == probe.Pass && old.Health != Passing && r.status.Health == Passing {
 		s.controlFailing(r, now)
 	}
 	return changed
@@ -186,21 +191,16 @@ func (s *ProbeSchedule) statusChanged(r *keyRecord, old Health) {
 // forward until enough probes have started to change it.
 func (s *ProbeSchedule) reschedule(r *keyRecord) {
 	r.nextDue = r.regularDue
-	if !r.controlDue.IsZero() {
-		r.nextDue = earlier(r.nextDue, r.controlDue)
+	if !r.controlDue.IsZero() && r.controlDue.Before(r.nextDue) {
+		r.nextDue = r.controlDue
 	}
 	if since, needed := r.needsReprobe(r.lastSeq); needed {
-		r.nextDue = earlier(r.nextDue, later(since, r.lastStartedAt).Add(reprobeGap))
+		if due := later(since, r.lastStartedAt).Add(reprobeGap); due.Before(r.nextDue) {
+			r.nextDue = due
+		}
 	}
 	r.queue.due.update(r)
 	s.requeue(r.queue)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func later(a, b time.Time) time.Time {
@@ -211,8 +211,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // Status returns the status of a key. A key that is not probed is pending.
-func (s *ProbeSchedule) Status(key Key) Status {
-	if r, known := s.records[key.canonical()]; known {
+func (s *ProbeSchedule) Status(key probe.Key) Status {
+	if r, known := s.records[key.Canonical()]; known {
 		return r.status
 	}
 	return Status{}

@@ -44,16 +44,6 @@ func (s *ProbeSchedule) hasCapacity(q *shareQueue) bool {
 	return q.inFlight < shareWeight*(available-max(1, s.limit/reserveDivisor))
 }
 
-// queueFor returns the queue of a share, creating it if necessary.
-func (s *ProbeSchedule) queueFor(share Share) *shareQueue {
-	q := s.queues[share]
-	if q == nil {
-		q = &shareQueue{share: share, due: indexedHeap[*keyRecord]{before: dueBefore, place: func(r *keyRecord) *int { return &r.duePlace }}}
-		s.queues[share] = q
-	}
-	return q
-}
-
 func (s *ProbeSchedule) removeFromQueue(r *keyRecord) {
 	r.queue.due.remove(r)
 	s.requeue(r.queue)
@@ -77,13 +67,6 @@ func (s *ProbeSchedule) requeue(q *shareQueue) {
 	default:
 		s.readyQueues.update(q)
 	}
-}
-
-// blockQueue takes a queue out of the ready ones, until a probe ends.
-func (s *ProbeSchedule) blockQueue(q *shareQueue) {
-	s.readyQueues.remove(q)
-	q.blocked = true
-	s.blockedQueues = append(s.blockedQueues, q)
 }
 
 func (s *ProbeSchedule) countStart(q *shareQueue) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 func TestShareLeavesCapacityForOthers(t *testing.T) {
@@ -21,7 +23,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 				share := Share{fmt.Sprint("source-", source), fmt.Sprint("web/", target)}
 				for n := range 350 {
 					k := testKey(n)
-					k.Spec = Spec{Mode: HTTP, Path: fmt.Sprint("/", share)}
+					k.Spec = probe.Spec{Mode: probe.HTTP, Path: fmt.Sprint("/", share)}
 					requests = append(requests, Request{k, share.Source})
 				}
 			}
@@ -59,8 +61,8 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 			// A new share of any source starts immediately.
 			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
 				k := testKey(0)
-				k.Spec = Spec{Mode: HTTP, Path: fmt.Sprint("/", share)}
-				k = k.canonical()
+				k.Spec = probe.Spec{Mode: probe.HTTP, Path: fmt.Sprint("/", share)}
+				k = k.Canonical()
 				addKey(s, k, share, startTime)
 				if a, due := s.Start(startTime, 0.5); !due || a.Key != k {
 					t.Errorf("a probe of %v does not start", share)
@@ -99,11 +101,11 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	for range 4 * first {
 		a := running[0]
 		running = running[1:]
-		s.Finish(a, Fail, "silent", startTime)
+		s.Finish(a, probe.Fail, "silent", startTime)
 		begin()
 	}
 	for n := range 8 {
-		if s.records[testKey(n).canonical()].lastSeq == 0 {
+		if s.records[testKey(n).Canonical()].lastSeq == 0 {
 			t.Errorf("key %d was never probed", n)
 		}
 	}
@@ -112,7 +114,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	}
 	removeKey(s, testKey(100))
 	for _, a := range running {
-		s.Finish(a, Fail, "silent", startTime)
+		s.Finish(a, probe.Fail, "silent", startTime)
 	}
 	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues.items) != 0 || len(s.blockedQueues) != 0 || len(s.expiring.items) != 0 || s.inFlight != 0 {
 		t.Errorf("with nothing to probe, there are %d queues, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
@@ -122,7 +124,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 
 // Neighbors that use all their capacity do not delay the detection of others.
 func TestNeighborsDoNotDelayDetection(t *testing.T) {
-	silent := func(first, n int) (keys []Key) {
+	silent := func(first, n int) (keys []probe.Key) {
 		for i := range n {
 			k := testKey(10_000 + first + i)
 			k.Spec.Timeout = time.Minute
@@ -157,28 +159,28 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 	const bound = 2500 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		var keys []Key
+		var keys []probe.Key
 		random := rand.New(rand.NewPCG(1, 2))
 		deaths := map[netip.Addr]time.Time{}
 		for n := range 100 {
 			keys = append(keys, testKey(n))
 			deaths[testKey(n).Address] = time.Now().Add(2*time.Minute + time.Duration(random.Float64()*float64(20*time.Second)))
 		}
-		p.runProbe = func(ctx context.Context, k Key) (Result, string) {
+		p.runProbe = func(ctx context.Context, k probe.Key) (probe.Result, string) {
 			diedAt, dies := deaths[k.Address]
 			switch {
 			case !dies:
 				select {
 				case <-time.After(k.Spec.Timeout):
-					return Fail, "no answer"
+					return probe.Fail, "no answer"
 				case <-ctx.Done():
-					return Inconclusive, ""
+					return probe.Inconclusive, ""
 				}
 			case time.Now().Before(diedAt):
 				time.Sleep(5 * time.Millisecond)
-				return Pass, ""
+				return probe.Pass, ""
 			}
-			return Fail, "connection refused"
+			return probe.Fail, "connection refused"
 		}
 		runProber(t, p)
 		for target, requests := range beside {
@@ -208,8 +210,8 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 func TestSharedKeyCountsForSmallestTarget(t *testing.T) {
 	p := newProber()
 	shared := testKey(0)
-	share := func() Share { return p.schedule.records[shared.canonical()].queue.share }
-	large := []Key{shared, testKey(1), testKey(2)}
+	share := func() Share { return p.schedule.records[shared.Canonical()].queue.share }
+	large := []probe.Key{shared, testKey(1), testKey(2)}
 	p.Set("web/large", RequestsFor("green", large...))
 	if got := share(); got != (Share{"green", "web/large"}) {
 		t.Errorf("alone: %v", got)

@@ -3,6 +3,8 @@ package prober
 import (
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // The thresholds, as in HAProxy.
@@ -11,21 +13,6 @@ const (
 	riseInitial = 1 // successes until a pending status is passing
 	riseRecover = 2 // successes until a failing status is passing
 )
-
-// Result is the outcome of one probe.
-type Result uint8
-
-// The results. Inconclusive says nothing about the backend: the writer could not probe it, for example
-// because it has no free socket or shuts down.
-const (
-	Inconclusive Result = iota
-	Pass
-	Fail
-)
-
-var resultNames = [...]string{Inconclusive: "inconclusive", Pass: "pass", Fail: "fail"}
-
-func (r Result) String() string { return resultNames[r] }
 
 // Health is the conclusion from a key's probe results: the main part of its Status.
 type Health uint8
@@ -48,8 +35,7 @@ type Status struct {
 	Detail       string    // why it fails or cannot be probed, without numbers that change from probe to probe
 	LastPassedAt time.Time // when a probe last passed; zero: never
 	// Expired: pending because no probe was conclusive for three intervals. The writer cannot probe the key.
-	Expired       bool
-	FirstFailedAt time.Time // while failing: when the first of the failed probes that led to it ended
+	Expired bool
 
 	// The run is all results that agree with the health, from those that led to it on; single other results
 	// do not end it. It starts when its first pass began, or its first failure ended. RunLast is
@@ -72,10 +58,10 @@ type endedProbe struct {
 }
 
 // add applies a conclusive result.
-func (c *conclusion) add(seq uint64, startedAt, endedAt time.Time, result Result, detail string) {
+func (c *conclusion) add(seq uint64, startedAt, endedAt time.Time, result probe.Result, detail string) {
 	c.status.Expired = false
 	health := Failing
-	if result == Pass {
+	if result == probe.Pass {
 		health, c.status.LastPassedAt = Passing, endedAt
 	}
 	switch {
@@ -87,11 +73,11 @@ func (c *conclusion) add(seq uint64, startedAt, endedAt time.Time, result Result
 		}
 	case seq < c.lastAgreeing: // a later probe already agreed
 	default:
-		probe := endedProbe{seq, startedAt, endedAt}
+		ended := endedProbe{seq, startedAt, endedAt}
 		at := len(c.contradicting) - len(startedAfter(c.contradicting, seq))
-		c.contradicting = slices.Insert(c.contradicting, at, probe)
+		c.contradicting = slices.Insert(c.contradicting, at, ended)
 		if len(c.contradicting) >= c.threshold(health) {
-			c.change(health, probe, detail)
+			c.change(health, ended, detail)
 		}
 	}
 }
@@ -112,7 +98,6 @@ func (c *conclusion) change(health Health, ended endedProbe, detail string) {
 	}
 	if health == Failing {
 		c.status.Detail, c.status.RunStart = detail, firstEnded(agreeing)
-		c.status.FirstFailedAt = c.status.RunStart
 	}
 	c.lastAgreeing, c.contradicting = last.seq, startedAfter(c.contradicting, last.seq)
 }

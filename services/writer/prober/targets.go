@@ -5,16 +5,18 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Request is a key to probe for a target, and the source of the endpoint.
 type Request struct {
-	Key    Key
+	Key    probe.Key
 	Source string
 }
 
 // RequestsFor returns requests for endpoints of one source.
-func RequestsFor(source string, keys ...Key) []Request {
+func RequestsFor(source string, keys ...probe.Key) []Request {
 	requests := make([]Request, len(keys))
 	for i, key := range keys {
 		requests[i] = Request{key, source}
@@ -41,10 +43,10 @@ func (s *ProbeSchedule) SetTarget(name string, requests []Request, now time.Time
 	old := t.records
 	t.records, t.sources = make([]*keyRecord, 0, len(requests)), make(map[*keyRecord]string, len(requests))
 	for _, request := range requests {
-		if request.Key.Spec.Mode == Off {
+		if request.Key.Spec.Mode == probe.Off {
 			continue
 		}
-		r := s.recordFor(request.Key.canonical(), now)
+		r := s.recordFor(request.Key.Canonical(), now)
 		if _, repeated := t.sources[r]; !repeated {
 			t.records = append(t.records, r)
 		}
@@ -63,9 +65,12 @@ func (s *ProbeSchedule) SetTarget(name string, requests []Request, now time.Time
 		r.targets = slices.DeleteFunc(r.targets, func(other *target) bool { return other == t })
 		if len(r.targets) > 0 {
 			s.assignShare(r)
-		} else {
-			s.removeRecord(r)
+			continue
 		}
+		delete(s.records, r.key)
+		s.healthCounts[r.status.Health]--
+		s.removeFromQueue(r)
+		s.expiring.remove(r)
 	}
 	if len(t.records) == 0 {
 		delete(s.targets, name)
@@ -74,7 +79,7 @@ func (s *ProbeSchedule) SetTarget(name string, requests []Request, now time.Time
 }
 
 // recordFor returns the record of a key, creating it if necessary.
-func (s *ProbeSchedule) recordFor(key Key, now time.Time) *keyRecord {
+func (s *ProbeSchedule) recordFor(key probe.Key, now time.Time) *keyRecord {
 	r := s.records[key]
 	if r == nil {
 		s.created++
@@ -84,13 +89,6 @@ func (s *ProbeSchedule) recordFor(key Key, now time.Time) *keyRecord {
 		s.updateExpiry(r)
 	}
 	return r
-}
-
-func (s *ProbeSchedule) removeRecord(r *keyRecord) {
-	delete(s.records, r.key)
-	s.healthCounts[r.status.Health]--
-	s.removeFromQueue(r)
-	s.expiring.remove(r)
 }
 
 // assignShare counts a key, from its next probe on, for the target that has the fewest keys, among all that
@@ -106,7 +104,11 @@ func (s *ProbeSchedule) assignShare(r *keyRecord) {
 		}
 		s.removeFromQueue(r)
 	}
-	r.queue = s.queueFor(share)
+	r.queue = s.queues[share]
+	if r.queue == nil {
+		r.queue = &shareQueue{share: share, due: indexedHeap[*keyRecord]{before: dueBefore, place: func(r *keyRecord) *int { return &r.duePlace }}}
+		s.queues[share] = r.queue
+	}
 	r.queue.due.update(r)
 	s.requeue(r.queue)
 }

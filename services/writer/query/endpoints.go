@@ -1,18 +1,23 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 	"text/tabwriter"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // listEndpoints prints the endpoints of a Service, its guards and the status of its sources.
@@ -38,11 +43,12 @@ func listEndpoints(ctx context.Context, q request) error {
 		return err
 	}
 	target := targets.GetTargets()[0]
-	fmt.Fprintf(q.out, "%s/%s: %s, %s\n", target.GetNamespace(), target.GetService(), describeState(target.GetTarget()), roleName(targets.GetStatus().GetLeading()))
-	fmt.Fprintf(q.out, "ports: %s\n\n", describePorts(target.GetTarget().GetPorts()))
+	q.printRow("", fmt.Sprintf("%s/%s: %s, %s", target.GetNamespace(), target.GetService(), describeState(target.GetTarget()), roleName(targets.GetStatus().GetLeading())))
+	q.printRow("ports", describePorts(target.GetTarget()))
+	fmt.Fprintln(q.out)
 	printBackends(q.out, set)
-	fmt.Fprintf(q.out, "%d ready, %d draining, %d not ready\n", target.GetReady(), target.GetDraining(), target.GetNotReady())
-	printStatus(q.out, details, targets.GetStatus())
+	fmt.Fprintf(q.out, "\n%d ready, %d draining, %d not ready\n\n", target.GetReady(), target.GetDraining(), target.GetNotReady())
+	printStatus(q, details, targets.GetStatus())
 	return nil
 }
 
@@ -91,54 +97,60 @@ func currentSet(ctx context.Context, writer writerv1.WriterServiceClient, req *w
 // are made per address.
 func printBackends(out io.Writer, set []*writerv1.Entry) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush() //nolint:errcheck // earlier writes to out have failed as well
 	fmt.Fprintln(w, "ADDRESS\tSTATE\tZONE\tSOURCE")
-	for _, e := range set {
-		group := e.GetGroup()
-		if group == nil {
-			continue
-		}
-		for _, b := range group.GetBackends() {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", display.Sanitize(b.GetAddress()), describeConditions(b), display.Sanitize(b.GetZone()), display.Sanitize(b.GetSource()))
-		}
-		if n := group.GetOmitted(); n > 0 {
-			fmt.Fprintf(w, "… and %d more\n", n)
-		}
-		break
+	i := slices.IndexFunc(set, func(e *writerv1.Entry) bool { return e.GetGroup() != nil })
+	if i < 0 {
+		return
 	}
-	_ = w.Flush() // earlier writes to out have failed as well
-	fmt.Fprintln(out)
+	for _, b := range set[i].GetGroup().GetBackends() {
+		state := verdict.Conditions{Ready: b.GetReady(), Serving: b.GetServing(), Terminating: b.GetTerminating()}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", display.Sanitize(b.GetAddress()), state, display.Sanitize(b.GetZone()), display.Sanitize(b.GetSource()))
+	}
+	if n := set[i].GetGroup().GetOmitted(); n > 0 {
+		fmt.Fprintf(w, "… and %d more\n", n)
+	}
 }
 
 // printStatus prints what guards hold, and the sources that are not connected or not synced, even if no
 // guard is active yet.
-func printStatus(out io.Writer, details *writerv1.TargetDetails, status *writerv1.WriterStatus) {
+func printStatus(q request, details *writerv1.TargetDetails, status *writerv1.WriterStatus) {
 	for _, g := range details.GetGuards() {
-		fmt.Fprintf(out, "\n%s\n", display.Wrap(describeGuard(g)+": "+g.GetMessage(), textWidth, 2))
+		q.printRow("guard", describeGuard(g))
 	}
 	if n := status.GetHeld(); n > 0 && details == nil {
-		fmt.Fprintf(out, "\nchanges held by guards: %d; only clients with role operator see the guards\n", n)
+		q.printRow("", fmt.Sprintf("changes held by guards: %d; only clients with role operator see the guards", n))
 	}
-	if in := details.GetNextDecisionIn(); in != nil {
-		fmt.Fprintf(out, "next decision in %s\n", formatAge(in))
+	if details != nil {
+		q.printRow("next decision", describeNextDecision(details.GetNextDecisionIn()))
 	}
 	for _, s := range status.GetSources() {
 		if s.GetReason() != "" {
-			fmt.Fprintf(out, "\n%s\n", display.Wrap("source "+s.GetName()+": "+s.GetReason(), textWidth, 2))
+			q.printRow("source", s.GetName()+": "+s.GetReason())
 		}
 	}
 }
 
+const (
+	textWidth  = 100 // columns
+	labelWidth = 15
+)
+
+// printRow prints text from the writer behind a label, if it has one.
+func (q *request) printRow(label, text string) {
+	switch {
+	case text == "":
+	case label == "":
+		fmt.Fprintln(q.out, display.Wrap(text, textWidth, 0))
+	default:
+		fmt.Fprintf(q.out, "%-*s%s\n", labelWidth, display.Sanitize(label)+":", display.Wrap(text, textWidth, labelWidth))
+	}
+}
+
 func describeState(t *writerv1.Target) string {
-	names := map[writerv1.TargetState]string{
-		writerv1.TargetState_TARGET_STATE_MANAGED: "managed", writerv1.TargetState_TARGET_STATE_PAUSED: "paused",
-		writerv1.TargetState_TARGET_STATE_REJECTED: "rejected",
-	}
-	text, ok := names[t.GetState()]
-	if !ok {
-		text = t.GetState().String()
-	}
+	text := cmp.Or(endpoints.State(t.GetState()).String(), t.GetState().String()) // numbered as on the wire
 	if t.GetMessage() != "" {
-		text += " (" + display.Sanitize(t.GetReason()) + ": " + display.Sanitize(t.GetMessage()) + ")"
+		text += " (" + t.GetReason() + ": " + t.GetMessage() + ")"
 	}
 	return text
 }
@@ -150,17 +162,21 @@ func roleName(leading bool) string {
 	return "as seen by a standby"
 }
 
-func describePorts(all []*writerv1.Port) string {
-	if len(all) == 0 {
-		return "none"
+func describePorts(t *writerv1.Target) string {
+	var all []endpoints.Port
+	for _, p := range t.GetPorts() {
+		all = append(all, endpoints.Port{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetNumber())})
 	}
-	var parts []string
-	for _, p := range all {
-		text := fmt.Sprintf("%d/%s", p.GetNumber(), display.Sanitize(p.GetProtocol()))
-		if p.GetName() != "" {
-			text = display.Sanitize(p.GetName()) + " " + text
-		}
-		parts = append(parts, text)
+	return endpoints.DescribePorts(all)
+}
+
+func describeGuard(g *writerv1.Guard) string {
+	return endpoints.DescribeGuard(&verdict.Guard{Rule: verdict.Rule(g.GetRule()), Source: g.GetSource(), Held: int(g.GetHeld()), Message: g.GetMessage()})
+}
+
+func describeNextDecision(in *durationpb.Duration) string {
+	if in == nil {
+		return "with the next change"
 	}
-	return strings.Join(parts, ", ")
+	return "in " + duration.HumanDuration(in.AsDuration())
 }

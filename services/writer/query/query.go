@@ -24,6 +24,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
@@ -84,11 +85,11 @@ func runQuery(ctx context.Context, call command.Invocation[Settings], answer fun
 }
 
 // explainFailure returns the text of a failed call, with advice if the writer rejected the certificate.
-func explainFailure(s *status.Status, handshake *link.HandshakeError) string {
+func explainFailure(s *status.Status, handshake *identity.HandshakeError) string {
 	switch {
 	case s.Code() != codes.Unavailable || handshake == nil:
 		return s.Message()
-	case errors.Is(handshake, link.ErrRejected):
+	case errors.Is(handshake, identity.ErrRejected):
 		return handshake.Cause.Error() + "; the writer rejects CLIENT_CERT_FILE: its CLIENT_CA_FILE must contain the CA that signs it, and its ALLOWED_CLIENTS_FILE one of its SANs; the writer's log has the reason"
 	default:
 		return handshake.Error()
@@ -119,7 +120,7 @@ func parseArgs(args []string) (request, error) {
 func dialWriter(s *Settings) (*link.Client, *grpc.ClientConn, error) {
 	client, err := link.NewClient(link.Config{
 		Component: "writer", Name: "query", Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		Files: link.Files{Cert: s.CertFile, Key: s.KeyFile, PeerCA: s.WriterCA},
+		Files: identity.Files{Cert: s.CertFile, Key: s.KeyFile, PeerCA: s.WriterCA},
 	}, s.WriterSAN)
 	if err != nil {
 		return nil, nil, err

@@ -54,11 +54,11 @@ func newTarget() endpoints.Target {
 				}},
 				{Name: "green"},
 			},
-			Probes: map[netip.Addr]verdict.Probe{
-				mustParseAddr("10.0.0.1"): {Status: verdict.Passing, Since: now.Add(-time.Minute)},
-				mustParseAddr("10.0.0.2"): {Status: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", LastPassed: now.Add(-11 * time.Second)},
-				mustParseAddr("10.0.0.3"): {Status: verdict.Passing, Since: now.Add(-time.Minute)},
-				mustParseAddr("10.0.0.4"): {},
+			Probes: []verdict.Probe{
+				{Address: mustParseAddr("10.0.0.1"), Status: verdict.Passing, Since: now.Add(-time.Minute)},
+				{Address: mustParseAddr("10.0.0.2"), Status: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", LastPassed: now.Add(-11 * time.Second)},
+				{Address: mustParseAddr("10.0.0.3"), Status: verdict.Passing, Since: now.Add(-time.Minute)},
+				{Address: mustParseAddr("10.0.0.4")},
 			},
 			Current: []verdict.CurrentEndpoint{
 				{Address: mustParseAddr("10.0.0.1"), Conditions: serving, Source: "blue"},
@@ -141,7 +141,7 @@ func TestListsEndpoints(t *testing.T) {
 	}{
 		{"to an operator", true, func(*endpoints.Target) {}, `
 web/shop: managed, as seen by the leader
-ports: admin 30081/TCP, http 30080/TCP
+ports:         admin 30081/TCP, http 30080/TCP
 
 ADDRESS   STATE      ZONE  SOURCE
 10.0.0.1  ready            blue
@@ -150,14 +150,13 @@ ADDRESS   STATE      ZONE  SOURCE
 
 1 ready, 1 draining, 1 not ready
 
-guard shrink (source blue) holds 1 change: One stays for now: [31mlook there.
-next decision in 25s
-
-source green: not synced since start
+guard:         Guard shrink (source blue) holds 1 address: One stays for now: [31mlook there.
+next decision: in 25s
+source:        green: not synced since start
 `},
 		{"to a subscriber, of a standby", false, func(t *endpoints.Target) { t.Leading = false }, `
 web/shop: managed, as seen by a standby
-ports: admin 30081/TCP, http 30080/TCP
+ports:         admin 30081/TCP, http 30080/TCP
 
 ADDRESS   STATE      ZONE  SOURCE
 10.0.0.1  ready            blue
@@ -167,18 +166,19 @@ ADDRESS   STATE      ZONE  SOURCE
 1 ready, 1 draining, 1 not ready
 
 changes held by guards: 1; only clients with role operator see the guards
-
-source green: not synced since start
+source:        green: not synced since start
 `},
 		{"rejected, and without slices", true, func(t *endpoints.Target) {
 			*t = endpoints.Target{Namespace: "web", Service: "shop", State: endpoints.Rejected, Reason: "ServiceHasSelector", Message: "Remove it."}
 		}, `
 web/shop: rejected (ServiceHasSelector: Remove it.), as seen by a standby
-ports: none
+ports:         none
 
 ADDRESS  STATE  ZONE  SOURCE
 
 0 ready, 0 draining, 0 not ready
+
+next decision: with the next change
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,52 +203,30 @@ func TestExplainsEndpoint(t *testing.T) {
 		"10.0.0.1": {nil, `
 10.0.0.1 of web/shop, as seen by the leader
 
-Service
-  managed
-  ports: admin 30081/TCP, http 30080/TCP
-
-sources
-  blue: READY for 1h0m0s, as worker-1 (observation 7, received 2s ago)
-  green: not synced since start
-
-probe
-  passing for 1m0s
-
-decision
-  serve, by rule table
-  source blue: …, probe: …
-  current: ready
-  desired: ready
-
-held by guards
-  nothing
-  next decision in 25s
+Service:       managed
+ports:         admin 30081/TCP, http 30080/TCP
+source:        blue: ready for 60m, as worker-1 (observation 7, received 2s ago)
+source:        green: not synced since start
+probe:         passing for 60s
+decision:      serve, by rule table: source blue: …, probe: …
+current:       ready
+desired:       ready
+next decision: in 25s
 
 Listed as ready by source and probe.
 `},
 		"10.0.0.2": {errNotReady, `
 10.0.0.2 of web/shop, as seen by the leader
 
-Service
-  managed
-  ports: admin 30081/TCP, http 30080/TCP
-
-sources
-  blue: READY for 1h0m0s, as worker-2 (observation 7, received 2s ago)
-  green: not synced since start
-
-probe
-  failing for 9s (connection refused), passed 11s ago
-
-decision
-  unready, by rule table
-  source blue: …, probe: …
-  current: ready
-  desired: not ready
-
-held by guards
-  nothing
-  next decision in 25s
+Service:       managed
+ports:         admin 30081/TCP, http 30080/TCP
+source:        blue: ready for 60m, as worker-2 (observation 7, received 2s ago)
+source:        green: not synced since start
+probe:         failing for 9s: connection refused; last passed 11s ago
+decision:      unready, by rule table: source blue: …, probe: …
+current:       ready
+desired:       not ready
+next decision: in 25s
 
 Listed as not ready by source and probe.
 The probe fails: connection refused. Check the backend at this address and the network between
@@ -257,52 +235,31 @@ writer and backend.
 		"10.0.0.3": {errNotReady, `
 10.0.0.3 of web/shop, as seen by the leader
 
-Service
-  managed
-  ports: admin 30081/TCP, http 30080/TCP
-
-sources
-  blue: DRAINING for 1h0m0s, as worker-3 (observation 7, received 2s ago)
-  green: not synced since start
-
-probe
-  passing for 1m0s
-
-decision
-  hold, by rule shrink
-  source blue: …, probe: …
-  current: draining
-  desired: draining
-
-held by guards
-  guard shrink (source blue) holds 1 change
-  next decision in 25s
+Service:       managed
+ports:         admin 30081/TCP, http 30080/TCP
+source:        blue: draining for 60m, as worker-3 (observation 7, received 2s ago)
+source:        green: not synced since start
+probe:         passing for 60s
+decision:      hold, by rule shrink: source blue: …, probe: …
+current:       draining
+desired:       draining
+guard:         Guard shrink (source blue) holds 1 address: One stays for now: [31mlook there.
+next decision: in 25s
 
 Guard shrink holds a change: still listed as draining.
-One stays for now: [31mlook there.
 `},
 		"10.0.0.9": {errNotReady, `
 10.0.0.9 of web/shop, as seen by the leader
 
-Service
-  managed
-  ports: admin 30081/TCP, http 30080/TCP
-
-sources
-  blue: does not list it (observation 7, received 2s ago)
-  green: not synced since start
-
-probe
-  none: this address is not probed
-
-decision
-  none for this address
-  current: not listed
-  desired: not listed
-
-held by guards
-  nothing
-  next decision in 25s
+Service:       managed
+ports:         admin 30081/TCP, http 30080/TCP
+source:        blue: does not list it (observation 7, received 2s ago)
+source:        green: not synced since start
+probe:         this address is not probed
+decision:      none for this address
+current:       not listed
+desired:       not listed
+next decision: in 25s
 
 No source and no slice lists this address.
 Source green has not synced since this writer started, so it may list the address. Check the link to

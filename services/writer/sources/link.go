@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
@@ -19,7 +20,7 @@ type Link struct {
 
 // OpenLink creates the link to an inventory. The writer's own files are those of all links. It connects
 // with the first call, but reports an invalid address or file now.
-func (s Source) OpenLink(own link.Files, log *slog.Logger, registry prometheus.Registerer) (*Link, error) {
+func (s Source) OpenLink(own identity.Files, log *slog.Logger, registry prometheus.Registerer) (*Link, error) {
 	own.PeerCA = s.CAFile
 	client, err := link.NewClient(link.Config{Component: "writer", Name: s.Name, Files: own, Logger: log, Registerer: registry}, s.SAN)
 	if err != nil {

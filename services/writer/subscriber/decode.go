@@ -8,6 +8,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -37,7 +38,7 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 		Name: name, UID: n.GetUid(), Addresses: addresses,
 		State: decodeState(n.GetState()), Since: received.Add(-clampAge(n.GetStateAge())),
 		Zone: n.GetZone(), Region: n.GetRegion(), Labels: maps.Clone(n.GetLabels()),
-		fingerprint: [16]byte(n.GetFingerprint()),
+		fingerprint: deltaset.Digest(n.GetFingerprint()),
 	}, nil
 }
 

@@ -10,40 +10,39 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
+
+// Limits of the memory that a peer can make one set take. The staged set is kept beside the current one,
+// so the total is twice that. The largest known clusters have a tenth of these nodes.
+const (
+	maxNodes     = 100_000
+	maxSetMemory = 64 << 20
+
+	memberOverhead = 400 // bytes per member besides its strings, with all its index entries
+	labelOverhead  = 64  // bytes per label besides its strings
+)
+
+// memoryCost estimates the bytes that the member takes in memory.
+func (m *Member) memoryCost() int {
+	sum := memberOverhead + len(m.Name) + len(m.UID) + len(m.Zone) + len(m.Region)
+	for key, value := range m.Labels {
+		sum += labelOverhead + len(key) + len(value)
+	}
+	return sum
+}
 
 // Mirror is the client's state of the contract: the current set with its cursor and digest, and the
 // set that is being staged. It is pure: the caller passes messages and times. It is not safe for
 // concurrent use.
 type Mirror struct {
-	members       []*Member // of the current set, sorted by name; never modified in place
-	byName        map[string]*Member
-	nameByAddress map[netip.Addr]string // the member that has the address
-	digest        [16]byte              // of the current set
-	memoryCost    int                   // of all members
-	generation    uint64
+	current    Snapshot        // its slices are never modified in place
+	digest     deltaset.Digest // of the current set, also without a cursor
+	memoryCost int             // of all members
+	staged     *stagedSet
 
-	trustedMembers    []*Member // members as last reported while membership was Synced
-	trustedGeneration uint64
-
-	cursor         Cursor // zero: the next stream starts without one
-	everSynced     bool
-	syncedInStream bool
-	staged         *stagedSet
-
-	membership, addresses PartStatus
-	ports                 []SourcePort
-	membershipSyncedAt    time.Time
-
-	streamObservation uint64 // last number in the current stream since its last reset
-	observation       observation
-}
-
-type observation struct {
-	number       uint64
-	epoch        string
-	at, received time.Time
-	unchecked    bool // the next number may be lower, because the cursor was cleared
+	streamObservation    uint64 // last number in the current stream since its last reset
+	observationUnchecked bool   // the next number may be lower, because the cursor was cleared
 }
 
 // stagedSet is the set that the messages before the next synced one build: changes to the current
@@ -53,18 +52,16 @@ type stagedSet struct {
 	changed    map[string]*Member // nil: removed
 	count      int
 	memoryCost int
-	digest     [16]byte
+	digest     deltaset.Digest
 }
 
 // NewMirror returns an empty mirror.
-func NewMirror() *Mirror {
-	return &Mirror{byName: map[string]*Member{}, nameByAddress: map[netip.Addr]string{}}
-}
+func NewMirror() *Mirror { return &Mirror{} }
 
 // BeginStream prepares for a new stream. It drops what the last stream staged (rule R1).
 func (mirror *Mirror) BeginStream() {
 	mirror.staged = nil
-	mirror.syncedInStream = false
+	mirror.current.SyncedInStream = false
 	mirror.streamObservation = 0
 }
 
@@ -72,30 +69,17 @@ func (mirror *Mirror) BeginStream() {
 // (rule R13).
 func (mirror *Mirror) ClearCursor() {
 	mirror.BeginStream()
-	mirror.cursor = Cursor{}
-	mirror.observation.unchecked = true
+	mirror.current.Cursor, mirror.current.Digest = Cursor{}, deltaset.Digest{}
+	mirror.observationUnchecked = true
 }
 
 // ResumePoint returns the cursor and digest for a request; ok is false if there are none.
 func (mirror *Mirror) ResumePoint() (cursor Cursor, digest [16]byte, ok bool) {
-	return mirror.cursor, mirror.digest, mirror.cursor != Cursor{}
+	return mirror.current.Cursor, mirror.digest, mirror.current.Cursor != Cursor{}
 }
 
 // Snapshot returns the current state. The caller sets Source, Connected and ChangedAt.
-func (mirror *Mirror) Snapshot() Snapshot {
-	s := Snapshot{
-		EverSynced: mirror.everSynced, SyncedInStream: mirror.syncedInStream,
-		Members: mirror.members, Generation: mirror.generation, Cursor: mirror.cursor,
-		TrustedMembers: mirror.trustedMembers, TrustedGeneration: mirror.trustedGeneration,
-		Membership: mirror.membership, Addresses: mirror.addresses, Ports: mirror.ports, MembershipSyncedAt: mirror.membershipSyncedAt,
-		Observation: mirror.observation.number, ObservationEpoch: mirror.observation.epoch,
-		ObservedAt: mirror.observation.at, ObservationReceivedAt: mirror.observation.received,
-	}
-	if mirror.cursor != (Cursor{}) {
-		s.Digest = mirror.digest
-	}
-	return s
-}
+func (mirror *Mirror) Snapshot() Snapshot { return mirror.current }
 
 // Apply applies the next message of the stream, and reports whether it completed a synced set. An
 // error is a *Violation: the set is unchanged, and the caller must end the stream.
@@ -114,16 +98,17 @@ func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesRespons
 	if m.GetSynced() {
 		mirror.commitStaged(received, m)
 	}
+	current := &mirror.current
 	if m.GetStatus() != nil {
-		mirror.membership = decodePartStatus(received, m.GetStatus().GetMembership(), mirror.membership)
-		mirror.addresses = decodePartStatus(received, m.GetStatus().GetAddresses(), mirror.addresses)
-		mirror.ports = ports
-		if m.GetSynced() && mirror.membership.State == Synced {
-			mirror.membershipSyncedAt = received
+		current.Membership = decodePartStatus(received, m.GetStatus().GetMembership(), current.Membership)
+		current.Addresses = decodePartStatus(received, m.GetStatus().GetAddresses(), current.Addresses)
+		current.Ports = ports
+		if m.GetSynced() && current.Membership.State == Synced {
+			current.MembershipSyncedAt = received
 		}
 	}
-	if mirror.syncedInStream && mirror.membership.State == Synced {
-		mirror.trustedMembers, mirror.trustedGeneration = mirror.members, mirror.generation
+	if current.SyncedInStream && current.Membership.State == Synced {
+		current.TrustedMembers, current.TrustedGeneration = current.Members, current.Generation
 	}
 	return m.GetSynced(), nil
 }
@@ -142,7 +127,7 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 	case m.GetStatus() != nil && number < mirror.streamObservation:
 		return violationf(ObservationDecreased, "observation went from %d to %d in one stream", mirror.streamObservation, number)
 	case mirror.staged == nil && (m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0):
-		mirror.staged = &stagedSet{changed: map[string]*Member{}, count: len(mirror.byName), memoryCost: mirror.memoryCost, digest: mirror.digest}
+		mirror.staged = &stagedSet{changed: map[string]*Member{}, count: len(mirror.current.Members), memoryCost: mirror.memoryCost, digest: mirror.digest}
 	}
 	if m.GetStatus() != nil {
 		mirror.streamObservation = number
@@ -157,7 +142,7 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 		if mirror.stagedMember(name) == nil {
 			return violationf(UnknownRemoval, "removed node %.253q not in the set", name)
 		}
-		mirror.stageRemoval(name)
+		mirror.stage(name, nil)
 	}
 	for _, n := range m.GetUpserts() {
 		member, violation := decodeNode(received, n)
@@ -170,7 +155,7 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 			return violationf(DuplicateName, "node %q upserted twice in one message", member.Name)
 		}
 		removedByName[member.Name] = false
-		mirror.stageUpsert(member)
+		mirror.stage(member.Name, member)
 		if mirror.staged.count > maxNodes {
 			return violationf(LimitExceeded, "more than %d nodes", maxNodes)
 		}
@@ -181,45 +166,29 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 	return nil
 }
 
+// stagedMember returns a member of the staged set, or nil.
 func (mirror *Mirror) stagedMember(name string) *Member {
-	if m, ok := mirror.staged.changed[name]; ok {
+	if m, ok := mirror.staged.changed[name]; ok || mirror.staged.reset {
 		return m
 	}
-	if mirror.staged.reset {
-		return nil
+	return mirror.current.Member(name)
+}
+
+// stage makes m the member with the name in the staged set; nil removes it.
+func (mirror *Mirror) stage(name string, m *Member) {
+	s := mirror.staged
+	if old := mirror.stagedMember(name); old != nil {
+		s.digest.XOR(old.fingerprint)
+		s.count--
+		s.memoryCost -= old.memoryCost()
 	}
-	return mirror.byName[name]
-}
-
-func (mirror *Mirror) stageRemoval(name string) {
-	mirror.unstage(mirror.stagedMember(name))
-	if mirror.staged.reset || mirror.byName[name] == nil {
-		delete(mirror.staged.changed, name) // otherwise a peer could fill memory with names that came and went
-	} else {
-		mirror.staged.changed[name] = nil
-	}
-}
-
-// unstage subtracts a member from the staged digest, count and memory cost.
-func (mirror *Mirror) unstage(m *Member) {
-	xorDigest(&mirror.staged.digest, m.fingerprint)
-	mirror.staged.count--
-	mirror.staged.memoryCost -= m.memoryCost()
-}
-
-func (mirror *Mirror) stageUpsert(m *Member) {
-	if old := mirror.stagedMember(m.Name); old != nil {
-		mirror.unstage(old)
-	}
-	xorDigest(&mirror.staged.digest, m.fingerprint)
-	mirror.staged.count++
-	mirror.staged.memoryCost += m.memoryCost()
-	mirror.staged.changed[m.Name] = m
-}
-
-func xorDigest(d *[16]byte, o [16]byte) {
-	for i := range d {
-		d[i] ^= o[i]
+	s.changed[name] = m
+	if m != nil {
+		s.digest.XOR(m.fingerprint)
+		s.count++
+		s.memoryCost += m.memoryCost()
+	} else if s.reset || mirror.current.Member(name) == nil {
+		delete(s.changed, name) // otherwise a peer could fill memory with names that came and went
 	}
 }
 
@@ -234,12 +203,12 @@ func (mirror *Mirror) checkSynced(m *inventoryv1.WatchNodesResponse) *Violation 
 		return violationf(IncompleteSynced, "synced without cursor")
 	case len(epoch) > contract.MaxEpochLength:
 		return violationf(LimitExceeded, "epoch of %d bytes: want at most %d", len(epoch), contract.MaxEpochLength)
-	case mirror.syncedInStream && epoch != mirror.cursor.Epoch && !mirror.staged.reset:
-		return violationf(EpochChanged, "epoch went from %q to %q without a reset", mirror.cursor.Epoch, epoch)
-	case epoch == mirror.cursor.Epoch && revision < mirror.cursor.Revision:
-		return violationf(RevisionDecreased, "revision went from %d to %d in epoch %q", mirror.cursor.Revision, revision, epoch)
-	case epoch == mirror.observation.epoch && !mirror.observation.unchecked && number < mirror.observation.number:
-		return violationf(ObservationDecreased, "observation went from %d to %d in epoch %q", mirror.observation.number, number, epoch)
+	case mirror.current.SyncedInStream && epoch != mirror.current.Cursor.Epoch && !mirror.staged.reset:
+		return violationf(EpochChanged, "epoch went from %q to %q without a reset", mirror.current.Cursor.Epoch, epoch)
+	case epoch == mirror.current.Cursor.Epoch && revision < mirror.current.Cursor.Revision:
+		return violationf(RevisionDecreased, "revision went from %d to %d in epoch %q", mirror.current.Cursor.Revision, revision, epoch)
+	case epoch == mirror.current.ObservationEpoch && !mirror.observationUnchecked && number < mirror.current.Observation:
+		return violationf(ObservationDecreased, "observation went from %d to %d in epoch %q", mirror.current.Observation, number, epoch)
 	case int64(m.GetCount()) != int64(mirror.staged.count):
 		return violationf(CountMismatch, "reported %d nodes, received %d", m.GetCount(), mirror.staged.count)
 	case !bytes.Equal(m.GetDigest(), mirror.staged.digest[:]):
@@ -248,27 +217,31 @@ func (mirror *Mirror) checkSynced(m *inventoryv1.WatchNodesResponse) *Violation 
 	return mirror.checkAddresses()
 }
 
-// checkAddresses reports an address that two nodes of the staged set have. Without a reset it checks
-// only the changed nodes.
+// checkAddresses reports an address that two nodes of the staged set have. The current set has none, so
+// each pair has a changed node.
 func (mirror *Mirror) checkAddresses() *Violation {
-	stagedNames := make(map[netip.Addr]string, len(mirror.staged.changed))
-	for _, name := range slices.Sorted(maps.Keys(mirror.staged.changed)) {
-		m := mirror.staged.changed[name]
-		if m == nil {
-			continue
+	changed := mirror.staged.changed
+	names := make(map[netip.Addr]string, len(changed)) // of changed nodes
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		if m := changed[name]; m != nil {
+			for _, a := range m.Addresses {
+				if other, taken := names[a]; taken {
+					return violationf(DuplicateAddress, "nodes %q and %q both have %s", other, name, a)
+				}
+				names[a] = name
+			}
 		}
+	}
+	if mirror.staged.reset || len(names) == 0 {
+		return nil
+	}
+	for _, m := range mirror.current.Members {
 		for _, a := range m.Addresses {
-			other, taken := stagedNames[a]
-			if !taken && !mirror.staged.reset {
-				if other, taken = mirror.nameByAddress[a]; taken {
-					_, changed := mirror.staged.changed[other] // stagedNames has its new addresses
-					taken = !changed
+			if other, taken := names[a]; taken {
+				if _, changes := changed[m.Name]; !changes {
+					return violationf(DuplicateAddress, "nodes %q and %q both have %s", m.Name, other, a)
 				}
 			}
-			if taken {
-				return violationf(DuplicateAddress, "nodes %q and %q both have %s", other, name, a)
-			}
-			stagedNames[a] = name
 		}
 	}
 	return nil
@@ -276,80 +249,49 @@ func (mirror *Mirror) checkAddresses() *Violation {
 
 // commitStaged makes the staged set the current one.
 func (mirror *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodesResponse) {
-	s := mirror.staged
+	s, current := mirror.staged, &mirror.current
 	mirror.staged = nil
 	if s.reset || len(s.changed) > 0 {
-		mirror.mergeStaged(s)
-		mirror.generation++
+		current.Members = current.mergeStaged(s)
+		current.Generation++
 	}
 	mirror.digest, mirror.memoryCost = s.digest, s.memoryCost
-	mirror.cursor = Cursor{Epoch: m.GetCursor().GetEpoch(), Revision: m.GetCursor().GetRevision()}
-	mirror.everSynced, mirror.syncedInStream = true, true
-	number := m.GetStatus().GetObservation()
-	if o := mirror.observation; number != o.number || mirror.cursor.Epoch != o.epoch {
-		mirror.observation = observation{number: number, epoch: mirror.cursor.Epoch, received: received}
+	current.Digest = s.digest
+	current.Cursor = Cursor{Epoch: m.GetCursor().GetEpoch(), Revision: m.GetCursor().GetRevision()}
+	current.EverSynced, current.SyncedInStream = true, true
+	if number := m.GetStatus().GetObservation(); number != current.Observation || current.Cursor.Epoch != current.ObservationEpoch {
+		current.Observation, current.ObservationEpoch = number, current.Cursor.Epoch
+		current.ObservationReceivedAt, current.ObservedAt = received, time.Time{}
 		if number > 0 {
-			mirror.observation.at = received.Add(-clampAge(m.GetStatus().GetObservationAge()))
+			current.ObservedAt = received.Add(-clampAge(m.GetStatus().GetObservationAge()))
 		}
 	}
-	mirror.observation.unchecked = false
+	mirror.observationUnchecked = false
 }
 
-// mergeStaged applies the staged changes. Updating the maps costs as much as there are changes; the
-// published slice is copied, one pointer per member.
-func (mirror *Mirror) mergeStaged(s *stagedSet) {
-	oldByName := mirror.byName
-	if s.reset {
-		mirror.byName = make(map[string]*Member, len(s.changed))
-		mirror.nameByAddress = make(map[netip.Addr]string, len(s.changed))
-	} else {
-		for name := range s.changed {
-			if old := oldByName[name]; old != nil {
-				for _, a := range old.Addresses {
-					delete(mirror.nameByAddress, a)
-				}
+// mergeStaged returns the members after the staged changes, sorted by name.
+func (s Snapshot) mergeStaged(staged *stagedSet) []*Member {
+	members := make([]*Member, 0, staged.count)
+	if !staged.reset {
+		for _, m := range s.Members {
+			if _, changes := staged.changed[m.Name]; !changes {
+				members = append(members, m)
 			}
 		}
 	}
-	changed := make([]*Member, 0, len(s.changed))
-	for name, m := range s.changed {
-		old := oldByName[name]
+	for name, m := range staged.changed {
 		if m == nil {
-			delete(mirror.byName, name)
 			continue
 		}
 		// Another replica, or the same one after a restart, may have seen the node in its
 		// state for a shorter time than this mirror.
-		if old != nil && old.fingerprint == m.fingerprint && old.State == m.State && old.Since.Before(m.Since) {
+		if old := s.Member(name); old != nil && old.fingerprint == m.fingerprint && old.State == m.State && old.Since.Before(m.Since) {
 			m.Since = old.Since
-		}
-		mirror.byName[name] = m
-		for _, a := range m.Addresses {
-			mirror.nameByAddress[a] = name
-		}
-		changed = append(changed, m)
-	}
-	slices.SortFunc(changed, compareNames)
-	kept := mirror.members
-	if s.reset {
-		kept = nil
-	}
-	members := make([]*Member, 0, len(mirror.byName))
-	for _, m := range kept {
-		if _, ok := s.changed[m.Name]; ok {
-			continue
-		}
-		for len(changed) > 0 && changed[0].Name < m.Name {
-			members, changed = append(members, changed[0]), changed[1:]
 		}
 		members = append(members, m)
 	}
-	members = append(members, changed...)
-	mirror.members = members
+	slices.SortFunc(members, compareNames)
+	return members
 }
 
 func compareNames(a, b *Member) int { return cmp.Compare(a.Name, b.Name) }
-
-func searchByName(members []*Member, name string) (int, bool) {
-	return slices.BinarySearchFunc(members, name, func(m *Member, name string) int { return cmp.Compare(m.Name, name) })
-}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -173,7 +174,7 @@ func TestR4DigestIsXOROfReceivedFingerprints(t *testing.T) {
 		synced("e", 13, []*wireNode{changed, c}, removed("b")),
 		synced("e", 14, nil, removed("a", "c")))
 	checkEqual(t, "members", memberLines(mirror), []string{})
-	checkEqual(t, "digest of the empty set", mirror.Snapshot().Digest, [16]byte{})
+	checkEqual(t, "digest of the empty set", mirror.Snapshot().Digest, deltaset.Digest{})
 }
 
 func checkViolation(t *testing.T, err error, kind ViolationKind) {

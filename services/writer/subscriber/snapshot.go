@@ -1,14 +1,17 @@
-// Package subscriber receives the nodes of one inventory and checks every message against the
-// contract slicefeed.inventory.v1. It guarantees that it publishes only complete, verified sets, and
-// that a message that violates the protocol ends the stream and changes nothing. It does not decide
-// whether a source is trusted; package verdict does.
+// Package subscriber is the writer's view of one inventory: it checks every message against the contract
+// slicefeed.inventory.v1. It guarantees that it publishes only complete, verified sets, and that a message
+// that violates the protocol changes nothing. It is pure: package nodeclient holds the stream. It does not
+// decide whether a source is trusted; package verdict does.
 package subscriber
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
 // NodeState is the state of a node as the inventory reports it.
@@ -59,7 +62,7 @@ type Member struct {
 	Zone, Region string
 	Labels       map[string]string // those that the inventory's client list allows this writer to see
 
-	fingerprint [16]byte
+	fingerprint deltaset.Digest
 }
 
 // Cursor is a position in the stream. The zero value is no position.
@@ -103,7 +106,7 @@ type Snapshot struct {
 	// Cursor and Digest identify the last synced set; the cursor's epoch also identifies the run of
 	// the inventory. After a protocol violation both are zero until the next synced set.
 	Cursor Cursor
-	Digest [16]byte
+	Digest deltaset.Digest
 
 	// Membership (which nodes exist) and Addresses (where they are) are the status of the last
 	// message, synced or not.
@@ -131,10 +134,11 @@ type Snapshot struct {
 
 // Member returns the member with the name, or nil.
 func (s Snapshot) Member(name string) *Member {
-	if i, ok := searchByName(s.Members, name); ok {
-		return s.Members[i]
+	at, found := slices.BinarySearchFunc(s.Members, name, func(m *Member, name string) int { return cmp.Compare(m.Name, name) })
+	if !found {
+		return nil
 	}
-	return nil
+	return s.Members[at]
 }
 
 // Differs reports whether two snapshots differ in anything but ages and times.

@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // twoSources returns a writer with the sources blue, which allows NodePorts, and green, which allows
@@ -156,7 +156,7 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		h.resolve(svc, mine)
 		svc = svc.DeepCopy()
 		svc.Spec.Selector = map[string]string{"a": "b"}
-		if resolution := h.resolve(svc, mine); !resolution.ProbesOnly || resolution.Target.ProbePort != 30443 || resolution.Target.Settings.Probe.Mode != prober.TCP {
+		if resolution := h.resolve(svc, mine); !resolution.ProbesOnly || resolution.Target.ProbePort != 30443 || resolution.Target.Settings.Probe.Mode != probe.TCP {
 			t.Errorf("probed %t at %d", resolution.ProbesOnly, resolution.Target.ProbePort)
 		}
 	})

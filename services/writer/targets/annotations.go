@@ -11,8 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
+
+// Settings are what the annotations of a Service may change.
+type Settings struct {
+	Sources      []string        // names, sorted
+	NodeSelector labels.Selector // of members; nil: all
+	Probe        probe.Spec
+	ProbePort    uint16 // 0: the first TCP port of the Service
+	MaxStaleness time.Duration
+	ShrinkWindow time.Duration
+	// EmptyThreshold is the number of complete observations that confirm an empty source.
+	EmptyThreshold int
+	ListUnready    bool      // list endpoints that are not ready
+	Paused         bool      // no write of any kind
+	Resync         time.Time // when a resync is requested; zero: never
+}
 
 // annotationPrefix starts the name of every annotation and label of Slicefeed.
 const annotationPrefix = "slicefeed.dev/"
@@ -65,7 +80,7 @@ var knownAnnotations = []annotationSpec{
 	{
 		"probe", "off, tcp, http, https or grpc", "`HEALTH_CHECK_MODE`", "how each endpoint is probed",
 		func(s *Settings, text string) bool {
-			mode, err := prober.ParseMode(text)
+			mode, err := probe.ParseMode(text)
 			s.Probe.Mode = mode
 			return err == nil
 		},
@@ -82,21 +97,21 @@ var knownAnnotations = []annotationSpec{
 		"probe-path", "a path such as /healthz", "`HEALTH_CHECK_PATH`", "http, https: the path to request",
 		func(s *Settings, text string) bool {
 			s.Probe.Path = text
-			return prober.Spec{Path: text}.Validate() == nil
+			return probe.Spec{Path: text}.Validate() == nil
 		},
 	},
 	{
 		"probe-host", "a host name, with or without a port", "the address; no SNI", "http, https, grpc: the Host header, and over TLS the SNI",
 		func(s *Settings, text string) bool {
 			s.Probe.Host = text
-			return prober.Spec{Host: text}.Validate() == nil
+			return probe.Spec{Host: text}.Validate() == nil
 		},
 	},
 	{
 		"probe-service", "the name of a gRPC service such as shop.v1.Orders", "the server as a whole", "grpc: the service to query",
 		func(s *Settings, text string) bool {
 			s.Probe.Service = text
-			return prober.Spec{Service: text}.Validate() == nil
+			return probe.Spec{Service: text}.Validate() == nil
 		},
 	},
 	boolAnnotation("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Selectors are compared by their text.
@@ -33,7 +33,7 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 	}{
 		"source":          {" green , blue,green ", func(s *Settings) { s.Sources = []string{"blue", "green"} }},
 		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = mustParseSelector(t, "pool in (a,b),disk!=slow") }},
-		"probe":           {"https", func(s *Settings) { s.Probe.Mode = prober.HTTPS }},
+		"probe":           {"https", func(s *Settings) { s.Probe.Mode = probe.HTTPS }},
 		"probe-port":      {"65535", func(s *Settings) { s.ProbePort = 65535 }},
 		"probe-path":      {"/healthz?deep=1", func(s *Settings) { s.Probe.Path = "/healthz?deep=1" }},
 		"probe-host":      {"shop.example:8443", func(s *Settings) { s.Probe.Host = "shop.example:8443" }},

@@ -23,66 +23,41 @@ const (
 	managedByPrefix = "slicefeed-"
 )
 
-// optOut is what happens to the remaining owned slices of a Service that is not a target.
-type optOut struct {
-	leftovers []*discoveryv1.EndpointSlice // its remaining owned slices
-	deleteNow bool                         // delete them now
-	keepUntil time.Time                    // otherwise keep them until then; zero: until someone decides
-	memory    Memory
-}
-
-// resolveOptOut is Resolve for a Service that is not a target.
-func (cfg *Config) resolveOptOut(resolution Resolution, svc *corev1.Service, in Input) (Resolution, Memory) {
-	d := cfg.evaluateOptOut(svc, in)
-	switch {
-	case d == nil:
-		resolution.Relevant = false
-		return resolution, Memory{}
-	case d.deleteNow:
-		resolution.OptedOut, resolution.Slices = true, d.leftovers
-	case d.keepUntil.IsZero():
-		resolution.Rejection, resolution.Slices = cfg.rejectOrphanedSlices(d.leftovers), d.leftovers
-	default:
-		resolution.RecheckAt, resolution.PendingOptOut = d.keepUntil, cfg.optOutNotice(svc)
-		if last := in.Previous.acceptedSettings(resolution.Paused); last != nil {
-			cfg.resolveService(&resolution, svc, in, settingsCandidates{accepted: last})
-		} else { // its previous settings are unknown
-			resolution.Rejection = resolution.PendingOptOut
-		}
-	}
-	return resolution, d.memory
-}
-
-// evaluateOptOut decides about a Service that is not a target; nil: it does not concern this class.
-// Slices are deleted only if someone certainly opted out: the label was seen and has been absent for a
-// minute, or it names another class. Otherwise a mistyped TARGET_SERVICE_NAME would empty the Service
-// that it named before.
-func (cfg *Config) evaluateOptOut(svc *corev1.Service, in Input) *optOut {
-	d := &optOut{leftovers: slices.DeleteFunc(slices.Clone(in.Slices), func(slice *discoveryv1.EndpointSlice) bool {
-		return !cfg.isLeftover(slice, svc)
-	})}
-	before, class := in.Previous, svc.Labels[LabelClass]
-	if class == "" && !before.Labeled {
-		if len(d.leftovers) == 0 {
-			return nil
-		}
-		return d
-	}
+// resolveOptOut is Resolve for a Service that is not a target. Slices are deleted only if someone
+// certainly opted out: the label was seen and has been absent for a minute, or it names another class.
+// Otherwise a mistyped TARGET_SERVICE_NAME would empty the Service that it named before.
+func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates settingsCandidates) (Resolution, Memory) {
+	svc, before := in.Service, in.Previous
+	class := svc.Labels[LabelClass]
+	leftovers := slices.DeleteFunc(slices.Clone(in.Slices), func(slice *discoveryv1.EndpointSlice) bool { return !cfg.isLeftover(slice, svc) })
 	since := before.UnlabeledSince
 	if since.IsZero() {
 		since = in.Now
 	}
 	expired := !in.Now.Before(since.Add(optOutGracePeriod))
-	// The cache may not yet show what was written just before the label was removed.
-	if len(d.leftovers) == 0 && (class != "" || expired) {
-		return nil
+	neverTarget := class == "" && !before.Labeled
+	// A Service that lost the label stays relevant without slices, too: the cache may not yet show what
+	// was written just before.
+	if len(leftovers) == 0 && (neverTarget || class != "" || expired) {
+		resolution.Relevant = false
+		return resolution, Memory{}
 	}
-	d.memory = Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
-	d.deleteNow = expired || class == classNone || class != "" && cfg.isReplaced(d.leftovers, class, svc, in.Slices)
-	if !d.deleteNow {
-		d.keepUntil = since.Add(optOutGracePeriod)
+	if neverTarget {
+		resolution.Rejection, resolution.Slices = cfg.rejectOrphanedSlices(leftovers), leftovers
+		return resolution, Memory{}
 	}
-	return d
+	memory := Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
+	if expired || class == classNone || class != "" && cfg.isReplaced(leftovers, class, svc, in.Slices) {
+		resolution.OptedOut, resolution.Slices = true, leftovers
+		return resolution, memory
+	}
+	resolution.RecheckAt, resolution.PendingOptOut = since.Add(optOutGracePeriod), cfg.optOutNotice(svc)
+	if candidates.accepted != nil {
+		cfg.resolveService(&resolution, in, candidates)
+	} else { // its previous settings are unknown
+		resolution.Rejection = resolution.PendingOptOut
+	}
+	return resolution, memory
 }
 
 // isReplaced reports whether slices of another class list a ready endpoint for each family in which the
@@ -121,8 +96,8 @@ func (cfg *Config) rejectOrphanedSlices(leftovers []*discoveryv1.EndpointSlice) 
 		names[i] = slice.Name
 	}
 	slices.Sort(names)
-	return &Rejection{ReasonOrphanedSlices, formatList(fmt.Sprintf(
-		"Owned slices remain for a Service that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices", LabelClass, cfg.Class, LabelClass, classNone), names)}
+	return newListRejection(ReasonOrphanedSlices, names, fmt.Sprintf(
+		"Owned slices remain for a Service that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices", LabelClass, cfg.Class, LabelClass, classNone))
 }
 
 // isLeftover reports whether this writer wrote a slice for this Service. A slice whose service-name

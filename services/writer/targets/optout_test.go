@@ -3,14 +3,12 @@ package targets
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 )
 
 // serviceOfClass returns the test Service with another class; empty: without the label, as in an old
@@ -235,29 +233,4 @@ func TestOtherClassSlicesAreNotForeign(t *testing.T) {
 	if diff := cmp.Diff([]string{"of-blue"}, resolution.Target.OtherClassSlices); diff != "" {
 		t.Error(diff)
 	}
-}
-
-func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := startTargets(t, newConfig(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1"), setEndpoints(newSlice("of-blue", "slicefeed-blue"), newEndpoint(false, true), newEndpoint(true, true), newEndpoint(true, true))))
-		synctest.Wait()
-		if resolution := r.Get(shop); !isServed(resolution) {
-			t.Fatalf("%+v", resolution)
-		}
-		without := serviceOfClass("")
-		without.ResourceVersion = "7"
-		r.applyService(without)
-		synctest.Wait()
-		resolution := r.Get(shop)
-		if !isServed(resolution) || resolution.PendingOptOut == nil || len(resolution.Target.Ports) != 1 {
-			t.Fatalf("the Service cannot be managed on: %+v, rejected %v", resolution, resolution.Rejection)
-		}
-		if others := resolution.Slices[0]; others.Name != "of-blue" || len(others.Endpoints) != 1 || !*others.Endpoints[0].Conditions.Ready {
-			t.Errorf("whether another class serves is not known: %+v", others)
-		}
-		time.Sleep(time.Until(resolution.RecheckAt))
-		if resolution := r.Get(shop); !resolution.OptedOut {
-			t.Errorf("it is not left: %+v", resolution)
-		}
-	})
 }

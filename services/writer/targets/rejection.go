@@ -48,8 +48,8 @@ func newRejection(reason, format string, args ...any) *Rejection {
 	return &Rejection{Reason: reason, Message: display.Truncate(fmt.Sprintf(format, args...), maxEventNote)}
 }
 
-// formatList returns a sentence that ends with as many of the parts as fit into an Event's note.
-func formatList(head string, parts []string) string {
+// newListRejection returns a rejection whose message ends with as many of the parts as fit.
+func newListRejection(reason string, parts []string, head string) *Rejection {
 	const room = len("; and 1000000 more.")
 	text, n := head+": ", 0
 	for ; n < len(parts); n++ {
@@ -68,5 +68,5 @@ func formatList(head string, parts []string) string {
 	if !strings.HasSuffix(text, "?") {
 		text += "."
 	}
-	return display.Truncate(text, maxEventNote)
+	return &Rejection{Reason: reason, Message: display.Truncate(text, maxEventNote)}
 }

@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Input is what the consuming cluster has of one target.
@@ -29,8 +32,15 @@ type Memory struct {
 	UnlabeledSince time.Time // since when the label has not named this class; zero: it does
 }
 
+// settingsCandidates are the settings that a Service could be managed with.
+type settingsCandidates struct {
+	annotated *Settings // by its annotations; nil: invalid or ignored
+	problems  []string  // why the annotations are invalid
+	accepted  *Settings // accepted last, with the current value of Paused; nil: none
+}
+
 // Resolve evaluates a Service. It returns all of a Resolution except Synced, ResourceVersion and
-// ClusterIPs, and what to remember. It is pure, and reads only the settings of the Config.
+// ClusterIPs, and what to remember.
 func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	key, svc := in.Key, in.Service
 	resolution := Resolution{
@@ -48,70 +58,104 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	resolution.ServiceRef.UID, resolution.Target.UID = svc.UID, svc.UID
 	resolution.Target.Owner = metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}
 	settings, problems := parseAnnotations(cfg.Defaults, svc.Annotations)
-	resolution.Paused = settings.Paused
-	resolution.Relevant = true
+	resolution.Relevant, resolution.Paused = true, settings.Paused
+	var candidates settingsCandidates
+	if in.Previous.Settings != nil {
+		accepted := *in.Previous.Settings
+		accepted.Paused = settings.Paused
+		candidates.accepted = &accepted
+	}
 	if !cfg.isTarget(svc) {
-		return cfg.resolveOptOut(resolution, svc, in)
+		return cfg.resolveOptOut(resolution, in, candidates)
 	}
-	candidates := settingsCandidates{annotated: &settings, problems: problems, accepted: in.Previous.acceptedSettings(settings.Paused)}
-	if len(problems) > 0 {
-		candidates.annotated = nil
+	if candidates.problems = problems; len(problems) == 0 {
+		candidates.annotated = &settings
 	}
-	memory := cfg.resolveService(&resolution, svc, in, candidates)
+	memory := cfg.resolveService(&resolution, in, candidates)
 	memory.Labeled = svc.Labels[LabelClass] == cfg.Class
 	return resolution, memory
 }
 
 // resolveService completes the resolution of a target, or rejects it. It returns what to remember as
 // accepted.
-func (cfg *Config) resolveService(resolution *Resolution, svc *corev1.Service, in Input, candidates settingsCandidates) Memory {
-	memory := Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
-	chosen := cfg.chooseSettings(resolution.Target, svc, candidates)
-	if chosen.annotated {
-		settings := chosen.target.Settings
-		memory.Settings, memory.ProbePort = &settings, chosen.target.ProbePort
+func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates settingsCandidates) Memory {
+	svc, memory := in.Service, Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
+	target, annotationError, rejection := cfg.chooseSettings(resolution.Target, svc, candidates)
+	if candidates.annotated != nil && annotationError == nil && rejection == nil {
+		settings := target.Settings
+		memory.Settings, memory.ProbePort = &settings, target.ProbePort
 	}
-	resolution.Target = chosen.target
-	copyServiceFields(&resolution.Target, svc)
-	rejection := validateService(svc)
+	target.PublishNotReadyAddresses = svc.Spec.PublishNotReadyAddresses
+	if d := svc.Spec.TrafficDistribution; d != nil {
+		target.TrafficDistribution = *d
+	}
+	// The in-tree controller also treats an empty cluster IP as none, but only Services of type
+	// ExternalName have that, and those are rejected.
+	target.Labels, target.Headless = copyLabels(svc.Labels), svc.Spec.ClusterIP == corev1.ClusterIPNone
+	if invalid := validateService(svc); invalid != nil {
+		rejection = invalid
+	}
 	if rejection == nil {
-		rejection = chosen.rejection
+		rejection = checkOtherSlices(&target, in.Slices)
 	}
-	if rejection == nil {
-		rejection = checkOtherSlices(&resolution.Target, in.Slices)
+	if resolution.Rejection = rejection; rejection == nil {
+		resolution.AnnotationError = annotationError
+	} else if rejection.Reason != ReasonServiceTerminating && rejection.Reason != ReasonOwnedByOtherWriter {
+		resolution.ProbesOnly = cfg.resolveProbesOnly(&target, in, candidates)
 	}
-	if rejection == nil {
-		resolution.AnnotationError = chosen.annotationError
-		return memory
-	}
-	resolution.Rejection = rejection
-	if rejection.Reason != ReasonServiceTerminating && rejection.Reason != ReasonOwnedByOtherWriter {
-		resolution.ProbesOnly = cfg.resolveProbesOnly(&resolution.Target, in, candidates)
-	}
+	resolution.Target = target
 	return memory
 }
 
-// copyServiceFields sets the fields of a target that do not depend on settings.
-func copyServiceFields(t *Target, svc *corev1.Service) {
-	t.PublishNotReadyAddresses = svc.Spec.PublishNotReadyAddresses
-	if d := svc.Spec.TrafficDistribution; d != nil {
-		t.TrafficDistribution = *d
+// chooseSettings completes a target with the first usable settings: those of its annotations, or else
+// those accepted last. Accepted settings are checked again, so that the operator's current limits apply.
+// The annotationError is why the annotations do not apply although the target is not rejected.
+func (cfg *Config) chooseSettings(target Target, svc *corev1.Service, candidates settingsCandidates) (chosen Target, annotationError, rejection *Rejection) {
+	kept := target
+	switch {
+	case candidates.annotated != nil:
+		target.Settings = cfg.withOnlySource(*candidates.annotated)
+		if rejection = cfg.resolveTarget(&target, svc); rejection == nil {
+			return target, nil, nil
+		}
+		annotationError = &Rejection{rejection.Reason, display.Truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
+	case len(candidates.problems) > 0:
+		rejection = newListRejection(ReasonInvalidAnnotation, candidates.problems, "Service is not managed because of invalid annotations")
+		annotationError = newListRejection(ReasonInvalidAnnotation, candidates.problems, "Invalid annotations; previous settings stay in effect")
 	}
-	t.Labels, t.Headless = copyLabels(svc.Labels), isHeadless(&svc.Spec)
+	if candidates.accepted == nil {
+		return target, nil, rejection
+	}
+	kept.Settings = *candidates.accepted
+	if problem := cfg.resolveTarget(&kept, svc); problem == nil {
+		return kept, annotationError, nil
+	} else if candidates.annotated == nil {
+		return kept, nil, problem
+	}
+	return target, nil, rejection
 }
 
-// resolveTarget derives sources, families and ports from the settings of a target, or rejects it.
+// settingsKept ends the message of an annotation error.
+const settingsKept = " Until then previous settings stay in effect."
+
+// withOnlySource sets the only configured source, unless the settings name one.
+func (cfg *Config) withOnlySource(s Settings) Settings {
+	if len(s.Sources) == 0 && len(cfg.Sources) == 1 {
+		s.Sources = []string{cfg.Sources[0].Name}
+	}
+	return s
+}
+
+// resolveTarget derives families and ports from the settings of a target, or rejects it.
 func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
 	sources, rejection := cfg.resolveSources(t)
 	if rejection != nil {
 		return rejection
 	}
-	allowlist := cfg.allowedPorts(t.Key, sources)
 	t.Families = addressTypes(&svc.Spec)
-	if t.Ports, rejection = resolvePorts(svc.Spec.Ports, allowlist); rejection != nil {
-		return rejection
+	if t.Ports, rejection = cfg.resolvePorts(t.Key, svc.Spec.Ports, sources); rejection == nil {
+		t.ProbePort, rejection = cfg.resolveProbePort(t, sources)
 	}
-	t.ProbePort, rejection = resolveProbePort(t.Settings, t.Ports, allowlist)
 	return rejection
 }
 
@@ -123,13 +167,13 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	}
 	slices.Sort(all)
 	if len(t.Settings.Sources) == 0 {
-		return nil, &Rejection{ReasonSourceRequired, formatList(fmt.Sprintf("Several sources are configured. Set annotation %ssource to one or more of", annotationPrefix), all)}
+		return nil, newListRejection(ReasonSourceRequired, all, fmt.Sprintf("Several sources are configured. Set annotation %ssource to one or more of", annotationPrefix))
 	}
 	var given []Source
 	for _, name := range t.Settings.Sources {
 		at := slices.IndexFunc(cfg.Sources, func(s Source) bool { return s.Name == name })
 		if at < 0 {
-			return nil, &Rejection{ReasonUnknownSource, formatList(fmt.Sprintf("Source %.64q does not exist. Correct %ssource or add it to SOURCES_FILE. Available", name, annotationPrefix), all)}
+			return nil, newListRejection(ReasonUnknownSource, all, fmt.Sprintf("Source %.64q does not exist. Correct %ssource or add it to SOURCES_FILE. Available", name, annotationPrefix))
 		}
 		source := cfg.Sources[at]
 		if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {
@@ -140,13 +184,62 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	return given, nil
 }
 
+// resolveProbesOnly completes the target of a rejected Service so far that its listed endpoints can
+// follow their probes: with the first usable settings, and at a port that the slices list. It reports
+// whether that is possible.
+func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settingsCandidates) bool {
+	for _, settings := range []*Settings{candidates.annotated, candidates.accepted} {
+		if settings == nil || settings.Probe.Mode == probe.Off {
+			continue
+		}
+		t := *target
+		t.Settings = cfg.withOnlySource(*settings)
+		sources, rejection := cfg.resolveSources(&t)
+		t.ProbePort = t.listedProbePort(in)
+		if rejection == nil && t.ProbePort != 0 && cfg.portDeniedBy(t.ProbePort, t.Key, sources) == "" {
+			*target = t
+			return true
+		}
+	}
+	return false
+}
+
+// listedProbePort is the port at which endpoints in owned slices are probed: that of the settings, or
+// the TCP port that was probed before, or the first one. Zero: none.
+func (t Target) listedProbePort(in Input) (port uint16) {
+	desired, owned := t.Desired(), false
+	for _, slice := range in.Slices {
+		if !desired.Owns(slice) || slice.DeletionTimestamp != nil {
+			continue
+		}
+		owned = true
+		for _, p := range slice.Ports {
+			if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+				continue
+			}
+			if number := uint16(*p.Port); port == 0 || number == in.Previous.ProbePort {
+				port = number
+			}
+		}
+	}
+	if owned && t.Settings.ProbePort != 0 {
+		return t.Settings.ProbePort
+	}
+	return port
+}
+
 // isTarget reports whether the Service is a target, by its label or by name.
 func (cfg *Config) isTarget(svc *corev1.Service) bool {
-	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class || cfg.isNamedTarget(Key{svc.Namespace, svc.Name})
+	return cfg.IsLabeled(svc) || cfg.isNamedTarget(KeyOf(svc))
+}
+
+// IsLabeled reports whether the Service has the label of this class.
+func (cfg *Config) IsLabeled(svc *corev1.Service) bool {
+	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class
 }
 
 // isNamedTarget reports whether the Service is the named target.
-func (cfg *Config) isNamedTarget(key Key) bool { return key.Name != "" && key == cfg.NamedTarget.key() }
+func (cfg *Config) isNamedTarget(key Key) bool { return key.Name != "" && key == cfg.NamedTarget.Key() }
 
 // newTarget returns what is known of a target without its Service.
 func (cfg *Config) newTarget(key Key) Target {

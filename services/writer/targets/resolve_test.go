@@ -18,7 +18,7 @@ import (
 func resolve(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointSlice) Resolution {
 	key := shop
 	if svc != nil {
-		key = keyOf(svc)
+		key = KeyOf(svc)
 	}
 	resolution, _ := Resolve(cfg, Input{Key: key, Service: svc, Slices: existing})
 	return resolution

@@ -1,10 +1,6 @@
 package targets
 
 import (
-	"context"
-	"log/slog"
-	"slices"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,18 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
 
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 var shop = Key{"web", "shop"}
 
 func defaultSettings() Settings {
 	return Settings{
-		Probe:        prober.Spec{Mode: prober.TCP, Path: "/", Interval: 2 * time.Second, Timeout: time.Second},
+		Probe:        probe.Spec{Mode: probe.TCP, Path: "/", Interval: 2 * time.Second, Timeout: time.Second},
 		MaxStaleness: 15 * time.Minute, ShrinkWindow: time.Minute, EmptyThreshold: 3, ListUnready: true,
 	}
 }
@@ -32,7 +25,7 @@ func defaultSettings() Settings {
 func newConfig() Config {
 	return Config{
 		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: defaultSettings(),
-		Sources: []Source{{Name: "default"}}, Logger: slog.New(slog.DiscardHandler),
+		Sources: []Source{{Name: "default"}},
 	}
 }
 
@@ -91,137 +84,4 @@ func sliceNames(list []*discoveryv1.EndpointSlice) []string {
 		all = append(all, s.Name)
 	}
 	return all
-}
-
-// testCluster runs Targets on a fake cluster.
-type testCluster struct {
-	*Targets
-
-	t              *testing.T
-	client         *fake.Clientset
-	taken          []Key
-	watching       chan struct{} // a signal for each watch that has begun
-	missingWatches int           // how many have not, as far as we know
-}
-
-func startTargets(t *testing.T, cfg Config, client *fake.Clientset) *testCluster {
-	t.Helper()
-	cfg.Client = client
-	targets, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startCluster(t, targets, client)
-}
-
-func startCluster(t *testing.T, targets *Targets, client *fake.Clientset) *testCluster {
-	t.Helper()
-	r := &testCluster{Targets: targets, t: t, client: client, missingWatches: 2 * len(targets.informers), watching: make(chan struct{}, 100)}
-	client.PrependWatchReactor("*", func(a k8stesting.Action) (bool, watch.Interface, error) {
-		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		r.watching <- struct{}{}
-		return true, stream, err
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- targets.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return r
-}
-
-// waitForWatches waits until everything is watched: the fake loses changes between list and watch.
-func (r *testCluster) waitForWatches() {
-	r.t.Helper()
-	for ; r.missingWatches > 0; r.missingWatches-- {
-		select {
-		case <-r.watching:
-		case <-time.After(20 * time.Second):
-			r.t.Fatalf("%d watches have not begun", r.missingWatches)
-		}
-	}
-}
-
-// waitFor reads changes until the Service is reported and ok accepts its resolution.
-func (r *testCluster) waitFor(key Key, what string, ok func(Resolution) bool) Resolution {
-	r.t.Helper()
-	limit := time.After(20 * time.Second)
-	for {
-		select {
-		case <-r.Changed():
-			taken := r.TakeChanged()
-			r.taken = append(r.taken, taken...)
-			if !slices.Contains(taken, key) {
-				continue
-			}
-			if resolution := r.Get(key); ok(resolution) {
-				return resolution
-			}
-		case <-limit:
-			r.t.Fatalf("not reported: %s; now %+v", what, r.Get(key))
-		}
-	}
-}
-
-// takeAll reads changes until n Services were reported, and returns them sorted.
-func (r *testCluster) takeAll(n int) []Key {
-	r.t.Helper()
-	limit := time.After(20 * time.Second)
-	for {
-		slices.SortFunc(r.taken, Key.compare)
-		r.taken = slices.Compact(r.taken)
-		if len(r.taken) >= n {
-			return r.taken
-		}
-		select {
-		case <-r.Changed():
-			r.taken = append(r.taken, r.TakeChanged()...)
-		case <-limit:
-			r.t.Fatalf("%d reported, want %d", len(r.taken), n)
-		}
-	}
-}
-
-func (r *testCluster) applyService(svc *corev1.Service) {
-	r.t.Helper()
-	r.waitForWatches()
-	services := r.client.CoreV1().Services(svc.Namespace)
-	if _, err := services.Update(r.t.Context(), svc, metav1.UpdateOptions{}); err == nil {
-		return
-	}
-	if _, err := services.Create(r.t.Context(), svc, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *testCluster) applySlice(s *discoveryv1.EndpointSlice) {
-	r.t.Helper()
-	r.waitForWatches()
-	all := r.client.DiscoveryV1().EndpointSlices(s.Namespace)
-	if _, err := all.Update(r.t.Context(), s, metav1.UpdateOptions{}); err == nil {
-		return
-	}
-	if _, err := all.Create(r.t.Context(), s, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *testCluster) deleteService(key Key) {
-	r.t.Helper()
-	r.waitForWatches()
-	if err := r.client.CoreV1().Services(key.Namespace).Delete(r.t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *testCluster) deleteSlice(namespace, name string) {
-	r.t.Helper()
-	r.waitForWatches()
-	if err := r.client.DiscoveryV1().EndpointSlices(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
 }

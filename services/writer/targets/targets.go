@@ -1,33 +1,29 @@
-// Package targets watches the Services and EndpointSlices of the configured namespaces and resolves
-// each Service that concerns this writer, by its label or by name. It guarantees that what it returns
-// came from the API server, and states how recent it is; while the API server is away it keeps the last
-// state. It does not write anything. It rejects Services that cannot work or may not use their source,
-// each with a message that says what to do.
+// Package targets holds the rules about Services: which of them this writer manages and how, which it
+// rejects, and when it leaves one. It guarantees that a rejection says what to do, and that slices are
+// deleted only after a person certainly opted out. It is pure: package targetwatch watches the Services
+// and EndpointSlices, and calls Resolve.
 //
-// The rules are pure functions: parseAnnotations, Resolve (everything else), and sliceIndex (which
-// slices a Service needs). The informers around them only report what changed. A Service passes through
-// the files in this order: informers, trim, index, targets (Get), resolve, optout, annotations, settings, ports,
-// validate, probesonly.
+// A Service passes through the files in this order: cache, resolve, optout, annotations, service.
 package targets
 
 import (
-	"context"
-	"errors"
-	"log/slog"
+	"cmp"
 	"net/netip"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// Config is what New needs.
+// LabelClass on a Service puts it under the management of the installation of that class.
+const LabelClass = "slicefeed.dev/class"
+
+// Config is which Services are targets, and what they may use.
 type Config struct {
-	Client kubernetes.Interface
 	// Class is the value of LabelClass on this writer's Services; their slices are managed by
 	// slicefeed-<Class>.
 	Class string
@@ -38,177 +34,117 @@ type Config struct {
 	NamedTarget NamedTarget
 	Defaults    Settings // without Sources: the only configured source
 	Sources     []Source
-	Logger      *slog.Logger
 }
 
-// Targets watches the consuming cluster. Create it with New.
-type Targets struct {
-	cfg       Config
-	informers map[string]*namespaceInformers // by namespace; "" stands for all
-	changed   chan struct{}
+// Key identifies a Service.
+type Key struct{ Namespace, Name string }
 
-	mu         sync.Mutex
-	dirty      map[Key]struct{}      // not yet returned by TakeChanged
-	returned   map[Key]struct{}      // by TakeChanged, and relevant then
-	memories   map[Key]serviceMemory // of relevant Services
-	clusterIPs clusterIPs
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+// Compare orders keys by namespace, then by name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
 }
 
-// serviceMemory is the Memory of one Service; a recreated Service of the same name starts without it.
-type serviceMemory struct {
-	Memory
+// KeyOf returns the key of a Service, or of a slice that has its name.
+func KeyOf(object metav1.Object) Key { return Key{object.GetNamespace(), object.GetName()} }
 
-	uid types.UID
+// Source is the configuration of one source.
+type Source struct {
+	Name       string
+	Namespaces []string               // whose Services may use it; empty: all watched namespaces
+	AllowsPort func(port uint16) bool // ports that may be written and probed; nil: all
 }
 
-// New creates the informers; Run starts them.
-func New(cfg Config) (*Targets, error) {
-	t := &Targets{
-		cfg: cfg, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
-		dirty: map[Key]struct{}{}, returned: map[Key]struct{}{}, memories: map[Key]serviceMemory{}, clusterIPs: clusterIPs{byService: map[Key][]netip.Addr{}},
-	}
-	namespaces := slices.DeleteFunc(append(slices.Clone(cfg.Namespaces), cfg.NamedTarget.Namespace), func(n string) bool { return n == "" })
-	if slices.Contains(namespaces, "*") {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	if len(namespaces) == 0 {
-		return nil, errors.New("no namespace to watch")
-	}
-	for _, namespace := range namespaces {
-		if t.informers[namespace] != nil {
-			continue
-		}
-		a, err := newNamespaceInformers(t, namespace)
-		if err != nil {
-			return nil, err
-		}
-		t.informers[namespace] = a
-	}
-	t.markDirty(cfg.NamedTarget.key()) // it may not exist, and then no watch event reports it
-	return t, nil
+// NamedTarget is the target configured by name; the zero value is none.
+type NamedTarget struct {
+	Namespace, Service string
+	ManagedBy          string // managed-by label of its slices; empty: as for labeled Services
+	FirstName          string // of its first slice; empty: as for labeled Services
+	// Port is written for the only port of the Service, whatever its targetPort is, and is allowed
+	// whatever the allowlists of the sources say; 0: the numeric targetPorts are used.
+	Port uint16
 }
 
-// Run watches until the context ends, and then waits for its informers.
-func (t *Targets) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for _, a := range t.informers {
-		wg.Go(func() { a.services.RunWithContext(ctx) })
-		wg.Go(func() { a.slices.RunWithContext(ctx) })
-		wg.Go(func() {
-			if !a.waitForSync(ctx) {
-				return
-			}
-			t.markDirty() // signal what became dirty before the sync
-		})
-	}
-	<-ctx.Done()
-	return nil
+// Key is the key of the Service.
+func (n NamedTarget) Key() Key { return Key{n.Namespace, n.Service} }
+
+// Target is a Service that this writer can manage. If the Service is rejected or opted out, only what
+// identifies it and its slices is set, and the settings if they are valid.
+type Target struct {
+	Key
+
+	UID           types.UID
+	Owner         metav1.OwnerReference // the Service, without blockOwnerDeletion: some clusters forbid it
+	ManagedBy     string                // managed-by label of owned slices
+	Writer        string                // value of slicefeed.dev/writer
+	FirstName     string                // of the first slice
+	Families      []discoveryv1.AddressType
+	Ports         []discoveryv1.EndpointPort
+	ProbePort     uint16   // 0: none, only if probing is off
+	ForeignSlices []string // slices of this Service that others manage; consumers use their endpoints too
+	// OtherClassSlices are slices of this Service that writers of other classes wrote.
+	OtherClassSlices []string
+	Settings         Settings
+	// PublishNotReadyAddresses is the field of the Service: consumers send traffic to endpoints that are
+	// not ready, too.
+	PublishNotReadyAddresses bool
+	TrafficDistribution      string            // the field of the Service; empty: none
+	Labels                   map[string]string // of the Service, which its slices get
+	Headless                 bool              // the Service has no cluster IP
 }
 
-// Changed has a value whenever TakeChanged may return something. It is for one reader.
-func (t *Targets) Changed() <-chan struct{} { return t.changed }
-
-// TakeChanged returns the Services that may have changed since the last call, sorted: those that are
-// relevant, and once more those that stopped being relevant. Namespaces that have not synced are left
-// for a later call.
-func (t *Targets) TakeChanged() []Key {
-	t.mu.Lock()
-	var touched []Key
-	for key := range t.dirty {
-		if a := t.informersFor(key.Namespace); a == nil || a.synced() {
-			touched = append(touched, key)
-			delete(t.dirty, key)
-		}
-	}
-	t.mu.Unlock()
-	slices.SortFunc(touched, Key.compare)
-	return slices.DeleteFunc(touched, func(key Key) bool {
-		relevant := t.Get(key).Relevant
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		_, wasRelevant := t.returned[key]
-		if relevant {
-			t.returned[key] = struct{}{}
-		} else {
-			delete(t.returned, key)
-		}
-		return !relevant && !wasRelevant
-	})
-}
-
-// Synced returns nil once all namespaces have synced, and otherwise an error that names those that have
-// not.
-func (t *Targets) Synced() error {
-	var missing []string
-	for _, a := range t.informers {
-		if !a.synced() {
-			missing = append(missing, a.String())
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	slices.Sort(missing)
-	return errors.New("Services and EndpointSlices not synced in " + strings.Join(missing, "; "))
-}
-
-// Get resolves one Service from the caches. Its cost does not depend on the other objects of the
-// namespace.
-func (t *Targets) Get(key Key) Resolution {
-	a := t.informersFor(key.Namespace)
-	if a == nil || !a.synced() {
-		return Resolution{}
-	}
-	// Read the version first: the slices are at least that recent.
-	version := a.slices.GetStore().LastStoreSyncResourceVersion()
-	in := Input{Key: key, Service: a.getService(key), Now: time.Now()}
-	in.Slices = a.slicesFor(key, in.Service)
-	var uid types.UID
-	if in.Service != nil {
-		uid = in.Service.UID
-	}
-
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if before := t.memories[key]; before.uid == uid {
-		in.Previous = before.Memory
-	}
-	resolution, after := Resolve(t.cfg, in)
-	if after == (Memory{}) {
-		delete(t.memories, key)
-	} else {
-		t.memories[key] = serviceMemory{after, uid}
-	}
-	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, t.clusterIPs.all()
-	return resolution
-}
-
-// informersFor returns the informers of a namespace; nil: it is not watched.
-func (t *Targets) informersFor(namespace string) *namespaceInformers {
-	if all := t.informers[metav1.NamespaceAll]; all != nil {
-		return all
-	}
-	return t.informers[namespace]
-}
-
-// markDirty records that Services may have changed.
-func (t *Targets) markDirty(keys ...Key) {
-	t.mu.Lock()
-	for _, key := range keys {
-		t.dirty[key] = struct{}{}
-	}
-	t.mu.Unlock()
-	select {
-	case t.changed <- struct{}{}:
-	default:
+// Desired converts the target to the planner's input, without endpoints.
+func (t Target) Desired() planner.Desired {
+	return planner.Desired{
+		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
+		ManagedBy: t.ManagedBy, Writer: t.Writer, FirstName: t.FirstName,
+		Families: t.Families, Ports: t.Ports, Labels: t.Labels, Headless: t.Headless,
 	}
 }
 
-// serviceChanged records the ClusterIPs of a Service, none if it is gone, and that it may have changed.
-func (t *Targets) serviceChanged(key Key, clusterIPs []netip.Addr) {
-	t.mu.Lock()
-	t.clusterIPs.set(key, clusterIPs)
-	t.mu.Unlock()
-	t.markDirty(key)
+// Resolution is what is known of a target at one moment. Its objects are shared with the cache and must
+// not be modified.
+type Resolution struct {
+	// Synced reports whether the caches of the namespace have synced; before that, no other field means
+	// anything.
+	Synced bool
+	// Relevant reports whether the Service concerns this writer: it is a target, or owned slices remain.
+	// Once it is not, its reconcile loop ends.
+	Relevant bool
+	// OptedOut: the Service exists and was opted out. Slices are its remaining owned slices, all of
+	// which are deleted unless Paused.
+	OptedOut bool
+	// Paused: a person acts by hand, so nothing is written. It is known even if other annotations are
+	// invalid.
+	Paused bool
+	// Target is managed unless Rejection says why not.
+	Target    Target
+	Rejection *Rejection
+	// ProbesOnly: the Service is rejected, but the endpoints that its slices list still follow their
+	// probes, for which Target has the settings and the port. Nothing else is written.
+	ProbesOnly bool
+	// AnnotationError is set if annotations are invalid and the target keeps the settings accepted last.
+	AnnotationError *Rejection
+	// PendingOptOut: the label no longer names this class. The Service is managed as before until
+	// RecheckAt, or rejected with the same notice if its previous settings are unknown.
+	PendingOptOut *Rejection
+	// RecheckAt is when to resolve the Service again without a change; zero: only on a change.
+	RecheckAt time.Time
+	// ServiceRef identifies the Service for Events; its UID is empty if the Service does not exist.
+	ServiceRef corev1.ObjectReference
+	// Slices are all slices that the planner must see for this target; slices of others come without
+	// endpoints.
+	Slices []*discoveryv1.EndpointSlice
+	// ResourceVersion is a lower bound of how recent Slices are: a slice that was written before and is
+	// not among them has been deleted since. Empty: unknown.
+	ResourceVersion string
+	// ClusterIPs are those of all watched Services, which must never become endpoints.
+	ClusterIPs map[netip.Addr]struct{}
+}
+
+// Active reports whether endpoints are decided on: not for a Service that is opted out, or rejected so that its
+// endpoints cannot even follow their probes.
+func (r *Resolution) Active() bool {
+	return r.Relevant && !r.OptedOut && (r.Rejection == nil || r.ProbesOnly)
 }

@@ -41,30 +41,42 @@ func alwaysDenied(a netip.Addr) string {
 	}
 }
 
-// dropDisallowedAddresses drops every member, and marks every current endpoint, that may not be written.
-func (e *evaluation) dropDisallowedAddresses() {
-	for i := range e.rows {
-		r := &e.rows[i]
-		r.denyReason = alwaysDenied(r.address)
-		for j := range e.sources {
+// dropDisallowedAddresses is the input guard allowlist. It drops every member, and marks every current endpoint, that
+// may not be written.
+func (e *evaluation) dropDisallowedAddresses() (guards []Guard) {
+	for j := range e.sources {
+		s := &e.sources[j]
+		denied, example := 0, ""
+		for i := range e.rows {
+			r := &e.rows[i]
 			if r.members[j] == nil && j != r.currentSource {
 				continue
 			}
-			s := &e.sources[j]
 			reason := s.Allowlist.denyReason(r.address)
 			if reason == "" {
 				continue
 			}
 			r.members[j] = nil
-			if s.denied == 0 {
-				s.deniedExample, s.deniedReason = r.address, reason
-			}
-			s.denied++
 			if r.deniedBy == noSource || j == r.currentSource {
-				r.deniedBy, r.denyReason = j, reason
+				r.deniedBy = j
+			}
+			if denied++; denied == 1 {
+				example = fmt.Sprintf("%s (%s)", r.address, reason)
 			}
 		}
+		guards = append(guards, Guard{Rule: RuleAllowlist, Source: s.Name, Held: denied, Message: fmt.Sprintf(
+			"Source %s reports %s not allowed, for example %s. They are never written. If they are correct, extend this "+
+				"writer's allowlist.", s.Name, display.Count(denied, "address that is", "addresses that are"), example)})
 	}
+	return guards
+}
+
+// denyReason says why an address may not be written.
+func (e *evaluation) denyReason(r *row) string {
+	if r.deniedBy == noSource {
+		return alwaysDenied(r.address)
+	}
+	return e.sources[r.deniedBy].Allowlist.denyReason(r.address)
 }
 
 // isDropped reports whether the allowlist removes a current endpoint: no source may report it.
@@ -90,6 +102,7 @@ func (e *evaluation) allCurrentDropped() bool {
 // repeatCurrent decides that nothing is written. Nothing is remembered of such a decision.
 func (e *evaluation) repeatCurrent() (Memory, Decision) {
 	d := &e.decision
+	d.Endpoints = nil
 	example := ""
 	for i := range e.rows {
 		r := &e.rows[i]
@@ -97,7 +110,7 @@ func (e *evaluation) repeatCurrent() (Memory, Decision) {
 			continue
 		}
 		if example == "" {
-			example = fmt.Sprintf("%s: %s", r.address, r.denyReason)
+			example = fmt.Sprintf("%s: %s", r.address, e.denyReason(r))
 		}
 		d.Endpoints = append(d.Endpoints, Endpoint{
 			Address: r.address, Source: r.current.sourceName(), Zone: r.current.Zone, Verdict: Hold,
@@ -110,14 +123,4 @@ func (e *evaluation) repeatCurrent() (Memory, Decision) {
 			"Nothing is written until the allowed CIDRs are corrected.", example)}}
 	e.previous.blindSince = e.memory.blindSince
 	return e.previous, *d
-}
-
-func (e *evaluation) allowlistGuards() (guards []Guard) {
-	for i := range e.sources {
-		s := &e.sources[i]
-		guards = append(guards, Guard{Rule: RuleAllowlist, Source: s.Name, Held: s.denied, Message: fmt.Sprintf(
-			"Source %s reports %s not allowed, for example %s (%s). They are never written. "+
-				"If they are correct, extend this writer's allowlist.", s.Name, display.Count(s.denied, "address that is", "addresses that are"), s.deniedExample, s.deniedReason)})
-	}
-	return guards
 }

@@ -19,19 +19,7 @@ const (
 )
 
 func (v Verdict) String() string {
-	switch v {
-	case Serve:
-		return "serve"
-	case Drain:
-		return "drain"
-	case Unready:
-		return "unready"
-	case Remove:
-		return "remove"
-	case Hold:
-		return "hold"
-	}
-	return "none"
+	return [...]string{"none", Serve: "serve", Drain: "drain", Unready: "unready", Remove: "remove", Hold: "hold"}[v]
 }
 
 // Rule names what decided on an endpoint: a guard, or the table.
@@ -49,8 +37,8 @@ const (
 	RuleShrink      Rule = "shrink"
 )
 
-// guardOrder is the order of Decision.Guards.
-var guardOrder = []Rule{RuleAllowlist, RuleInitialSync, RulePanic, RuleEmpty, RuleTrust, RuleFloor, RuleShrink}
+// GuardOrder is the order of Decision.Guards.
+var GuardOrder = []Rule{RuleAllowlist, RuleInitialSync, RulePanic, RuleEmpty, RuleTrust, RuleFloor, RuleShrink}
 
 // Endpoint is the decision on one address.
 type Endpoint struct {
@@ -79,11 +67,11 @@ type Decision struct {
 	// Endpoints then repeat the current ones.
 	Write     bool
 	Endpoints []Endpoint // sorted by address; those not Listed are here for their reasons
-	Guards    []Guard    // in the order of guardOrder, then by source
+	Guards    []Guard    // in the order of GuardOrder, then by source
 	// NeedObservations names the sources that hold something until they report a newer observation.
 	NeedObservations []string
-	// Panic is whether the failures of all probes of this target are ignored. AnyPassing is whether one of its probes
-	// passes, and NonePassingSince since when none does though the target has endpoints that are probed; zero: one does.
+	// Panic is whether endpoints fail and none passes, so that no failure counts. AnyPassing is whether a probe of this
+	// target passes, and NonePassingSince since when none does though the target has endpoints that are probed; zero: one does.
 	Panic, AnyPassing bool
 	NonePassingSince  time.Time
 	// CannotProbe is whether an endpoint in use is pending because it cannot be probed.
@@ -96,12 +84,8 @@ type Decision struct {
 func (e *evaluation) finish() (Memory, Decision) {
 	d := &e.decision
 	d.Write = true
-	d.Endpoints = make([]Endpoint, len(e.rows))
-	for i := range e.rows {
-		d.Endpoints[i] = e.rows[i].result
-	}
 	slices.SortStableFunc(d.Guards, func(a, b Guard) int {
-		return slices.Index(guardOrder, a.Rule) - slices.Index(guardOrder, b.Rule)
+		return slices.Index(GuardOrder, a.Rule) - slices.Index(GuardOrder, b.Rule)
 	})
 	for i := range e.sources {
 		s := &e.sources[i]

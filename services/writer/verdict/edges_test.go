@@ -69,15 +69,6 @@ func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
 	if w.decide(); w.endpoint(addr(0)).Zone != "new" {
 		t.Errorf("decided upon: %+v", w.endpoint(addr(0)))
 	}
-
-	w = newWorld(t, 2)
-	w.in.Limits.ListUnready, w.source("blue").Members[0].Zone = false, "here"
-	w.fail(w.now.Add(1), 0)
-	w.see("it is not listed, so no slice has its zone", "1:ready")
-	w.fail(w.now.Add(1), 1)
-	if w.decide(); w.endpoint(addr(0)).Zone != "here" || !w.endpoint(addr(0)).Listed {
-		t.Errorf("given back: %+v", w.endpoint(addr(0)))
-	}
 }
 
 func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
@@ -91,7 +82,7 @@ func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 		{Unknown, Failing, false},
 		{NotReady, Failing, true},
 		{NotReady, Passing, false},
-		{NotReady, Pending, false},
+		{NotReady, Pending, true},
 	} {
 		w := newWorld(t, 1)
 		w.report("blue", 0, of.state)
@@ -99,44 +90,6 @@ func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 		if got := newEvaluation(Memory{}, w.in, w.now).isEmpty(0); got != of.empty {
 			t.Errorf("state %d, health %d: empty is %t, want %t", of.state, of.health, got, of.empty)
 		}
-	}
-}
-
-// In a panic a pending address does not count, but only while the panic keeps an endpoint of its source. There is
-// always an endpoint of green, which fails unless there is no panic.
-func TestSourceIsEmptyInAPanicIfAllItsEndpointsInUseFail(t *testing.T) {
-	stray := netip.MustParseAddr("10.9.0.1")
-	for _, tt := range []struct {
-		name  string
-		alter func(*world)
-		empty bool
-	}{
-		{"one in use fails", func(w *world) { w.hold(0, "blue", ready); w.fail(w.now, 0) }, true},
-		{"it has none", func(*world) {}, false},
-		{"it is not ready", func(w *world) { w.hold(0, "blue", Conditions{}); w.fail(w.now, 0) }, false},
-		{"it is pending", func(w *world) { w.hold(0, "blue", ready) }, false},
-		{"its allowlist denies it", func(w *world) {
-			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: stray, Conditions: ready, Source: "blue"})
-			w.in.Probes[stray] = Probe{Status: Failing, Since: w.now}
-		}, false},
-		{"there is no panic", func(w *world) { w.hold(0, "blue", ready); w.fail(w.now, 0); w.probe(5, Passing) }, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, 0)
-			w.in.Sources = append(w.in.Sources, trusted("green"))
-			w.report("blue", 4, NotReady)
-			w.report("green", 5, Ready)
-			w.hold(5, "green", ready)
-			w.fail(w.now, 5)
-			tt.alter(w)
-			c := newEvaluation(Memory{}, w.in, w.now)
-			c.dropDisallowedAddresses()
-			c.evaluateTrust()
-			c.ignoreFailures()
-			if got := c.isEmpty(0); got != tt.empty {
-				t.Errorf("empty is %t, want %t", got, tt.empty)
-			}
-		})
 	}
 }
 

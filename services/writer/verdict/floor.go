@@ -9,43 +9,60 @@ import "fmt"
 //
 // Within each rank, endpoints with a report that counts come before those whose report is unknown or suppressed.
 func (e *evaluation) keepLastEndpoints() Guard {
-	best, answers := noRank, false
-	ranks := make([]int, len(e.rows))
+	anyAnswers, anyInUse := false, false
 	for i := range e.rows {
 		r := &e.rows[i]
-		if r.result.Listed && r.result.Conditions.Ready {
+		inUse := r.result.Listed && r.result.Conditions.inUse()
+		if inUse && r.result.Conditions.Ready && r.status != uncorroborated {
 			return Guard{}
 		}
-		ranks[i] = noRank
-		if !e.mayKeep(r) {
-			continue
-		}
-		ranks[i] = r.floorRank()
-		best = min(best, ranks[i])
-		answers = answers || r.status == Passing || r.status == notProbed || r.status == Pending && r.conditions().inUse()
+		anyInUse = anyInUse || inUse
+		answers := r.status == Passing || r.status == notProbed || r.status == Pending && r.conditions().inUse()
+		anyAnswers = anyAnswers || answers && e.mayKeep(r)
 	}
 	g := Guard{Rule: RuleFloor}
-	if !answers || best == noRank {
-		return g
+	if anyAnswers {
+		kept := e.lowestRanked(func(r *row) int {
+			if !e.mayKeep(r) {
+				return noRank
+			}
+			return r.floorRank()
+		})
+		for _, r := range kept {
+			r.result.Verdict = Serve
+			if r.current != nil {
+				r.result.Verdict = Hold
+			}
+			r.result.Conditions, r.result.Listed, r.result.Rule = ready, true, RuleFloor
+		}
+		g.Held = len(kept)
 	}
-	for i := range e.rows {
-		if ranks[i] != best {
-			continue
+	if g.Held == 0 && e.decision.Panic && !anyInUse {
+		for _, r := range e.lowestRanked((*row).lastResortRank) {
+			r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = Hold, ready, true, RulePanic
 		}
-		r, out := &e.rows[i], &e.rows[i].result
-		out.Verdict = Serve
-		if r.current != nil {
-			out.Verdict = Hold
-		}
-		out.Conditions, out.Listed, out.Rule = ready, true, RuleFloor
-		g.Held++
 	}
 	g.Message = fmt.Sprintf("No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
 		"are kept ready until another one is. To empty the Service, delete it or opt it out.", g.Held)
 	return g
 }
 
+// noRank is the rank of what may not be kept.
 const noRank = 8
+
+// lowestRanked returns the endpoints of the lowest rank.
+func (e *evaluation) lowestRanked(rank func(*row) int) (kept []*row) {
+	best := noRank
+	for i := range e.rows {
+		switch r := &e.rows[i]; {
+		case rank(r) < best:
+			best, kept = rank(r), []*row{r}
+		case rank(r) == best && best < noRank:
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
 
 // floorRank is lower for what is better kept.
 func (r *row) floorRank() int {
@@ -68,6 +85,19 @@ func (r *row) floorRank() int {
 		rank++
 	}
 	return rank
+}
+
+// lastResortRank ranks what becomes ready in a panic with nothing in use: what is not ready only because of its probe,
+// first what its source reports READY.
+func (r *row) lastResortRank() int {
+	switch {
+	case r.current == nil && !r.previous.unlisted, r.result.Verdict == Remove, r.report == NotReady:
+		return noRank
+	case r.report == Ready:
+		return 0
+	default:
+		return 1
+	}
 }
 
 // mayKeep reports whether floor may keep an endpoint ready: it is allowed, it is or may be listed, no resync removes

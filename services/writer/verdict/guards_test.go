@@ -41,7 +41,9 @@ func TestReportsSinceWhenNoProbePasses(t *testing.T) {
 }
 
 func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
-	cannot := func(w *world, n int) { w.in.Probes[addr(n)] = Probe{Expired: true, Detail: "too many open files"} }
+	cannot := func(w *world, n int) {
+		w.setProbe(Probe{Address: addr(n), Expired: true, Detail: "too many open files"})
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(*world)
@@ -66,6 +68,45 @@ func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 			}
 			if tt.want && !strings.Contains(w.d.Endpoints[0].Reason, "pending (too many open files)") {
 				t.Errorf("the reason is %q", w.d.Endpoints[0].Reason)
+			}
+		})
+	}
+}
+
+// Node 0 fails from second 10 to second 12. It stays unless node 1 corroborates that.
+func TestAFailureCountsOnlyIfAnotherEndpointCorroboratesIt(t *testing.T) {
+	at := func(second int) time.Time { return start.Add(time.Duration(second) * time.Second) }
+	for _, tt := range []struct {
+		name   string
+		other  Probe
+		counts bool
+	}{
+		{"it passes all the time", Probe{Status: Passing, RunStart: at(0), RunLast: at(12)}, true},
+		{"it passes when the first failure ends", Probe{Status: Passing, RunStart: at(0), RunLast: at(10)}, true},
+		{"it passed last before that", Probe{Status: Passing, RunStart: at(0), RunLast: at(9)}, false},
+		{"it begins to pass before the last failure", Probe{Status: Passing, RunStart: at(11), RunLast: at(14)}, true},
+		{"it begins to pass with the last failure", Probe{Status: Passing, RunStart: at(12), RunLast: at(14)}, false},
+		{"it begins to pass after the last failure", Probe{Status: Passing, RunStart: at(13), RunLast: at(14)}, false},
+		{"it has passed once while it fails", Probe{Status: Failing, RunStart: at(0), RunLast: at(12), LastPassed: at(11)}, false},
+		{"it is pending", Probe{RunStart: at(0), RunLast: at(12)}, false},
+		{"its run is not known", Probe{Status: Passing}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.now = at(15)
+			tt.other.Address = addr(1)
+			w.in.Probes = []Probe{{Address: addr(0), Status: Failing, RunStart: at(10), RunLast: at(12)}, tt.other}
+			want, wake := "0:ready 1:ready", time.Time{}
+			switch {
+			case tt.counts:
+				want = "0:out 1:ready"
+			case tt.other.Status == Passing:
+				wake = w.now.Add(250 * time.Millisecond)
+			}
+			w.source("blue").MembershipSyncedAt = w.now.Add(-20 * time.Minute) // no wake-up for its staleness
+			w.see("the failure", want)
+			if w.d.Panic != (tt.other.Status != Passing) || !w.d.Wake.Equal(wake) {
+				t.Errorf("panic %t, wakes at %v, want %v", w.d.Panic, w.d.Wake, wake)
 			}
 		})
 	}
@@ -115,7 +156,8 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 			w.fail(w.now, 0, 1)
 			w.see("none passes", "0:ready 1:ready")
 			tt.change(w)
-			w.see("then", tt.want)
+			w.pass(time.Second)
+			w.see("both runs overlap", tt.want)
 		})
 	}
 }
@@ -269,4 +311,19 @@ func TestAllowlistThatWouldTakeAllCountsEveryCurrentEndpoint(t *testing.T) {
 	if message := w.d.Guards[0].Message; !strings.Contains(message, "127.0.0.7: loopback address") {
 		t.Error(message)
 	}
+}
+
+// What a source has left out before our selector changes leaves on its report, though that did not count then.
+func TestShrinkCountsWhatWasLeftOutBeforeTheSelectorChanged(t *testing.T) {
+	w := newWorld(t, 2)
+	w.shrinks()
+	w.in.LeadingSince = w.now
+	w.unlist("blue", 0)
+	w.unlist("blue", 1)
+	w.see("an empty source is not confirmed yet", "0:ready 1:ready")
+	w.source("blue").Selector = "pool=green"
+	w.report("blue", 5, Ready)
+	w.probe(5, Passing)
+	w.see("in the first window", "0:ready 1:ready 5:ready")
+	w.wantGuards("shrink 2 blue")
 }

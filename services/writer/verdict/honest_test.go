@@ -100,7 +100,7 @@ func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T
 			"the writer restarts": func(*rapid.T) {
 				w.restart()
 				w.in.LeadingSince = w.now
-				clear(w.in.Probes)
+				w.in.Probes = nil
 			},
 			"another writer takes over": func(rt *rapid.T) {
 				w.takeover()
@@ -110,7 +110,9 @@ func TestAnHonestInventoryNeverEmptiesAServiceAndNoBudgetIsExceeded(t *testing.T
 				}
 			},
 			"time passes": func(rt *rapid.T) {
+				probes := slices.Clone(w.in.Probes)
 				w.pass(time.Duration(rapid.IntRange(1, 8).Draw(rt, "seconds")) * time.Second)
+				w.in.Probes = probes
 			},
 		})
 	})
@@ -136,13 +138,13 @@ func (w *truth) hear(source int) {
 // judge updates the probes with the truth, unless the prober is broken.
 func (w *truth) judge(n int) {
 	passes := w.nodes[n].alive && !w.broken
-	switch p, known := w.in.Probes[addr(n)]; {
-	case passes && p.Status == Passing && known:
-		p.LastPassed = w.now
-		w.in.Probes[addr(n)] = p
+	switch p, known := w.in.Probe(addr(n)); {
+	case known && passes == (p.Status == Passing) && p.Status != Pending:
+		p.RunLast = w.now
+		w.setProbe(p)
 	case passes:
 		w.probe(n, Passing)
-	case p.Status != Failing || !known:
+	default:
 		w.probe(n, Failing)
 	}
 }
@@ -166,10 +168,10 @@ func (w *truth) check(t *rapid.T) {
 	if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
 		t.Fatalf("written, and asked again, the answer differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
 	}
-	followed := map[netip.Addr]Probe{}
+	var followed []Probe
 	for _, e := range d.Endpoints { // as the app does: removed addresses are not probed
-		if p, known := w.in.Probes[e.Address]; known && e.Verdict != Remove {
-			followed[e.Address] = p
+		if p, known := w.in.Probe(e.Address); known && e.Verdict != Remove {
+			followed = append(followed, p)
 		}
 	}
 	w.in.Probes = followed
@@ -183,6 +185,20 @@ func (w *truth) speaks(s Source, d Decision) bool {
 		}
 	}
 	return s.EverSynced && s.Connected && s.MembershipSynced && w.now.Sub(s.MembershipSyncedAt) <= DefaultMaxStaleness
+}
+
+// failed reports whether an endpoint fails its probe, and another one of this target has passed while it failed.
+func (w *truth) failed(a netip.Addr) bool {
+	f := w.probeOf(a)
+	if !w.in.Limits.Probing || f.Status != Failing {
+		return false
+	}
+	for _, p := range w.in.Probes {
+		if p.Status == Passing && !p.RunLast.Before(f.RunStart) && p.RunStart.Before(f.RunLast) {
+			return true
+		}
+	}
+	return false
 }
 
 // protected finds a current endpoint that is in use, or not ready in a panic, that is alive, and that not both
@@ -211,11 +227,10 @@ func (w *truth) protected(d Decision) (netip.Addr, bool) {
 				alive = true
 			}
 		}
-		switch p := w.in.Probes[h.Address]; {
-		case !w.in.Limits.Probing, p.Status == Failing && d.Panic:
-		case p.Status == Failing:
+		switch {
+		case w.failed(h.Address):
 			dead = true
-		case p.Status == Passing:
+		case w.in.Limits.Probing && w.probeOf(h.Address).Status == Passing:
 			alive = true
 		}
 		if alive || !dead {
@@ -258,13 +273,9 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 	for _, e := range d.Endpoints {
 		after[e.Address] = e
 	}
-	stakes := d.Panic && slices.ContainsFunc(w.in.Current, func(h CurrentEndpoint) bool {
-		return h.sourceName() == s.Name && h.Conditions.inUse() && w.in.Probes[h.Address].Status == Failing
-	})
 	nothing := true // that could serve
 	for _, m := range s.Members {
-		health := w.in.Probes[m.Address].Status
-		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || health == Failing || health == Pending && stakes)
+		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || w.probeOf(m.Address).Status != Passing)
 	}
 	ready, still := 0, map[netip.Addr]bool{}
 	var leaving []netip.Addr
@@ -275,9 +286,8 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 		ready++
 		still[h.Address] = o.gone[h.Address]
 		e := after[h.Address]
-		dead := w.in.Limits.Probing && w.in.Probes[h.Address].Status == Failing && !d.Panic
 		if !e.Listed || !e.Conditions.Ready {
-			if confirmed := nothing && w.speaks(s, d); !dead && !confirmed {
+			if confirmed := nothing && w.speaks(s, d); !w.failed(h.Address) && !confirmed {
 				leaving = append(leaving, h.Address)
 			}
 		}

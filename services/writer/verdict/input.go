@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -28,36 +29,23 @@ const (
 	Failing
 )
 
+func (s ProbeStatus) String() string { return statusNames[s] }
+
 // Probe is the probe status of one address.
 type Probe struct {
-	Status ProbeStatus
-	Since  time.Time // when it got this status
-	Detail string    // why it fails or is pending, in words that stay the same while it does
+	Address netip.Addr
+	Status  ProbeStatus
+	Since   time.Time // when it got this status
+	Detail  string    // why it fails or is pending, in words that stay the same while it does
 
 	// LastPassed is when a probe last passed; zero: never, or not known.
 	LastPassed time.Time
-	// FirstFailed is when the first of the failures ended that led to this status; zero: Since.
-	FirstFailed time.Time
 	// Expired: it is pending because no probe came to a conclusion of late. The prober cannot probe it.
 	Expired bool
 
 	// RunStart and RunLast are the run of results that agree with Status: when its first pass began or its first
 	// failure ended, and when its youngest probe began. Zero: not known.
 	RunStart, RunLast time.Time
-}
-
-func (p *Probe) lastPassed() time.Time {
-	if p.Status == Passing && p.Since.After(p.LastPassed) {
-		return p.Since
-	}
-	return p.LastPassed
-}
-
-func (p *Probe) firstFailed() time.Time {
-	if p.FirstFailed.IsZero() {
-		return p.Since
-	}
-	return p.FirstFailed
 }
 
 // Conditions are those of an EndpointSlice's endpoint. All three are always written.
@@ -172,13 +160,24 @@ type Limits struct {
 // Input is all that a decision depends on, except Memory and the time.
 type Input struct {
 	Sources []Source
-	Probes  map[netip.Addr]Probe
+	Probes  []Probe // by address, each once; an address without one is pending
 	Current []CurrentEndpoint
 	Limits  Limits
 
 	// Rejected: the Service cannot be managed as it is now. No source is trusted, so current endpoints stay and follow
 	// their probes, and nothing is added.
 	Rejected bool
+	// Paused: nothing is written. The decision is the one to expect after the pause; it spends no budget of shrink.
+	Paused bool
 	// LeadingSince is when we took the Lease; zero: we do not lead, and nothing is written.
 	LeadingSince time.Time
+}
+
+// Probe returns the probe of an address; false: it has none.
+func (i *Input) Probe(a netip.Addr) (Probe, bool) {
+	at, found := slices.BinarySearchFunc(i.Probes, a, func(p Probe, a netip.Addr) int { return p.Address.Compare(a) })
+	if !found {
+		return Probe{Address: a}, false
+	}
+	return i.Probes[at], true
 }

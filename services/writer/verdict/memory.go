@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -11,7 +10,6 @@ import (
 type Memory struct {
 	addresses  []addressMemory // sorted
 	sources    []sourceMemory
-	lastPassed time.Time // when a probe of this target last passed
 	blindSince time.Time // see Decision.NonePassingSince
 	resync     resyncMemory
 }
@@ -19,18 +17,21 @@ type Memory struct {
 // addressMemory is kept of an address while one of its fields says something.
 type addressMemory struct {
 	address     netip.Addr
-	source      string     // its owner
-	report      State      // the last one of its owner while trusted; Unknown: none
-	since       time.Time  // of report: shrink releases the oldest first
-	unlisted    bool       // it is not ready and not listed for that: no slice tells its source
-	beforeFail  Conditions // of a failing one, while it last passed
-	grantedBy   string     // the source whose shrink window lets it go; until that is written
-	deselected  bool       // it leaves because our own settings changed
-	resyncTakes bool       // a resync lets it go; until that is written
+	source      string    // its owner
+	grantedBy   string    // the source whose shrink window lets it go; until that is written
+	since       time.Time // of report: shrink releases the oldest first
+	report      State     // the last one of its owner while trusted; Unknown: none, or READY
+	unlisted    bool      // it is not ready and not listed for that: no slice tells its source
+	omitted     bool      // its owner does not list it, whether that counts or not
+	deselected  bool      // it leaves because our own settings changed
+	resyncTakes bool      // a resync lets it go; until that is written
 }
 
+// isWorthless reports whether the next decision is the same without it. A last report that was READY is what an
+// address without one is resumed as, and no such address leaves, so that its age does not matter.
 func (m *addressMemory) isWorthless() bool {
-	return m.report == Unknown && !m.unlisted && !m.resyncTakes && !m.beforeFail.inUse()
+	says := m.report != Unknown && (m.report != Ready || m.grantedBy != "")
+	return !says && !m.unlisted && !m.omitted && !m.resyncTakes
 }
 
 // sourceMemory is kept of a source.
@@ -48,24 +49,6 @@ type sourceMemory struct {
 	window shrinkWindow
 }
 
-// sourceNamed returns what is remembered of a source; nil: nothing.
-func (m *Memory) sourceNamed(name string) *sourceMemory {
-	for i := range m.sources {
-		if m.sources[i].name == name {
-			return &m.sources[i]
-		}
-	}
-	return nil
-}
-
-func (m *Memory) address(a netip.Addr) *addressMemory {
-	at, found := slices.BinarySearchFunc(m.addresses, a, func(m addressMemory, a netip.Addr) int { return m.address.Compare(a) })
-	if !found {
-		return nil
-	}
-	return &m.addresses[at]
-}
-
 // rememberReport notes what the owner of an address reports, and since when. Unknown: nothing new.
 func (e *evaluation) rememberReport(r *row, report State) {
 	s := &e.sources[r.owner]
@@ -80,7 +63,7 @@ func (e *evaluation) rememberReport(r *row, report State) {
 		return
 	}
 	r.memory.report, r.memory.since = report, e.now
-	r.memory.deselected = report == unlisted && s.selectorChanged
+	r.memory.deselected = report == unlisted && s.selectorChanged && !r.previous.omitted
 }
 
 // lastTrustedReport is what a suppressed owner reported of an address while it was trusted; Unknown: nothing that
@@ -94,7 +77,8 @@ func (e *evaluation) lastTrustedReport(r *row) State {
 		s.lastReports = make(map[netip.Addr]State, len(s.Trusted))
 		for _, m := range s.Trusted {
 			s.lastReports[m.Address] = m.State
-			usable := m.State != NotReady || e.input.Limits.Probing && e.input.Probes[m.Address].Status == Passing
+			probe, _ := e.input.Probe(m.Address)
+			usable := m.State != NotReady || e.input.Limits.Probing && probe.Status == Passing
 			s.lastReportUsable = s.lastReportUsable || usable && s.Allowlist.denyReason(m.Address) == ""
 		}
 	}
@@ -110,22 +94,11 @@ func (e *evaluation) lastTrustedReport(r *row) State {
 
 // rememberAddresses keeps what the next decision needs to know of each address.
 func (e *evaluation) rememberAddresses() {
-	e.memory.addresses = slices.Grow(e.memory.addresses, len(e.previous.addresses))
 	for i := range e.rows {
 		r := &e.rows[i]
 		m := r.memory
 		m.address, m.source = r.address, r.result.Source
 		m.unlisted = r.result.Verdict != Remove && !r.result.Listed && (r.current != nil || r.previous.unlisted)
-		switch wasInUse := r.conditions().inUse(); {
-		case !r.fails() || r.result.Verdict == Remove:
-		case !wasInUse: // what it gets back is remembered until that is written
-			m.beforeFail = r.previous.beforeFail
-		case !e.decision.Panic || r.result.Conditions.inUse(): // in a panic too: a write under way may still take it
-			m.beforeFail = r.current.Conditions
-		}
-		if r.result.Verdict == Remove && r.status == Passing {
-			e.memory.lastPassed = e.now // it passed to the end: what has failed by then stays not ready
-		}
 		if !m.isWorthless() {
 			e.memory.addresses = append(e.memory.addresses, m)
 		}

@@ -115,7 +115,7 @@ func TestPanicFloorAndEmptyTogether(t *testing.T) {
 
 // checkPanic checks what must hold of a decision while nothing passes.
 func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
-	fails := func(h CurrentEndpoint) bool { return w.in.Probes[h.Address].Status == Failing }
+	fails := func(h CurrentEndpoint) bool { return w.probeOf(h.Address).Status == Failing }
 	panics := slices.ContainsFunc(before, fails) && slices.ContainsFunc(before, func(h CurrentEndpoint) bool { return h.Conditions.inUse() })
 	if w.d.Panic != panics {
 		t.Fatalf("panic %t, want %t", w.d.Panic, panics)
@@ -197,7 +197,7 @@ func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 			before := w.in.Current
 			w.decide()
 			for _, h := range before {
-				dead := w.in.Limits.Probing && w.in.Probes[h.Address].Status == Failing && !w.d.Panic
+				dead := w.in.Limits.Probing && w.probeOf(h.Address).Status == Failing && !w.d.Panic
 				if e := w.endpoint(h.Address); h.Conditions.Ready && !dead && (!e.Listed || !e.Conditions.Ready) {
 					rt.Fatalf("%v left in the first window:\n%s", h.Address, reasons(w.d))
 				}
@@ -375,7 +375,7 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 // checkLost checks what must hold of the endpoints of a source that is lost.
 func (w *world) checkLost(t *rapid.T, before []CurrentEndpoint) {
 	for _, h := range before {
-		e, health := w.endpoint(h.Address), w.in.Probes[h.Address].Status
+		e, health := w.endpoint(h.Address), w.probeOf(h.Address).Status
 		if !w.in.Limits.Probing {
 			health = notProbed
 		}

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -139,7 +138,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 			return s.Name == e.Source && isTrusted(&s) && s.Allowlist.denyReason(e.Address) == "" &&
 				slices.ContainsFunc(s.Members, func(m Member) bool { return m.Address == e.Address })
 		})
-		if !ok || (w.in.Limits.Probing && w.in.Probes[e.Address].Status != Passing) || !e.Conditions.inUse() {
+		if !ok || (w.in.Limits.Probing && w.probeOf(e.Address).Status != Passing) || !e.Conditions.inUse() {
 			t.Fatalf("added: %+v", e)
 		}
 	}
@@ -151,7 +150,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 				continue
 			}
 			after, stays := listed[a]
-			if failing := w.in.Limits.Probing && w.in.Probes[a].Status == Failing; failing {
+			if failing := w.in.Limits.Probing && w.probeOf(a).Status == Failing; failing {
 				continue
 			}
 			switch {
@@ -171,9 +170,7 @@ func clone(in Input) Input {
 		in.Sources[i].Allowlist.CIDRs = slices.Clone(in.Sources[i].Allowlist.CIDRs)
 	}
 	in.Current = slices.Clone(in.Current)
-	probes := map[netip.Addr]Probe{}
-	maps.Copy(probes, in.Probes)
-	in.Probes = probes
+	in.Probes = slices.Clone(in.Probes)
 	return in
 }
 

@@ -101,7 +101,7 @@ func TestDisallowedAddressIsNeverWritten(t *testing.T) {
 			}
 			s.Allowlist.Denied = map[netip.Addr]struct{}{addr(99): {}}
 			s.Members = append(s.Members, Member{Address: bad, State: Ready})
-			w.in.Probes[bad] = Probe{Status: Passing}
+			w.setProbe(Probe{Address: bad, Status: Passing})
 			w.see("it is not written", "0:ready")
 			w.wantGuards("allowlist 1 blue")
 			if !slices.ContainsFunc(w.d.Endpoints, func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleAllowlist && e.Reason != "" }) {
@@ -129,7 +129,7 @@ func TestZonesFollowTheSourceOnlyWhileItsReportCounts(t *testing.T) {
 
 func TestReasonsGiveReportAndProbeStatus(t *testing.T) {
 	w := newWorld(t, 2)
-	w.in.Probes[addr(0)] = Probe{Status: Failing, Detail: "connection refused"}
+	w.setProbe(Probe{Address: addr(0), Status: Failing, Detail: "connection refused"})
 	w.decide()
 	if diff := cmp.Diff([]string{
 		"source blue: READY, probe: failing (connection refused)", "source blue: READY, probe: passing",

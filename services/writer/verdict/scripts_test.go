@@ -1,11 +1,8 @@
 package verdict
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,65 +10,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "write what the scripts in testdata/histories return now")
+	"github.com/slicefeed/slicefeed/services/internal/scripttest"
+)
 
 // TestHistories plays the scripts in testdata/histories: lines of commands that change the world, each group with
 // the complete decision after it. See testdata/histories/README.md for the commands.
 func TestHistories(t *testing.T) {
-	files, err := filepath.Glob("testdata/histories/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := playScript(t, string(content))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(strings.Split(string(content), "\n"), strings.Split(got, "\n")); diff != "" {
-				t.Errorf("go test -update writes (-script +decisions):\n%s", diff)
-			}
-		})
-	}
-}
-
-// playScript returns a script with the decisions that its commands lead to.
-func playScript(t *testing.T, script string) string {
-	var out strings.Builder
-	w, inOutput := newWorld(t, 0), false
-	for line := range strings.Lines(script) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case line == "":
-			inOutput = false
-		case inOutput:
-			continue
-		case line[0] == '#':
-		default:
+	scripttest.Run(t, func(t *testing.T) func(string) string {
+		w := newWorld(t, 0)
+		return func(line string) string {
 			fields := strings.Fields(line)
-			if fields[0] == "world" {
-				w = newWorld(t, 0)
-			}
-			output := w.play(fields[0], fields[1:])
-			fmt.Fprintln(&out, line)
-			if output != "" {
-				fmt.Fprintf(&out, "----\n%s", output)
-				inOutput = true
-			}
-			continue
+			return w.play(fields[0], fields[1:])
 		}
-		fmt.Fprintln(&out, line)
-	}
-	return out.String()
+	})
 }
 
 // play carries out one command. Only a decision has output.
@@ -94,6 +46,9 @@ func (w *world) play(command string, args []string) string {
 	case "source":
 		w.changeSource(args[0], args[1:])
 	case "world", "set":
+		if command == "world" {
+			*w = *newWorld(w.t, 0)
+		}
 		for _, arg := range args {
 			w.set(strings.Cut(arg, "="))
 		}
@@ -133,6 +88,8 @@ func (w *world) set(key, value string, _ bool) {
 		limits.EmptyThreshold = parseAs(w, strconv.Atoi, value)
 	case "rejected":
 		w.in.Rejected = value == "yes"
+	case "paused":
+		w.in.Paused = value == "yes"
 	case "resync":
 		limits.Resync = w.now.Add(parseAs(w, time.ParseDuration, value))
 	case "leading":
@@ -198,11 +155,11 @@ func (w *world) changeNode(what, source string, n int, value string) {
 		status, ago, _ := strings.Cut(value, ",")
 		w.probe(n, lookUp(w, map[string]ProbeStatus{"passing": Passing, "failing": Failing, "pending": Pending}, status))
 		if status == "failing" {
-			p := w.in.Probes[addr(n)]
-			if p.FirstFailed = w.now; ago != "" {
-				p.FirstFailed = w.now.Add(-parseAs(w, time.ParseDuration, ago))
+			p := w.probeOf(addr(n))
+			if p.RunStart = w.now; ago != "" {
+				p.RunStart = w.now.Add(-parseAs(w, time.ParseDuration, ago))
 			}
-			w.in.Probes[addr(n)] = p
+			w.setProbe(p)
 		}
 	case "current":
 		w.in.Current = slices.DeleteFunc(slices.Clone(w.in.Current), func(c CurrentEndpoint) bool { return c.Address == addr(n) })

@@ -8,7 +8,7 @@ import (
 
 // shrinkWindow is the budget of departures of one source.
 type shrinkWindow struct {
-	opened time.Time // zero: not opened since we lead
+	opened time.Time // when its first departure was decided last; zero: not opened since we lead
 	budget int
 	used   int
 	// epoch and observation were in force when it was last used.
@@ -54,6 +54,10 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 	slices.SortStableFunc(leaving, func(a, b *row) int { return a.memory.since.Compare(b.memory.since) })
 	s, size := &e.sources[source], e.input.Limits.ShrinkWindow
 	w := &s.memory.window
+	if e.input.Paused { // nothing is written, so nothing is spent
+		unspent := *w
+		w = &unspent
+	}
 	leads := !e.input.LeadingSince.IsZero()
 	first := e.now.Before(e.input.LeadingSince.Add(size))
 	open := !w.opened.IsZero() && e.now.Before(w.opened.Add(size))
@@ -67,12 +71,18 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 			}
 		}
 	}
+	if open && w.used > 0 && e.countGranted(source) == w.used && slices.ContainsFunc(leaving, isGranted) {
+		// No departure of this window has been written yet. It begins with the first one that is.
+		w.opened, w.epoch, w.observation = e.now, s.Epoch, s.Observation
+	}
 	may, held := open && leads && !first, 0
 	for _, r := range leaving {
 		switch {
-		case may && r.memory.grantedBy != "": // it may leave, but that has not been written yet
+		case may && isGranted(r):
 		case may && w.used < w.budget:
-			r.memory.grantedBy = s.Name
+			if !e.input.Paused {
+				r.memory.grantedBy = s.Name
+			}
 			w.used++
 			w.epoch, w.observation = s.Epoch, s.Observation
 		default:
@@ -91,6 +101,19 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 		s.needsObservation = true
 	}
 	return shrinkGuard(s.Name, held, first, size)
+}
+
+// isGranted reports whether an endpoint may leave and is still ready in the slices.
+func isGranted(r *row) bool { return r.memory.grantedBy != "" }
+
+// countGranted counts the endpoints of a source that may leave and are still ready in the slices.
+func (e *evaluation) countGranted(source int) (n int) {
+	for i := range e.rows {
+		if r := &e.rows[i]; r.currentSource == source && isGranted(r) {
+			n++
+		}
+	}
+	return n
 }
 
 func shrinkGuard(source string, held int, first bool, size time.Duration) Guard {

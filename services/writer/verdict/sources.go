@@ -10,27 +10,18 @@ import (
 // emptyGap is how far apart, by our clock, observations must come to count as two.
 const emptyGap = 4 * time.Second
 
-// evaluateTrust finds out which sources are trusted in themselves, before any guard.
-func (e *evaluation) evaluateTrust() {
-	for i := range e.sources {
-		s := &e.sources[i]
-		s.distrust = s.distrustReason(e.input.Limits.MaxStaleness, e.now)
-		if e.input.Rejected {
-			s.distrust = "the Service is rejected"
-		}
-	}
-}
-
 // distrustReason says why a source is not trusted; empty: it is.
-func (s *Source) distrustReason(maxStaleness time.Duration, now time.Time) string {
+func (s *Source) distrustReason(input *Input, now time.Time) string {
 	switch {
+	case input.Rejected:
+		return "the Service is rejected"
 	case !s.EverSynced:
 		return "not synced yet"
 	case !s.Connected:
 		return "link down"
 	case !s.MembershipSynced:
 		return "membership not synced"
-	case now.Sub(s.MembershipSyncedAt) > maxStaleness:
+	case now.Sub(s.MembershipSyncedAt) > input.Limits.MaxStaleness:
 		return "last synced membership is older than MAX_STALENESS"
 	}
 	return ""
@@ -72,14 +63,11 @@ func (s *sourceState) countObservation(empty bool) {
 
 // isEmpty reports whether a source has nothing for this target that could serve. What its allowlist denies does not
 // count: otherwise a lie outside the allowlist would do what an empty one may not. A node that is not ready could
-// serve unless its probe fails. Whether that failure is ignored makes no difference: what is decided here may end
-// the panic. But while a panic keeps one of the source's own endpoints, only a node that passes counts: a pending
-// one must not let the last endpoint go without the observations that this takes.
+// serve if it passes.
 func (e *evaluation) isEmpty(source int) bool {
-	keeps := e.decision.Panic && e.hasFailingInUse(source)
 	for i := range e.rows {
 		r := &e.rows[i]
-		if m := r.members[source]; m != nil && (m.State != NotReady || r.status == Passing || r.status == Pending && !keeps) {
+		if m := r.members[source]; m != nil && (m.State != NotReady || r.status == Passing) {
 			return false
 		}
 	}
@@ -93,7 +81,15 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 	}
 	for i := range e.sources {
 		s := &e.sources[i]
-		g := Guard{Rule: s.suppressedBy, Source: s.Name, Held: s.suppressed}
+		if s.suppressedBy == "" {
+			continue
+		}
+		g := Guard{Rule: s.suppressedBy, Source: s.Name}
+		for j := range e.rows {
+			if r := &e.rows[j]; r.report == suppressed && r.owner == i && e.isHeld(r) {
+				g.Held++
+			}
+		}
 		kept := display.Count(g.Held, "endpoint is", "endpoints are")
 		switch s.suppressedBy {
 		case RuleInitialSync:
@@ -103,11 +99,24 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 			g.Message = fmt.Sprintf("Source %s reports no usable nodes for this Service (%s so far). Its %s kept "+
 				"until enough observations confirm it (EMPTY_RESULT_THRESHOLD). If this is unexpected, check its inventory.", s.Name, display.Count(s.memory.emptyCount, "complete observation", "complete observations"), kept)
 			s.needsObservation = g.Held > 0
-		case RuleTrust:
+		default:
 			g.Message = fmt.Sprintf("Source %s is %s. Its %s kept; only probes change them. Check its inventory and the link to it.",
 				s.Name, s.suppressReason, kept)
 		}
 		guards = append(guards, g)
 	}
 	return guards
+}
+
+// isHeld reports whether the suppression of a source changes what becomes of a current endpoint: an empty source
+// holds what its report would change, any other one all that the probe does not make not ready.
+func (e *evaluation) isHeld(r *row) bool {
+	if r.current == nil || r.result.Verdict == Unready {
+		return false
+	}
+	if e.sources[r.owner].suppressedBy != RuleEmpty || r.reported == unlisted {
+		return true
+	}
+	_, otherwise := r.apply(table[r.reported][r.status])
+	return otherwise != r.result.Conditions
 }

@@ -6,8 +6,8 @@ const (
 	suppressed = NotReady + 2 // a guard keeps the owner's report from counting
 	disallowed = NotReady + 3 // the allowlist denies the address
 
-	ignored   = Failing + 1 // it fails, and a guard does not trust the probe
-	notProbed = Failing + 2
+	uncorroborated = Failing + 1 // it fails, and no other endpoint corroborates that
+	notProbed      = Failing + 2
 )
 
 // action is what the table makes of an address.
@@ -25,7 +25,7 @@ const (
 // table decides on an address by the report of its owner and the status of its probe. A new address is listed only
 // for serve and drain, and only if its probe passes or is off.
 var table = [...][5]action{
-	//           pending  passing  failing  ignored  not probed
+	//           pending  passing  failing  uncorroborated  not probed
 	Ready:      {asIs, serve, unready, asIs, serve},
 	Draining:   {drain, drain, unready, asIs, drain},
 	NotReady:   {asIs, serve, unready, unready, unready}, // kubelets restart; a backend that answers is used
@@ -43,7 +43,7 @@ var reportNames = [...]string{
 	unlisted: "not listed",
 }
 
-var statusNames = [...]string{Pending: "pending", Passing: "passing", Failing: "failing", ignored: "failing", notProbed: "off"}
+var statusNames = [...]string{Pending: "pending", Passing: "passing", Failing: "failing", uncorroborated: "failing", notProbed: "off"}
 
 // assignOwners finds the source whose report counts for each address, and the report. A current endpoint belongs to
 // the source of its slice until that one, not suppressed, leaves it out; everything else to the first by name that
@@ -91,16 +91,17 @@ func (e *evaluation) setReport(r *row) {
 	if m := r.members[r.owner]; m != nil {
 		r.reported = m.State
 	}
+	r.memory.omitted = r.reported == unlisted
 	resyncTakes := r.memory.resyncTakes && r.reported == unlisted && s.suppressedBy == RuleEmpty
 	if s.suppressedBy != "" && !resyncTakes {
 		e.rememberReport(r, e.lastTrustedReport(r))
 		r.report = suppressed
-		r.explain(s.suppressedBy, s.Name, s.suppressReason)
+		e.explain(r, s.suppressedBy, s.Name, s.suppressReason)
 		return
 	}
 	e.rememberReport(r, r.reported)
 	r.report = r.reported
-	r.explain(RuleTable, s.Name, reportNames[r.reported])
+	e.explain(r, RuleTable, s.Name, reportNames[r.reported])
 }
 
 // setReportWithoutOwner handles an address that no source may report: its source's allowlist denies it, or its
@@ -116,37 +117,52 @@ func (e *evaluation) setReportWithoutOwner(r *row, allCount bool) {
 		r.result.Source = r.current.sourceName()
 	case allCount:
 		r.report = unlisted
-		r.explain(RuleTable, r.current.sourceName(), "not a source of this Service")
+		e.explain(r, RuleTable, r.current.sourceName(), "not a source of this Service")
 	default:
 		r.report = suppressed
-		r.explain(RuleTrust, r.current.sourceName(), "not a source of this Service; other sources are not all trusted")
+		e.explain(r, RuleTrust, r.current.sourceName(), "not a source of this Service; other sources are not all trusted")
 	}
 	if r.report == disallowed {
 		r.result.Rule = RuleAllowlist
-		r.result.Reason = "source " + r.result.Source + ": not allowed, " + r.denyReason
+		r.result.Reason = "source " + r.result.Source + ": not allowed, " + e.denyReason(r)
 	}
 }
 
-// explain sets the rule and the reason, without numbers that change by themselves.
-func (r *row) explain(rule Rule, source, report string) {
-	r.result.Source, r.result.Rule = source, rule
-	r.result.Reason = "source " + source + ": " + report + ", probe: " + statusNames[r.status]
-	if (r.fails() || r.status == Pending) && r.probe.Detail != "" {
-		r.result.Reason += " (" + r.probe.Detail + ")"
+// reason is what explains a decision to people, without numbers that change by themselves.
+type reason struct {
+	source, report string
+	status         ProbeStatus
+	detail         string // of the probe
+}
+
+func (r reason) String() string {
+	text := "source " + r.source + ": " + r.report + ", probe: " + statusNames[r.status]
+	if r.detail != "" {
+		text += " (" + r.detail + ")"
 	}
+	return text
+}
+
+// explain sets the rule and the reason. Most endpoints share the text of the one before.
+func (e *evaluation) explain(r *row, rule Rule, source, report string) {
+	why := reason{source: source, report: report, status: r.status}
+	if r.fails() || r.status == Pending {
+		why.detail = r.probe.Detail
+	}
+	if why != e.lastReason {
+		e.lastReason, e.lastText = why, why.String()
+	}
+	r.result.Source, r.result.Rule, r.result.Reason = source, rule, e.lastText
 }
 
 // applyTable decides on each address by its report and its probe status.
 func (e *evaluation) applyTable() {
 	for i := range e.rows {
-		r, out := &e.rows[i], &e.rows[i].result
+		r, out := &e.rows[i], e.rows[i].result
 		chosen := table[r.report][r.status]
 		out.Address = r.address
 		out.Verdict, out.Conditions = r.apply(chosen)
-		if r.report == suppressed && r.owner != noSource && e.isHeld(r) {
-			e.sources[r.owner].suppressed++
-		}
-		if r.status == ignored && chosen == asIs {
+		if r.status == uncorroborated && chosen == asIs {
 			out.Rule = RulePanic
 		}
 		r.setZone()
@@ -172,10 +188,6 @@ func (r *row) apply(a action) (Verdict, Conditions) {
 		if r.current != nil && !r.current.Conditions.inUse() {
 			return r.resume()
 		}
-	case asIs:
-		if r.restored.inUse() {
-			return Hold, r.restored
-		}
 	}
 	return Hold, r.conditions()
 }
@@ -190,19 +202,6 @@ func (r *row) resume() (Verdict, Conditions) {
 	default:
 		return Hold, ready
 	}
-}
-
-// isHeld reports whether the suppression of a source changes what becomes of a current endpoint: an empty source
-// holds what its report would change, any other one all that the probe does not make not ready.
-func (e *evaluation) isHeld(r *row) bool {
-	if r.current == nil || r.result.Verdict == Unready {
-		return false
-	}
-	if e.sources[r.owner].suppressedBy != RuleEmpty || r.reported == unlisted {
-		return true
-	}
-	_, otherwise := r.apply(table[r.reported][r.status])
-	return otherwise != r.result.Conditions
 }
 
 // setZone keeps the zone of what stays as it is, and takes the reported one otherwise.
@@ -228,6 +227,6 @@ func (r *row) isListed(listUnready bool) bool {
 	case Serve, Drain:
 		return r.current != nil || r.status == Passing || r.status == notProbed
 	default:
-		return r.current != nil || r.restored.inUse()
+		return r.current != nil
 	}
 }

@@ -2,30 +2,32 @@
 // of its probes and the endpoints that its slices list now.
 //
 // It guarantees that a decision is a function of its arguments (no clock, no client, no randomness, no order of
-// a map), that deciding again after the write changes nothing, and that silence, uncertainty or a mistake in our
-// own settings take no endpoint away. It leaves probing, conversions and writing to others.
+// a map), that deciding again after the write changes nothing, and that silence, uncertainty, a broken
+// prober or a mistake in our own settings take no endpoint away. It leaves probing, conversions and writing to others.
 //
-// To add a guard, give it a Rule and a place in guardOrder (decision.go), and call it in Decide. An input guard runs
-// before applyTable and replaces a value that the table reads: a member, a source's report, a probe status. An
-// output guard runs after it and replaces results. It returns a Guard for what it holds and passes it to note;
-// what it must know next time goes into Memory. Add a script to testdata/histories, and give lab/mutants a way
-// to break it.
+// To add a guard, give it a Rule and a place in GuardOrder (decision.go), and call it in Decide. An input guard runs
+// before applyTable and replaces a value that the table reads: a member, a source's report, a probe status. It
+// suppresses the report of a source by setting suppressedBy, unless another guard has; applyTable then counts what
+// that holds, and suppressionGuards describes it. An output guard runs after applyTable and replaces results. Apart
+// from suppression, a guard returns a Guard for what it holds, and Decide passes it to note. What changes by time
+// alone needs wakeAt; what the guard must know next time goes into Memory.
+//
+// Its settings are part of Limits. Its rule needs a reason for Events, where decisions become warnings, and a line in
+// docs/alerts.md, docs/glossary.md and Guard of writer.proto. Add a script to testdata/histories, and give lab/mutants
+// a way to break it.
 package verdict
 
 import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 )
 
 // Decide makes one decision. It neither keeps nor changes its arguments.
 func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	e := newEvaluation(memory, input, now)
-	defer e.releaseRows()
-	e.evaluateTrust()
-	e.dropDisallowedAddresses()
+	e.note(e.dropDisallowedAddresses()...)
 	e.summarizeProbes()
 	if e.allCurrentDropped() {
 		return e.repeatCurrent()
@@ -33,7 +35,6 @@ func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	e.beginResync()
 
 	// Input guards replace what the table reads.
-	e.note(e.allowlistGuards()...)
 	e.ignoreFailures()  // panic
 	e.suppressSources() // initial sync, empty, trust
 	e.assignOwners()
@@ -42,11 +43,9 @@ func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	e.note(e.suppressionGuards()...)
 
 	// Output guards replace what it returns.
-	e.keepPendingDrains()         // panic
 	e.note(e.keepLastEndpoints()) // floor
 	e.endResync()
 	e.note(e.limitDepartures()...) // shrink
-	e.useLastResort()              // panic
 	e.note(e.panicGuard())
 	return e.finish()
 }
@@ -62,7 +61,11 @@ type evaluation struct {
 
 	memory   Memory
 	decision Decision
-	resyncs  bool // this decision makes a resync: absence counts, whatever shrink, floor and empty say
+
+	lastReason reason
+	lastText   string // of lastReason
+
+	resyncs bool // this decision makes a resync: absence counts, whatever shrink, floor and empty say
 }
 
 // row is one address that is current or reported. A guard that disagrees with a value replaces it here.
@@ -72,19 +75,23 @@ type row struct {
 	currentSource int              // the source that it is or was listed for; noSource: none of this target's
 	members       []*Member        // by source: what it reports, unless its allowlist denies the address
 	deniedBy      int              // a source whose allowlist denies it; noSource: none
-	denyReason    string
-	probe         Probe
-	previous      addressMemory
+	probe         *Probe           // noProbe: none
+	previous      *addressMemory   // noMemory: none
 
 	owner    int         // the source whose report counts; noSource: none
 	reported State       // what the owner reports
 	report   State       // as the table reads it
 	status   ProbeStatus // of the probe, as the table reads it
-	restored Conditions  // what panic gives back; zero: nothing
 
-	result Endpoint
-	memory addressMemory // for the next decision
+	result *Endpoint     // in the decision
+	memory addressMemory // for the next one
 }
+
+// They stand where nothing is known of an address.
+var (
+	noProbe  Probe
+	noMemory addressMemory
+)
 
 // noSource stands where the index of a source could.
 const noSource = -1
@@ -97,7 +104,7 @@ func (r *row) conditions() Conditions {
 	return r.current.Conditions
 }
 
-func (r *row) fails() bool { return r.status == Failing || r.status == ignored }
+func (r *row) fails() bool { return r.status == Failing || r.status == uncorroborated }
 
 // sourceState is one source and what this decision makes of it.
 type sourceState struct {
@@ -106,15 +113,10 @@ type sourceState struct {
 	distrust        string // why it is not trusted in itself; empty: it is
 	suppressedBy    Rule   // the guard that keeps its report from counting; empty: it counts
 	suppressReason  string
-	suppressed      int  // endpoints that are kept for that
 	confirmedEmpty  bool // it has nothing for this target
 	selectorChanged bool // our own settings choose other members of it than before
 
 	needsObservation bool // a newer observation would release something
-
-	denied        int // addresses that its allowlist denies
-	deniedExample netip.Addr
-	deniedReason  string
 
 	lastReports      map[netip.Addr]State // of Trusted; nil: not needed yet
 	lastReportUsable bool                 // something of it could serve
@@ -132,8 +134,10 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 	for i := range input.Sources {
 		s := &e.sources[i]
 		s.Source = &input.Sources[i]
+		s.distrust = s.distrustReason(&input, now)
 		s.memory = sourceMemory{name: s.Name, selector: s.Selector, emptyEpoch: s.Epoch, emptyLast: s.Observation}
-		if m := memory.sourceNamed(s.Name); m != nil {
+		if at := slices.IndexFunc(memory.sources, func(m sourceMemory) bool { return m.name == s.Name }); at >= 0 {
+			m := &memory.sources[at]
 			s.selectorChanged = m.selector != s.Selector
 			if m.emptyEpoch == s.Epoch {
 				s.memory.emptyLast, s.memory.emptyCount, s.memory.emptyAt = m.emptyLast, m.emptyCount, m.emptyAt
@@ -147,76 +151,93 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 	return e
 }
 
-// joinByAddress makes one row of what is known of each address.
+// joinByAddress makes one row of what is known of each address, from lists that are sorted by it.
 func (e *evaluation) joinByAddress() {
-	addresses := make([]netip.Addr, 0, 2*len(e.input.Current))
-	for i := range e.input.Current {
-		addresses = append(addresses, e.input.Current[i].Address)
-	}
+	current := sortByAddress(e.input.Current, func(c *CurrentEndpoint) netip.Addr { return c.Address })
+	members, size := make([][]Member, len(e.sources)), len(current)
 	for i := range e.sources {
 		if s := &e.sources[i]; s.EverSynced {
-			for j := range s.Members {
-				addresses = append(addresses, s.Members[j].Address)
+			members[i] = sortByAddress(s.Members, func(m *Member) netip.Addr { return m.Address })
+			size = max(size, len(members[i]))
+		}
+	}
+	var probes []Probe
+	if e.input.Limits.Probing {
+		probes = e.input.Probes
+	}
+	memories := e.previous.addresses
+
+	e.rows = make([]row, 0, size)
+	var room []*Member // for the members of rows
+	for a, more := lowestAddress(current, members); more; a, more = lowestAddress(current, members) {
+		e.rows = append(e.rows, row{
+			address: a, probe: &noProbe, previous: &noMemory, currentSource: noSource, deniedBy: noSource, owner: noSource, status: notProbed,
+		})
+		r := &e.rows[len(e.rows)-1]
+		for ; len(current) > 0 && current[0].Address == a; current = current[1:] {
+			if c := &current[0]; r.current == nil || comparePreference(c, r.current) < 0 {
+				r.current = c
 			}
 		}
-	}
-	slices.SortFunc(addresses, netip.Addr.Compare)
-	addresses = slices.Compact(addresses)
-	e.rows = takeRows(len(addresses))
-	members := make([]*Member, len(addresses)*len(e.sources))
-	for i, a := range addresses {
-		first := i * len(e.sources)
-		e.rows[i] = row{
-			address: a, members: members[first : first+len(e.sources)],
-			currentSource: noSource, deniedBy: noSource, owner: noSource, status: notProbed,
+		if len(room) < len(members) {
+			room = make([]*Member, size*len(members))
 		}
-	}
-	rowOf := func(a netip.Addr) *row {
-		at, _ := slices.BinarySearchFunc(addresses, a, netip.Addr.Compare)
-		return &e.rows[at]
-	}
-	for i := range e.input.Current {
-		c := &e.input.Current[i]
-		if r := rowOf(c.Address); r.current == nil || comparePreference(c, r.current) < 0 {
-			r.current = c
-		}
-	}
-	for i := range e.sources {
-		if s := &e.sources[i]; s.EverSynced {
-			for j := range s.Members {
-				rowOf(s.Members[j].Address).members[i] = &s.Members[j]
+		r.members, room = room[:len(members)], room[len(members):]
+		for i := range members {
+			for ; len(members[i]) > 0 && members[i][0].Address == a; members[i] = members[i][1:] {
+				r.members[i] = &members[i][0]
 			}
 		}
+		if probes = skipTo(a, probes, func(p *Probe) netip.Addr { return p.Address }); len(probes) > 0 && probes[0].Address == a {
+			r.probe = &probes[0]
+		}
+		if memories = skipTo(a, memories, func(m *addressMemory) netip.Addr { return m.address }); len(memories) > 0 && memories[0].address == a {
+			r.previous = &memories[0]
+		}
 	}
+
+	e.decision.Endpoints = make([]Endpoint, len(e.rows))
 	for i := range e.rows {
+		e.rows[i].result = &e.decision.Endpoints[i]
 		e.recall(&e.rows[i])
 	}
 }
 
-// rowBuffers are rows of earlier decisions. On a target of 5,000 endpoints they are most of what a decision allocates,
-// and one change took 11 times the CPU of one on 100 endpoints without them.
-var rowBuffers = sync.Pool{New: func() any { return new([]row) }}
-
-func takeRows(n int) []row {
-	buffer := rowBuffers.Get().(*[]row)
-	return slices.Grow((*buffer)[:0], n)[:n]
+// sortByAddress returns the list sorted by address. Usually it is.
+func sortByAddress[T any](list []T, address func(*T) netip.Addr) []T {
+	for i := 1; i < len(list); i++ {
+		if address(&list[i]).Less(address(&list[i-1])) {
+			return slices.SortedStableFunc(slices.Values(list), func(a, b T) int { return address(&a).Compare(address(&b)) })
+		}
+	}
+	return list
 }
 
-// releaseRows ends the evaluation. Nothing that Decide returns refers to a row.
-func (e *evaluation) releaseRows() {
-	rows := e.rows
-	clear(rows)
-	rowBuffers.Put(&rows) // not &e.rows, which would keep the evaluation
+// skipTo returns the rest of a sorted list that begins at an address, or behind it.
+func skipTo[T any](a netip.Addr, list []T, address func(*T) netip.Addr) []T {
+	for len(list) > 0 && address(&list[0]).Less(a) {
+		list = list[1:]
+	}
+	return list
 }
 
-// recall adds what the probe and the last decision know of an address.
+// lowestAddress returns the first address of the sorted lists; false: they are empty.
+func lowestAddress(current []CurrentEndpoint, members [][]Member) (lowest netip.Addr, found bool) {
+	if len(current) > 0 {
+		lowest, found = current[0].Address, true
+	}
+	for _, list := range members {
+		if len(list) > 0 && (!found || list[0].Address.Less(lowest)) {
+			lowest, found = list[0].Address, true
+		}
+	}
+	return lowest, found
+}
+
+// recall adds what follows from the probe and the last decision.
 func (e *evaluation) recall(r *row) {
 	if e.input.Limits.Probing {
-		r.probe = e.input.Probes[r.address]
 		r.status = r.probe.Status
-	}
-	if m := e.previous.address(r.address); m != nil {
-		r.previous = *m
 	}
 	switch {
 	case r.current != nil:

@@ -27,7 +27,6 @@ type world struct {
 func newWorld(t testing.TB, n int) *world {
 	w := &world{t: t, now: start}
 	w.in = Input{
-		Probes:       map[netip.Addr]Probe{},
 		Limits:       Limits{ListUnready: true, Probing: true},
 		LeadingSince: start.Add(-time.Hour),
 	}
@@ -84,22 +83,39 @@ func (w *world) unlist(source string, n int) {
 	s.Members = members
 }
 
+// setProbe adds or replaces the probe of an address.
+func (w *world) setProbe(p Probe) {
+	at, found := slices.BinarySearchFunc(w.in.Probes, p.Address, func(p Probe, a netip.Addr) int { return p.Address.Compare(a) })
+	if !found {
+		w.in.Probes = slices.Insert(w.in.Probes, at, Probe{})
+	}
+	w.in.Probes[at] = p
+}
+
+// probeOf returns the probe of an address; without one it is pending.
+func (w *world) probeOf(a netip.Addr) Probe {
+	p, _ := w.in.Probe(a)
+	return p
+}
+
 // probe changes a probe status; one that passed did so until now.
 func (w *world) probe(n int, h ProbeStatus) {
-	p := Probe{Status: h, Since: w.now, LastPassed: w.in.Probes[addr(n)].LastPassed}
-	if h == Passing {
-		p.LastPassed = w.now
+	p := Probe{Address: addr(n), Status: h, Since: w.now, RunStart: w.now, RunLast: w.now}
+	if before, known := w.in.Probe(addr(n)); !known {
+		p.RunStart = w.now.Add(-time.Minute)
+	} else if before.Status == h {
+		p.RunStart = before.RunStart
 	}
-	w.in.Probes[addr(n)] = p
+	w.setProbe(p)
 }
 
 // fail makes probes fail that failed first at some time, which was after they last passed.
 func (w *world) fail(first time.Time, nodes ...int) {
 	for _, n := range nodes {
 		w.probe(n, Failing)
-		p := w.in.Probes[addr(n)]
-		p.FirstFailed = first
-		w.in.Probes[addr(n)] = p
+		p := w.probeOf(addr(n))
+		p.RunStart = first
+		w.setProbe(p)
 	}
 }
 
@@ -111,11 +127,8 @@ func (w *world) pass(d time.Duration) {
 			s.MembershipSyncedAt = w.now
 		}
 	}
-	for a, p := range w.in.Probes {
-		if p.Status == Passing {
-			p.LastPassed = w.now
-			w.in.Probes[a] = p
-		}
+	for i := range w.in.Probes {
+		w.in.Probes[i].RunLast = w.now
 	}
 }
 

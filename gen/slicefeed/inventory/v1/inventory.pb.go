@@ -511,7 +511,8 @@ type WatchNodesResponse struct {
 	Removed []string `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
 	// synced makes the staged set current (R1).
 	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
-	// status of the source. Set in every message.
+	// status of the source. Set in every message. A change of it alone, except of an age, comes as a
+	// message without upserts and removed names.
 	Status *SourceStatus `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	// count is the number of nodes in the set at the cursor. Meaningful when synced.
 	Count uint32 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`

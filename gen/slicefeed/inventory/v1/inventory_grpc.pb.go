@@ -169,6 +169,9 @@ const (
 // call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
 // 64 MiB of memory; a larger set is a protocol violation to it.
 //
+// Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
+// a name or an address that is none, a negative page_size, or a page_token that no server made.
+//
 // gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING
 // until the first complete observation and from the start of a shutdown (R11), SERVING in between.
 //
@@ -375,6 +378,9 @@ func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *Re
 // Beyond these a call gets RESOURCE_EXHAUSTED, except that the headers end the call, and that a 17th
 // call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
 // 64 MiB of memory; a larger set is a protocol violation to it.
+//
+// Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
+// a name or an address that is none, a negative page_size, or a page_token that no server made.
 //
 // gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING
 // until the first complete observation and from the start of a shutdown (R11), SERVING in between.

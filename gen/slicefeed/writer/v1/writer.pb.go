@@ -359,7 +359,8 @@ type WatchEndpointsResponse struct {
 	Removed []string `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
 	// synced makes the staged set current (R1).
 	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
-	// status of the writer. Set in every message.
+	// status of the writer. Set in every message. A change of it alone comes as a message without
+	// upserts and removed keys.
 	Status *WriterStatus `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	// count is the number of entries in the set at the cursor. Meaningful when synced.
 	Count uint32 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
@@ -1713,7 +1714,9 @@ type ExplainEndpointResponse struct {
 	// conclusion states the decision and its cause in one or two sentences.
 	Conclusion string `protobuf:"bytes,15,opt,name=conclusion,proto3" json:"conclusion,omitempty"`
 	// advice says what to do if the decision is unexpected. May be empty.
-	Advice        string `protobuf:"bytes,16,opt,name=advice,proto3" json:"advice,omitempty"`
+	Advice string `protobuf:"bytes,16,opt,name=advice,proto3" json:"advice,omitempty"`
+	// steps state the same in the order of the decision, for people.
+	Steps         []*ExplanationStep `protobuf:"bytes,17,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1860,6 +1863,68 @@ func (x *ExplainEndpointResponse) GetAdvice() string {
 	return ""
 }
 
+func (x *ExplainEndpointResponse) GetSteps() []*ExplanationStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// ExplanationStep is what one stage contributed to a decision.
+type ExplanationStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// stage of the decision, such as source or probe. Several steps in succession may have the same one.
+	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	// detail is one line of text. Do not parse it. At most 1,024 bytes.
+	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplanationStep) Reset() {
+	*x = ExplanationStep{}
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplanationStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplanationStep) ProtoMessage() {}
+
+func (x *ExplanationStep) ProtoReflect() protoreflect.Message {
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplanationStep.ProtoReflect.Descriptor instead.
+func (*ExplanationStep) Descriptor() ([]byte, []int) {
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExplanationStep) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *ExplanationStep) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // SourceReport is what a source reports about an address.
 type SourceReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1888,7 +1953,7 @@ type SourceReport struct {
 
 func (x *SourceReport) Reset() {
 	*x = SourceReport{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +1965,7 @@ func (x *SourceReport) String() string {
 func (*SourceReport) ProtoMessage() {}
 
 func (x *SourceReport) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +1978,7 @@ func (x *SourceReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceReport.ProtoReflect.Descriptor instead.
 func (*SourceReport) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{21}
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SourceReport) GetSource() string {
@@ -1997,7 +2062,7 @@ type ProbeStatus struct {
 
 func (x *ProbeStatus) Reset() {
 	*x = ProbeStatus{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2074,7 @@ func (x *ProbeStatus) String() string {
 func (*ProbeStatus) ProtoMessage() {}
 
 func (x *ProbeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
+	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2087,7 @@ func (x *ProbeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeStatus.ProtoReflect.Descriptor instead.
 func (*ProbeStatus) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{22}
+	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProbeStatus) GetHealth() string {
@@ -2159,7 +2224,7 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x16ExplainEndpointRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xb2\x05\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xee\x05\n" +
 	"\x17ExplainEndpointResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x18\n" +
@@ -2179,7 +2244,11 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\n" +
 	"conclusion\x18\x0f \x01(\tR\n" +
 	"conclusion\x12\x16\n" +
-	"\x06advice\x18\x10 \x01(\tR\x06advice\"\xe6\x02\n" +
+	"\x06advice\x18\x10 \x01(\tR\x06advice\x12:\n" +
+	"\x05steps\x18\x11 \x03(\v2$.slicefeed.writer.v1.ExplanationStepR\x05steps\"?\n" +
+	"\x0fExplanationStep\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xe6\x02\n" +
 	"\fSourceReport\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x129\n" +
 	"\x06status\x18\x02 \x01(\v2!.slicefeed.writer.v1.SourceStatusR\x06status\x12\x1f\n" +
@@ -2230,7 +2299,7 @@ func file_slicefeed_writer_v1_writer_proto_rawDescGZIP() []byte {
 }
 
 var file_slicefeed_writer_v1_writer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_slicefeed_writer_v1_writer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_slicefeed_writer_v1_writer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_slicefeed_writer_v1_writer_proto_goTypes = []any{
 	(TargetState)(0),                  // 0: slicefeed.writer.v1.TargetState
 	(Verdict)(0),                      // 1: slicefeed.writer.v1.Verdict
@@ -2255,9 +2324,10 @@ var file_slicefeed_writer_v1_writer_proto_goTypes = []any{
 	(*Guard)(nil),                     // 20: slicefeed.writer.v1.Guard
 	(*ExplainEndpointRequest)(nil),    // 21: slicefeed.writer.v1.ExplainEndpointRequest
 	(*ExplainEndpointResponse)(nil),   // 22: slicefeed.writer.v1.ExplainEndpointResponse
-	(*SourceReport)(nil),              // 23: slicefeed.writer.v1.SourceReport
-	(*ProbeStatus)(nil),               // 24: slicefeed.writer.v1.ProbeStatus
-	(*durationpb.Duration)(nil),       // 25: google.protobuf.Duration
+	(*ExplanationStep)(nil),           // 23: slicefeed.writer.v1.ExplanationStep
+	(*SourceReport)(nil),              // 24: slicefeed.writer.v1.SourceReport
+	(*ProbeStatus)(nil),               // 25: slicefeed.writer.v1.ProbeStatus
+	(*durationpb.Duration)(nil),       // 26: google.protobuf.Duration
 }
 var file_slicefeed_writer_v1_writer_proto_depIdxs = []int32{
 	2,  // 0: slicefeed.writer.v1.WatchEndpointsRequest.cursor:type_name -> slicefeed.writer.v1.Cursor
@@ -2265,7 +2335,7 @@ var file_slicefeed_writer_v1_writer_proto_depIdxs = []int32{
 	2,  // 2: slicefeed.writer.v1.WatchEndpointsResponse.cursor:type_name -> slicefeed.writer.v1.Cursor
 	6,  // 3: slicefeed.writer.v1.WatchEndpointsResponse.upserts:type_name -> slicefeed.writer.v1.Entry
 	12, // 4: slicefeed.writer.v1.WatchEndpointsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
-	25, // 5: slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	26, // 5: slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval:type_name -> google.protobuf.Duration
 	7,  // 6: slicefeed.writer.v1.Entry.target:type_name -> slicefeed.writer.v1.Target
 	9,  // 7: slicefeed.writer.v1.Entry.endpoint:type_name -> slicefeed.writer.v1.Endpoint
 	10, // 8: slicefeed.writer.v1.Entry.group:type_name -> slicefeed.writer.v1.Group
@@ -2285,33 +2355,34 @@ var file_slicefeed_writer_v1_writer_proto_depIdxs = []int32{
 	19, // 22: slicefeed.writer.v1.ListTargetDetailsResponse.targets:type_name -> slicefeed.writer.v1.TargetDetails
 	16, // 23: slicefeed.writer.v1.TargetDetails.target:type_name -> slicefeed.writer.v1.ListedTarget
 	20, // 24: slicefeed.writer.v1.TargetDetails.guards:type_name -> slicefeed.writer.v1.Guard
-	25, // 25: slicefeed.writer.v1.TargetDetails.next_decision_in:type_name -> google.protobuf.Duration
+	26, // 25: slicefeed.writer.v1.TargetDetails.next_decision_in:type_name -> google.protobuf.Duration
 	7,  // 26: slicefeed.writer.v1.ExplainEndpointResponse.target:type_name -> slicefeed.writer.v1.Target
-	23, // 27: slicefeed.writer.v1.ExplainEndpointResponse.sources:type_name -> slicefeed.writer.v1.SourceReport
-	24, // 28: slicefeed.writer.v1.ExplainEndpointResponse.probe:type_name -> slicefeed.writer.v1.ProbeStatus
+	24, // 27: slicefeed.writer.v1.ExplainEndpointResponse.sources:type_name -> slicefeed.writer.v1.SourceReport
+	25, // 28: slicefeed.writer.v1.ExplainEndpointResponse.probe:type_name -> slicefeed.writer.v1.ProbeStatus
 	11, // 29: slicefeed.writer.v1.ExplainEndpointResponse.current:type_name -> slicefeed.writer.v1.Backend
 	1,  // 30: slicefeed.writer.v1.ExplainEndpointResponse.verdict:type_name -> slicefeed.writer.v1.Verdict
 	11, // 31: slicefeed.writer.v1.ExplainEndpointResponse.desired:type_name -> slicefeed.writer.v1.Backend
 	20, // 32: slicefeed.writer.v1.ExplainEndpointResponse.guard:type_name -> slicefeed.writer.v1.Guard
-	25, // 33: slicefeed.writer.v1.ExplainEndpointResponse.next_decision_in:type_name -> google.protobuf.Duration
-	13, // 34: slicefeed.writer.v1.SourceReport.status:type_name -> slicefeed.writer.v1.SourceStatus
-	25, // 35: slicefeed.writer.v1.SourceReport.state_age:type_name -> google.protobuf.Duration
-	25, // 36: slicefeed.writer.v1.SourceReport.observation_age:type_name -> google.protobuf.Duration
-	25, // 37: slicefeed.writer.v1.ProbeStatus.age:type_name -> google.protobuf.Duration
-	25, // 38: slicefeed.writer.v1.ProbeStatus.passed_age:type_name -> google.protobuf.Duration
-	4,  // 39: slicefeed.writer.v1.WriterService.WatchEndpoints:input_type -> slicefeed.writer.v1.WatchEndpointsRequest
-	14, // 40: slicefeed.writer.v1.WriterService.ListTargets:input_type -> slicefeed.writer.v1.ListTargetsRequest
-	17, // 41: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:input_type -> slicefeed.writer.v1.ListTargetDetailsRequest
-	21, // 42: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:input_type -> slicefeed.writer.v1.ExplainEndpointRequest
-	5,  // 43: slicefeed.writer.v1.WriterService.WatchEndpoints:output_type -> slicefeed.writer.v1.WatchEndpointsResponse
-	15, // 44: slicefeed.writer.v1.WriterService.ListTargets:output_type -> slicefeed.writer.v1.ListTargetsResponse
-	18, // 45: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:output_type -> slicefeed.writer.v1.ListTargetDetailsResponse
-	22, // 46: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:output_type -> slicefeed.writer.v1.ExplainEndpointResponse
-	43, // [43:47] is the sub-list for method output_type
-	39, // [39:43] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	26, // 33: slicefeed.writer.v1.ExplainEndpointResponse.next_decision_in:type_name -> google.protobuf.Duration
+	23, // 34: slicefeed.writer.v1.ExplainEndpointResponse.steps:type_name -> slicefeed.writer.v1.ExplanationStep
+	13, // 35: slicefeed.writer.v1.SourceReport.status:type_name -> slicefeed.writer.v1.SourceStatus
+	26, // 36: slicefeed.writer.v1.SourceReport.state_age:type_name -> google.protobuf.Duration
+	26, // 37: slicefeed.writer.v1.SourceReport.observation_age:type_name -> google.protobuf.Duration
+	26, // 38: slicefeed.writer.v1.ProbeStatus.age:type_name -> google.protobuf.Duration
+	26, // 39: slicefeed.writer.v1.ProbeStatus.passed_age:type_name -> google.protobuf.Duration
+	4,  // 40: slicefeed.writer.v1.WriterService.WatchEndpoints:input_type -> slicefeed.writer.v1.WatchEndpointsRequest
+	14, // 41: slicefeed.writer.v1.WriterService.ListTargets:input_type -> slicefeed.writer.v1.ListTargetsRequest
+	17, // 42: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:input_type -> slicefeed.writer.v1.ListTargetDetailsRequest
+	21, // 43: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:input_type -> slicefeed.writer.v1.ExplainEndpointRequest
+	5,  // 44: slicefeed.writer.v1.WriterService.WatchEndpoints:output_type -> slicefeed.writer.v1.WatchEndpointsResponse
+	15, // 45: slicefeed.writer.v1.WriterService.ListTargets:output_type -> slicefeed.writer.v1.ListTargetsResponse
+	18, // 46: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:output_type -> slicefeed.writer.v1.ListTargetDetailsResponse
+	22, // 47: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:output_type -> slicefeed.writer.v1.ExplainEndpointResponse
+	44, // [44:48] is the sub-list for method output_type
+	40, // [40:44] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_slicefeed_writer_v1_writer_proto_init() }
@@ -2330,7 +2401,7 @@ func file_slicefeed_writer_v1_writer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slicefeed_writer_v1_writer_proto_rawDesc), len(file_slicefeed_writer_v1_writer_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

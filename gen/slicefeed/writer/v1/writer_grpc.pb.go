@@ -63,8 +63,8 @@ const (
 // R3 (chunks): no message carries more than 500 upserts, or 500 removed keys, and none is above 4 MiB.
 //
 // R5, R6 (resuming): set, count and digest are those of the services that the request selects. A
-// client that resumes with a different selection gets a reset, unless the two sets have the same
-// digest.
+// client that resumes with a different selection, or with another value of group_by_port, gets a
+// reset, unless the two sets have the same digest.
 //
 // R6, R9 (revisions): the revision counts the changes of all targets, selected or not. The cursor
 // of a heartbeat may therefore be ahead of the previous one while count and digest are the same.
@@ -179,8 +179,8 @@ func (c *writerServiceClient) ListTargets(ctx context.Context, in *ListTargetsRe
 // R3 (chunks): no message carries more than 500 upserts, or 500 removed keys, and none is above 4 MiB.
 //
 // R5, R6 (resuming): set, count and digest are those of the services that the request selects. A
-// client that resumes with a different selection gets a reset, unless the two sets have the same
-// digest.
+// client that resumes with a different selection, or with another value of group_by_port, gets a
+// reset, unless the two sets have the same digest.
 //
 // R6, R9 (revisions): the revision counts the changes of all targets, selected or not. The cursor
 // of a heartbeat may therefore be ahead of the previous one while count and digest are the same.

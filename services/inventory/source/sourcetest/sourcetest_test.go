@@ -54,7 +54,7 @@ func TestKubernetes(t *testing.T) {
 			}
 		}
 		set(t, members...)
-		return c.fixture(kubenodes.New(kubenodes.Config{Nodes: c.CoreV1().Nodes(), Client: c.Clientset, Log: discardLogger, Registerer: prometheus.NewRegistry()}), set)
+		return c.fixture(kubenodes.New(kubenodes.Config{Client: c.Clientset, Log: discardLogger, Registerer: prometheus.NewRegistry()}), set)
 	})
 }
 
@@ -82,7 +82,7 @@ func TestService(t *testing.T) {
 		}
 		set(t, members...)
 		return c.fixture(kubeservice.New(kubeservice.Config{
-			Services: c.CoreV1().Services("shop"), Slices: c.DiscoveryV1().EndpointSlices("shop"), Client: c.Clientset,
+			Client:    c.Clientset,
 			Namespace: "shop", Name: "web", Log: discardLogger, Registerer: prometheus.NewRegistry(),
 		}), set)
 	})

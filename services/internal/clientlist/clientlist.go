@@ -1,0 +1,143 @@
+// Package clientlist is the list of a server's clients, ALLOWED_CLIENTS_FILE: who may call, in which role,
+// and what each may see. It guarantees that a client without an entry has no permission, and tells when an
+// entry changes. It does not identify clients, nor know the methods that a role may call.
+package clientlist
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
+)
+
+// Role determines which methods a client may call.
+type Role string
+
+// The roles. An operator may do everything that a subscriber may, and also sees omitted nodes and why
+// they are omitted.
+const (
+	RoleSubscriber Role = "subscriber"
+	RoleOperator   Role = "operator"
+)
+
+// maxViewLabels is the maximum number of labels that a node may have in a message of the contract.
+const maxViewLabels = 256
+
+// View is the subset of nodes and labels that a client may see.
+type View struct {
+	NodeSelector labels.Selector // never nil; selects everything by default
+	Labels       []string        // keys of the exported node labels, sorted
+}
+
+// Grant is the permission of one listed client. It is immutable.
+type Grant struct {
+	SAN  certificate.SAN
+	Role Role
+	View View
+}
+
+func (g Grant) equal(o Grant) bool {
+	return g.SAN == o.SAN && g.Role == o.Role && slices.Equal(g.View.Labels, o.View.Labels) &&
+		g.View.NodeSelector.String() == o.View.NodeSelector.String()
+}
+
+// List is the client list. Reload replaces it.
+type List struct {
+	path string
+	text []byte // the file's content in use; only accessed by Reload
+
+	mu      sync.RWMutex
+	entries map[certificate.SAN]entry
+}
+
+// entry is a grant, and a context that is canceled when the list no longer has it.
+type entry struct {
+	Grant
+
+	current context.Context
+	cancel  context.CancelFunc
+}
+
+// Open reads the client list. Its error names every problem of a list that is missing, empty or invalid.
+func Open(path string) (*List, error) {
+	l := &List{path: path}
+	_, err := l.Reload()
+	return l, err
+}
+
+// Path returns the path of the file.
+func (l *List) Path() string { return l.path }
+
+// Find returns the grant of the client with these names. A certificate with the names of two listed clients
+// has none, because choosing one would be a guess.
+func (l *List) Find(names []certificate.SAN) (grant Grant, found bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, name := range names {
+		e, listed := l.entries[name]
+		if !listed || found && e.SAN == grant.SAN {
+			continue
+		}
+		if found {
+			return Grant{}, false
+		}
+		grant, found = e.Grant, true
+	}
+	return grant, found
+}
+
+// Watch returns a context that is done when the list no longer has exactly this grant.
+func (l *List) Watch(g Grant) context.Context {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if e, listed := l.entries[g.SAN]; listed && e.equal(g) {
+		return e.current
+	}
+	outdated, cancel := context.WithCancel(context.Background())
+	cancel()
+	return outdated
+}
+
+// Reload reads the file if it changed. If it is invalid, the list stays as it is.
+func (l *List) Reload() (changed bool, err error) {
+	text, err := os.ReadFile(l.path)
+	if err != nil {
+		return false, err
+	}
+	if l.text != nil && bytes.Equal(text, l.text) {
+		return false, nil
+	}
+	grants, err := parseClients(text)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", l.path, err)
+	}
+	l.text = text
+	l.replaceGrants(grants)
+	return true, nil
+}
+
+func (l *List) replaceGrants(grants []Grant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	previous := l.entries
+	l.entries = make(map[certificate.SAN]entry, len(grants))
+	for _, g := range grants {
+		e, listed := previous[g.SAN]
+		if !listed || !e.equal(g) {
+			e = entry{Grant: g}
+			e.current, e.cancel = context.WithCancel(context.Background())
+		}
+		l.entries[g.SAN] = e
+	}
+	for san, old := range previous {
+		if l.entries[san].current != old.current {
+			old.cancel()
+		}
+	}
+}

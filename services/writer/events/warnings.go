@@ -1,0 +1,151 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// Of returns the warnings about a target: what a guard holds, why its Service is rejected, and what else a person
+// should know.
+func Of(view targets.Resolution, decision verdict.Decision, snapshots []subscriber.Snapshot) []Warning {
+	if !view.Active() {
+		return viewWarnings(view)
+	}
+	return slices.Concat(guardWarnings(decision.Guards), resyncWarnings(decision.Resync), TargetWarnings(view, snapshots), viewWarnings(view))
+}
+
+// guardReasons are the reasons of Events about active guards.
+var guardReasons = map[verdict.Rule]string{
+	verdict.RuleAllowlist: "AddressNotAllowed", verdict.RuleInitialSync: "SourceNotSynced", verdict.RulePanic: "AllProbesFailing", verdict.RuleEmpty: "SourceEmpty",
+	verdict.RuleTrust: "SourceNotTrusted", verdict.RuleFloor: "LastEndpointsKept", verdict.RuleShrink: "ShrinkLimited",
+}
+
+// guardWarnings reports the guards that hold a change.
+func guardWarnings(guards []verdict.Guard) []Warning {
+	var all []Warning
+	for _, g := range guards {
+		all = append(all, Warning{
+			Reason: guardReasons[g.Rule], Source: g.Source, Action: "Hold", Note: g.Message,
+			Transient: g.Rule == verdict.RuleInitialSync || g.Rule == verdict.RuleTrust,
+		})
+	}
+	return all
+}
+
+// resyncWarnings reports that a resync was made, or what it waits for.
+func resyncWarnings(r verdict.Resync) []Warning {
+	switch {
+	case r.Message() == "":
+		return nil
+	case r.Done:
+		return []Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
+	}
+	return []Warning{{Reason: "ResyncWaits", Action: "Hold", Note: r.Message()}}
+}
+
+// paused is reported while a person acts by hand.
+var paused = Warning{Reason: "Paused", Action: "Ignore", Note: endpoints.PausedMessage}
+
+// viewWarnings reports why a Service is rejected, and that its label no longer names this class.
+func viewWarnings(view targets.Resolution) (all []Warning) {
+	if view.Rejection != nil {
+		all = append(all, Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message})
+	}
+	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
+		all = append(all, Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
+	}
+	return all
+}
+
+// TargetWarnings reports what else a person should know about a target.
+func TargetWarnings(view targets.Resolution, snapshots []subscriber.Snapshot) []Warning {
+	all := foreignWarnings(view)
+	if view.Target.PublishNotReadyAddresses && view.Target.Settings.ListUnready {
+		all = append(all, publishesNotReady)
+	}
+	if view.Target.TrafficDistribution != "" {
+		all = append(all, distributesTraffic(view.Target.TrafficDistribution))
+	}
+	for _, snapshot := range snapshots {
+		all = append(all, portWarnings(snapshot, view.Target)...)
+	}
+	if view.AnnotationError != nil {
+		all = append(all, Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
+	}
+	if view.Paused {
+		all = append(all, paused)
+	}
+	return all
+}
+
+// publishesNotReady is reported of a Service with publishNotReadyAddresses.
+var publishesNotReady = Warning{
+	Reason: "PublishNotReadyAddresses", Action: "WriteAnyway",
+	Note: "Service sets publishNotReadyAddresses. kube-proxy and CoreDNS ignore it on slices, but other consumers may send traffic to endpoints that are not ready. " +
+		"Set it to false, or annotate the Service slicefeed.dev/list-unready: \"false\".",
+}
+
+// distributesTraffic is reported of a Service with trafficDistribution, which kube-proxy follows by hints alone.
+func distributesTraffic(preference string) Warning {
+	return Warning{
+		Reason: "TrafficDistribution", Action: "WriteAnyway",
+		Note: fmt.Sprintf("Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
+			"Traffic goes to all endpoints equally. Remove it, unless another consumer such as a mesh reads it.", preference),
+	}
+}
+
+// foreignWarnings reports slices of the same Service that are not owned: consumers use them too.
+func foreignWarnings(view targets.Resolution) (all []Warning) {
+	t := view.Target
+	if len(t.ForeignSlices) > 0 {
+		all = append(all, Warning{
+			Reason: "ForeignSlices", Action: "Ignore",
+			Note: fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s. Consumers use their endpoints too. Delete them unless this is intended.",
+				strings.Join(t.ForeignSlices, ", ")),
+		})
+	}
+	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
+		all = append(all, Warning{
+			Reason: "OtherClass", Action: "Ignore",
+			Note: fmt.Sprintf("EndpointSlices of another class also belong to this Service: %s. Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",
+				strings.Join(t.OtherClassSlices, ", ")),
+		})
+	}
+	return all
+}
+
+// portWarnings reports a target whose port none of the source's own endpoints has. A source only publishes
+// addresses, so the target's port is written nevertheless.
+func portWarnings(s subscriber.Snapshot, t targets.Target) []Warning {
+	if len(s.Ports) == 0 {
+		return nil
+	}
+	var missing, have []string
+	for _, p := range t.Ports {
+		if p.Port == nil || p.Protocol == nil {
+			continue
+		}
+		if !slices.ContainsFunc(s.Ports, func(o subscriber.SourcePort) bool {
+			return int32(o.Number) == *p.Port && o.Protocol == string(*p.Protocol)
+		}) {
+			missing = append(missing, fmt.Sprintf("%d/%.8s", *p.Port, *p.Protocol))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, p := range s.Ports {
+		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
+	}
+	return []Warning{{
+		Reason: "SourcePortMismatch", Source: s.Source, Action: "WriteAnyway",
+		Note: fmt.Sprintf("Endpoints of source %s use ports %s, but this Service targets %s. Set targetPort or TARGET_PORT unless this is intended.",
+			s.Source, strings.Join(have, ", "), strings.Join(missing, ", ")),
+	}}
+}

@@ -1,0 +1,79 @@
+package nodeclient
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+)
+
+// Metrics are the metrics of all sources of a process.
+type Metrics struct {
+	connected, synced, members, membership, addresses *prometheus.GaugeVec
+	lastMessage, lastMembershipSync, lastObservation  *prometheus.GaugeVec
+	messages, reconnects, violations                  *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics. The label source is a name from the configuration.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	auto := promauto.With(reg)
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return auto.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "slicefeed", Subsystem: "writer_source", Name: name, Help: help,
+		}, []string{"source"})
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "slicefeed", Subsystem: "writer_source", Name: name, Help: help,
+		}, append([]string{"source"}, labels...))
+	}
+	return &Metrics{
+		connected:          gauge("connected", "1 if the inventory is connected."),
+		synced:             gauge("synced", "1 if the current stream has delivered a complete, verified set."),
+		members:            gauge("members", "Number of nodes in the current set."),
+		membership:         gauge("membership_synced", "1 if the inventory last reported its membership as synced."),
+		addresses:          gauge("addresses_synced", "1 if the inventory last reported its addresses as synced."),
+		lastMessage:        gauge("last_message_timestamp_seconds", "Unix time of the last message from the inventory; 0: none yet."),
+		lastMembershipSync: gauge("membership_last_synced_timestamp_seconds", "Unix time at which the inventory last reported its membership as synced; 0: never. MAX_STALENESS counts from here."),
+		lastObservation:    gauge("last_observation_timestamp_seconds", "Unix time of the inventory's last observation, by the clock of the writer; 0: none known."),
+		messages:           counter("messages_total", "Number of messages received from the inventory."),
+		reconnects:         counter("reconnects_total", "Number of streams that ended and were reconnected."),
+		violations:         counter("protocol_violations_total", "Number of protocol violations by the inventory, by kind.", "kind"),
+	}
+}
+
+// initSource creates all series of a source, so that a rate shows its first protocol violation.
+func (m *Metrics) initSource(source string) {
+	m.lastMessage.WithLabelValues(source)
+	m.messages.WithLabelValues(source)
+	m.reconnects.WithLabelValues(source)
+	for _, k := range subscriber.ViolationKinds {
+		m.violations.WithLabelValues(source, string(k))
+	}
+}
+
+func (m *Metrics) setSnapshot(s subscriber.Snapshot) {
+	set := func(g *prometheus.GaugeVec, on bool) {
+		value := 0.0
+		if on {
+			value = 1
+		}
+		g.WithLabelValues(s.Source).Set(value)
+	}
+	set(m.connected, s.Connected)
+	set(m.synced, s.SyncedInStream)
+	set(m.membership, s.Membership.State == subscriber.Synced)
+	set(m.addresses, s.Addresses.State == subscriber.Synced)
+	m.members.WithLabelValues(s.Source).Set(float64(len(s.Members)))
+	m.lastMembershipSync.WithLabelValues(s.Source).Set(unixSeconds(s.MembershipSyncedAt))
+	m.lastObservation.WithLabelValues(s.Source).Set(unixSeconds(s.ObservedAt))
+}
+
+// unixSeconds returns the Unix time in seconds, or 0 for the zero time.
+func unixSeconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}

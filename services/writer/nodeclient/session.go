@@ -1,0 +1,142 @@
+package nodeclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"google.golang.org/grpc"
+)
+
+// Heartbeat intervals: the default until the first message, and the accepted range (rule R9).
+const (
+	defaultHeartbeat  = 5 * time.Second
+	minHeartbeat      = time.Second
+	maxHeartbeat      = time.Minute
+	maxIdleHeartbeats = 3
+)
+
+var errIdle = errors.New("no message from the inventory")
+
+// session is one connection to the inventory and its stream.
+type session struct {
+	heartbeat time.Duration
+	received  bool      // the stream has delivered a message
+	syncedAt  time.Time // when the stream was first synced
+}
+
+// runSession connects to the inventory and applies its messages until the stream ends, violates the
+// protocol, or has no message for maxIdleHeartbeats intervals (rule R9). It returns how long the stream
+// was synced, and why it ended.
+func (s *Client) runSession(ctx context.Context) (synced time.Duration, err error) {
+	s.mirror.BeginStream()
+	conn, err := s.cfg.Dial()
+	if err != nil {
+		return 0, err
+	}
+	// Close may take a second: gRPC tries to send GOAWAY to a peer that does not read.
+	defer s.closingConns.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	inventory, sess := inventoryv1.NewInventoryServiceClient(conn), &session{heartbeat: defaultHeartbeat}
+	idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat, func() { cancel(errIdle) })
+	defer idle.Stop()
+	// Resume from the cursor and digest, or restart without them (rules R5, R6, R7).
+	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: s.confirmations}
+	if cursor, digest, ok := s.mirror.ResumePoint(); ok {
+		req.Cursor, req.Digest = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}, digest[:]
+	}
+	// Without WaitForReady the call fails with the first connection attempt, instead of waiting for the
+	// channel's backoff.
+	stream, err := inventory.WatchNodes(ctx, req, grpc.ForceCodecV2(newLimitedCodec()))
+	for err == nil {
+		var m *inventoryv1.WatchNodesResponse
+		if m, err = stream.Recv(); err != nil {
+			break
+		}
+		tracepoint.Mark(tracepoint.DeltaReceived)
+		first := !sess.received
+		if err = s.applyMessage(sess, m); err != nil {
+			break
+		}
+		if first {
+			requests.Go(func() { s.requestObservations(ctx, inventory) })
+		}
+		idle.Reset(maxIdleHeartbeats * sess.heartbeat)
+	}
+	if errors.Is(context.Cause(ctx), errIdle) {
+		err = fmt.Errorf("%w for %s: %w", errIdle, maxIdleHeartbeats*sess.heartbeat, err)
+	}
+	if !sess.syncedAt.IsZero() {
+		synced = time.Since(sess.syncedAt)
+	}
+	return synced, err
+}
+
+// applyMessage applies a message of the current stream.
+func (s *Client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) error {
+	now := time.Now()
+	s.cfg.Metrics.messages.WithLabelValues(s.cfg.Source).Inc()
+	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(unixSeconds(now))
+	if !sess.received {
+		sess.received = true
+		if m.GetHeartbeatInterval() != nil {
+			sess.heartbeat = min(max(m.GetHeartbeatInterval().AsDuration(), minHeartbeat), maxHeartbeat)
+		}
+		s.log.Info("stream opened", "heartbeat", sess.heartbeat)
+	}
+	synced, err := s.mirror.Apply(now, m)
+	if err != nil {
+		return err
+	}
+	if synced && sess.syncedAt.IsZero() {
+		sess.syncedAt = now
+	}
+	s.connected = true
+	s.publishSnapshot(now)
+	tracepoint.Mark(tracepoint.DeltaApplied)
+	s.logDelta(m)
+	return nil
+}
+
+const (
+	// minObserveInterval is the minimum time between two requests for observations. It equals the time
+	// between two observations of one request.
+	minObserveInterval = 5 * time.Second
+
+	observeTimeout     = 5 * time.Second
+	maxObserveResponse = 1 << 10 // bytes
+)
+
+// requestObservations passes the requests of ObserveNow to the inventory until ctx is done. The stream does
+// not depend on it: a request that fails or hangs delays no message and changes no trust.
+func (s *Client) requestObservations(ctx context.Context, inventory inventoryv1.InventoryServiceClient) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(minObserveInterval - time.Since(s.observeRequestedAt)):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.observeCh:
+		}
+		s.observeRequestedAt = time.Now()
+		call, cancel := context.WithTimeout(ctx, observeTimeout)
+		response, err := inventory.RequestObservations(call, &inventoryv1.RequestObservationsRequest{Observations: s.confirmations},
+			grpc.MaxCallRecvMsgSize(maxObserveResponse))
+		cancel()
+		if err != nil {
+			s.log.Warn("request for observations failed", "error", err)
+		} else {
+			s.log.Info("observations requested", "requested", s.confirmations, "granted", response.GetGranted())
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package reconciler
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// Whatever changes, and however much of it, what is kept from before gives the same as nothing.
+func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		of := choice{families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}}
+		nodes := map[string]*subscriber.Member{}
+		var followed members
+		for generation := range rapid.IntRange(1, 8).Draw(t, "generations") {
+			for range rapid.IntRange(0, 30).Draw(t, "changes") {
+				n := rapid.IntRange(0, 40).Draw(t, "node")
+				name := fmt.Sprintf("node-%02d", n)
+				if rapid.Bool().Draw(t, "leaves") {
+					delete(nodes, name)
+					continue
+				}
+				one := &subscriber.Member{Name: name, State: subscriber.NodeState(rapid.IntRange(0, 3).Draw(t, "state"))}
+				// An address may go from a node to the next, but no two of a set share one.
+				n += rapid.IntRange(0, 1).Draw(t, "moves")
+				for _, a := range []netip.Addr{address(n), netip.MustParseAddr(fmt.Sprintf("fd00::%d", n))} {
+					if rapid.Bool().Draw(t, "has") && !hasAddress(nodes, name, a) {
+						one.Addresses = append(one.Addresses, a)
+					}
+				}
+				nodes[name] = one
+			}
+			s := subscriber.Snapshot{Generation: uint64(generation)}
+			for _, name := range slices.Sorted(maps.Keys(nodes)) {
+				s.Members = append(s.Members, nodes[name])
+			}
+			before, then := followed.list, slices.Clone(followed.list)
+			if diff := cmp.Diff(new(members).of(s, of), followed.of(s, of), addresses); diff != "" {
+				t.Fatal(diff)
+			}
+			if diff := cmp.Diff(then, before, addresses); diff != "" {
+				t.Fatalf("the list of before was altered: %s", diff)
+			}
+		}
+	})
+}
+
+func hasAddress(nodes map[string]*subscriber.Member, but string, a netip.Addr) bool {
+	for name, one := range nodes {
+		if name != but && slices.Contains(one.Addresses, a) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		desired := targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, ManagedBy: "ours", FirstName: "shop"}.Desired()
+		slicesNow := make([]*discoveryv1.EndpointSlice, 3)
+		for i := range slicesNow {
+			slicesNow[i] = drawSlice(t, i)
+		}
+		var followed holding
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			slicesNow = slices.Clone(slicesNow)
+			for i := range slicesNow {
+				if rapid.Bool().Draw(t, "changes") {
+					slicesNow[i] = drawSlice(t, i)
+				}
+			}
+			before, then := followed.list, slices.Clone(followed.list)
+			got := followed.of(desired, slicesNow)
+			if diff := cmp.Diff(toCurrent(planner.CurrentEndpoints(desired, slicesNow)), got, addresses); diff != "" {
+				t.Fatal(diff)
+			}
+			if diff := cmp.Diff(then, before, addresses); diff != "" {
+				t.Fatalf("the list of before was altered: %s", diff)
+			}
+		}
+	})
+}
+
+// drawSlice is one of ours, or not, that may list what others do, too.
+func drawSlice(t *rapid.T, i int) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
+	slice.Namespace, slice.Name = "web", fmt.Sprintf("shop-%d", i)
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "ours"}
+	if rapid.IntRange(0, 9).Draw(t, "whose") == 0 {
+		slice.Labels[discoveryv1.LabelManagedBy] = "others"
+	}
+	for n := range rapid.IntRange(0, 12).Draw(t, "endpoints") {
+		n += 10 * i // the last ones are in the next slice too
+		ready := rapid.Bool().Draw(t, "ready")
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{address(n).String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		})
+	}
+	if rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"no address"}})
+	}
+	return slice
+}
+
+func TestPatchThatDoesNotFitIsRejected(t *testing.T) {
+	at := func(h *verdict.CurrentEndpoint) netip.Addr { return h.Address }
+	list := []verdict.CurrentEndpoint{{Address: address(1)}, {Address: address(3)}}
+	for _, tt := range []struct {
+		name string
+		gone []netip.Addr
+		came []verdict.CurrentEndpoint
+		want []netip.Addr // nil: refused
+	}{
+		{"nothing", nil, nil, []netip.Addr{address(1), address(3)}},
+		{"one comes", nil, []verdict.CurrentEndpoint{{Address: address(2)}}, []netip.Addr{address(1), address(2), address(3)}},
+		{"one goes", []netip.Addr{address(1)}, nil, []netip.Addr{address(3)}},
+		{"one is replaced, one goes, one comes", []netip.Addr{address(3), address(1)}, []verdict.CurrentEndpoint{{Address: address(4)}, {Address: address(1)}}, []netip.Addr{address(1), address(4)}},
+		{"one comes that is there", nil, []verdict.CurrentEndpoint{{Address: address(3)}}, nil},
+		{"one goes that is not there", []netip.Addr{address(2)}, nil, nil},
+	} {
+		got, ok := patched(list, at, tt.gone, tt.came)
+		var is []netip.Addr
+		for i := range got {
+			is = append(is, got[i].Address)
+		}
+		if ok != (tt.want != nil) || !slices.Equal(is, tt.want) {
+			t.Errorf("%s: got %v, %t", tt.name, is, ok)
+		}
+	}
+}

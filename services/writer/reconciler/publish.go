@@ -1,0 +1,49 @@
+package reconciler
+
+import (
+	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// publish makes a decision known: as Events, as metrics and on the board. It releases the Lease if the probes are why.
+// It returns when to decide again although nothing changes.
+func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input, now time.Time) (wake time.Time) {
+	if view.Active() || view.Rejection != nil || view.OptedOut && view.Paused { // else its slices go, or have gone
+		r.health.Update(key, view, input, s.decision, view.Active() && r.backoff.NumRequeues(key) > 0, now)
+		r.publishTarget(key, s, view, snapshots, input)
+	} else {
+		r.health.Forget(key)
+		r.Board.Remove(key.Namespace, key.Name)
+	}
+	if r.startup.done(key) {
+		r.Board.MarkSynced()
+	}
+	wake = r.Reporter.SetActive(view.ServiceRef, events.Of(view, s.decision, snapshots), s.term.number != 0, now)
+	released, later := r.stepDown.update(key, s.decision, r.Lease, now)
+	if released {
+		r.Logger.Warn("no probe passes; stepping down so another writer can take over")
+	}
+	return earliest(wake, later)
+}
+
+// publishTarget puts a target on the board that this writer manages, or whose slices it leaves as they are.
+func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input) {
+	t := endpoints.Target{
+		Namespace: key.Namespace, Service: key.Name, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
+		Ports: view.Target.Ports, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
+		Input: input, Decision: s.decision, Sources: snapshots,
+	}
+	switch {
+	case view.Rejection != nil:
+		t.State, t.Reason, t.Message = endpoints.Rejected, view.Rejection.Reason, view.Rejection.Message
+		t.FollowsProbes = view.ProbesOnly && !view.Paused
+	case view.Paused:
+		t.State = endpoints.Paused
+	}
+	r.Board.Put(t)
+}

@@ -1,0 +1,338 @@
+// Package reconciler keeps the slices of each target as its sources, its probes and its Service want them. Decide
+// takes one decision about a target, Write carries out its newest order; each has a workqueue. What changed adds the
+// targets that depend on it to the queue of decisions.
+//
+// It guarantees that a change wakes the targets that it concerns and no others, that no write delays a decision, that
+// a write carries out the newest order, and that the Lease is handed over between writes. It does not decide, plan or
+// write: packages verdict, planner and applier do.
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/election"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/health"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// Config has the stages that a Reconciler calls. The caller runs them.
+type Config struct {
+	Sources  []Source
+	Targets  Targets
+	Prober   Prober
+	Lease    Lease
+	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
+	Reporter *events.Reporter
+	Board    *endpoints.Store        // nil: decisions are not published, as in a dry run
+	DryRun   bool                    // decisions are those of a leader, but nothing is written
+	Applier  func() *applier.Applier // returns a new one, for a target
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Source is one inventory: what it reports, and the addresses that it may report.
+type Source struct {
+	Feed
+
+	Name  string
+	CIDRs []netip.Prefix
+}
+
+// Feed receives the reports of one inventory.
+type Feed interface {
+	Snapshot() subscriber.Snapshot
+	Changed() <-chan struct{} // the snapshot has changed; one reader
+	ObserveNow()              // requests complete observations
+}
+
+// Targets finds the Services to manage.
+type Targets interface {
+	Get(key targets.Key) targets.Resolution
+	TakeChanged() []targets.Key // those that may have changed since the last call
+	Changed() <-chan struct{}   // TakeChanged may return some; one reader
+	Synced() error              // nil: all that existed at the start are known
+}
+
+// Prober probes endpoints.
+type Prober interface {
+	Set(target string, requests []prober.Request) // replaces what is probed for a target
+	Status(key probe.Key) prober.Status
+	TakeChanged() []string    // targets with a status that changed since the last call
+	Changed() <-chan struct{} // TakeChanged may return some; one reader
+}
+
+// Lease decides which writer writes.
+type Lease interface {
+	// Term is the number of this writer's current term, counted from 1; 0: it does not surely lead.
+	Term() int
+	Changed() <-chan struct{} // it was taken or lost; one reader
+	// Release has this writer stop leading. No other writer takes the Lease before handOver is called, which must wait
+	// until no write is in progress.
+	Release() (handOver func())
+}
+
+// Queue has the keys of targets to process. It never has the same key processed twice at a time.
+type Queue interface {
+	Add(key targets.Key)
+	AddAfter(key targets.Key, wait time.Duration)
+}
+
+// A write that fails is repeated after 1 s, and then less and less often.
+const (
+	minRetryDelay = time.Second
+	maxRetryDelay = 8 * time.Second
+)
+
+// Reconciler decides about targets and writes the decisions.
+type Reconciler struct {
+	Config
+
+	sources     map[string]Source
+	health      *health.Metrics
+	propagation *prometheus.HistogramVec
+	decisions   Queue
+	writes      Queue
+	backoff     workqueue.TypedRateLimiter[targets.Key] // of writes
+	stepDown    stepDown
+	startup     startup
+
+	mu     sync.Mutex
+	states map[targets.Key]*state
+}
+
+// state is what a Reconciler knows about one target. Decide owns all that is not safe for concurrent use.
+type state struct {
+	// sourceNames are the sources that the last decision depends on; nil: there was none.
+	sourceNames atomic.Pointer[[]string]
+	slot        slot
+	applier     *applier.Applier
+
+	uid      types.UID // of the Service that the rest is about
+	term     term
+	memory   verdict.Memory
+	decision verdict.Decision
+	members  map[string]*reported // members of each source, as input of a decision
+	holding  holding              // current endpoints, as input of a decision
+	probed   []prober.Request
+	stimuli  stimuli
+}
+
+// term is a term of leadership, and when this writer noticed it; zero: another writer leads.
+type term struct {
+	number int
+	since  time.Time
+}
+
+// notice records the number of the current term, and reports whether it is another one than before.
+func (t *term) notice(number int, now time.Time) bool {
+	if number == t.number {
+		return false
+	}
+	*t = term{number: number}
+	if number != 0 {
+		t.since = now
+	}
+	return true
+}
+
+// New returns a Reconciler. Its owner calls Decide and Write for the keys in the two queues.
+func New(cfg Config, decisions, writes Queue) *Reconciler {
+	r := &Reconciler{
+		Config: cfg, sources: map[string]Source{}, health: health.NewMetrics(cfg.Registerer), propagation: newPropagation(cfg.Registerer), decisions: decisions, writes: writes,
+		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[targets.Key](minRetryDelay, maxRetryDelay),
+		stepDown: stepDown{probes: map[targets.Key]verdict.Decision{}}, startup: startup{undecided: map[targets.Key]struct{}{}},
+		states: map[targets.Key]*state{},
+	}
+	for _, source := range cfg.Sources {
+		r.sources[source.Name] = source
+	}
+	return r
+}
+
+// state returns the state of a target. It creates one if there is none.
+func (r *Reconciler) state(key targets.Key) *state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.states[key]
+	if s == nil {
+		s = &state{members: map[string]*reported{}}
+		r.states[key] = s
+	}
+	return s
+}
+
+// keys returns the targets that match.
+func (r *Reconciler) keys(match func(*state) bool) (keys []targets.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, s := range r.states {
+		if match(s) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// dependsOn reports whether the target's decision depends on a source.
+func (s *state) dependsOn(source string) bool {
+	names := s.sourceNames.Load()
+	return names == nil || slices.Contains(*names, source)
+}
+
+// Decide takes a decision about a target and orders what has to be written. It must not be called twice at a time for
+// the same key.
+func (r *Reconciler) Decide(key targets.Key, now time.Time) {
+	s, view := r.state(key), r.Targets.Get(key)
+	if !view.Synced {
+		return
+	}
+	r.startOver(s, view.ServiceRef.UID, now)
+	var input verdict.Input
+	var order *order
+	snapshots := r.snapshots(s, view)
+	if s.decision = (verdict.Decision{}); view.Active() {
+		current := s.applier.Observed(view.Slices, view.ResourceVersion)
+		input = r.input(s, view, snapshots, r.current(s, view, current))
+		s.memory, s.decision = verdict.Decide(s.memory, input, now)
+		tracepoint.Mark(tracepoint.Decision)
+		if tracepoint.Enabled(r.Logger) {
+			r.logDecision(key, input.Current, s.decision.Endpoints)
+		}
+		s.stimuli.observe(r.propagation, now, snapshots, input.Probes)
+		order = orderOf(view, s.decision, current)
+	} else {
+		s.stimuli = stimuli{}
+		order = withdrawal(view, s.applier)
+	}
+	if s.slot.put(order, s.term.number, s.stimuli.causes) {
+		r.writes.Add(key)
+	}
+
+	if r.setProbes(key, s, view, input.Current) {
+		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
+	}
+	for _, name := range s.decision.NeedObservations {
+		r.sources[name].ObserveNow()
+	}
+	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
+	if !wake.IsZero() {
+		r.decisions.AddAfter(key, wake.Sub(now))
+	}
+	if !view.Relevant {
+		r.forget(key)
+	}
+}
+
+// Decision returns the last decision about a target. It is for simulations, and must not be called during Decide.
+func (r *Reconciler) Decision(key targets.Key) verdict.Decision {
+	if s := r.states[key]; s != nil {
+		return s.decision
+	}
+	return verdict.Decision{}
+}
+
+// startOver forgets what was known of an earlier Service of the same name, or in an earlier term: another leader may
+// have written since.
+func (r *Reconciler) startOver(s *state, uid types.UID, now time.Time) {
+	if s.applier == nil {
+		s.applier = r.Applier()
+	}
+	if s.term.notice(r.Lease.Term(), now) {
+		s.applier.StartTerm()
+	}
+	if uid != s.uid {
+		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, nil, s.term.number != 0, now)
+		s.uid, s.memory = uid, verdict.Memory{}
+		s.stimuli = stimuli{}
+	}
+}
+
+// forget removes the state of a target that no longer exists for this writer. A write that is still in progress has
+// it decided again.
+func (r *Reconciler) forget(key targets.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.states, key)
+	r.backoff.Forget(key)
+}
+
+// Write carries out the newest order of a target. It must not be called twice at a time for the same key.
+func (r *Reconciler) Write(ctx context.Context, key targets.Key, now time.Time) {
+	r.mu.Lock()
+	s := r.states[key]
+	r.mu.Unlock()
+	if s == nil {
+		return
+	}
+	order, wait := s.slot.take(now)
+	if wait > 0 {
+		r.writes.AddAfter(key, wait)
+	}
+	if order == nil || order.term != r.Lease.Term() { // the next term begins with a decision
+		return
+	}
+	if !slices.Equal(s.applier.Observed(order.Current, ""), order.Current) { // decided while an earlier order was carried out
+		s.slot.keepCauses(order.causes)
+		r.decisions.Add(key)
+		return
+	}
+	r.stepDown.writeStarts()
+	changed, err := order.carryOut(ctx, s.applier)
+	r.stepDown.writeEnds()
+	if err != nil {
+		s.slot.keepCauses(order.causes)
+		r.handleFailure(key, s, err)
+		return
+	}
+	s.slot.setWritten(order, s.applier.Observed(order.Current, ""))
+	failedBefore := r.backoff.NumRequeues(key) > 0
+	r.backoff.Forget(key)
+	if changed {
+		order.causes.observe(r.propagation, stageWritten, time.Now())
+	}
+	if changed || failedBefore { // else nothing is new
+		r.decisions.Add(key)
+	}
+}
+
+// handleFailure queues another decision about the target, and delays its next write if the error requires that.
+func (r *Reconciler) handleFailure(key targets.Key, s *state, err error) {
+	var later *applier.RetryLaterError
+	var stale *applier.StaleError
+	switch {
+	case errors.As(err, &later) && later.Repair: // a change by this writer does not wait
+		r.decisions.AddAfter(key, time.Until(later.At))
+		return
+	case errors.As(err, &later):
+		s.slot.delay(later.At)
+	case errors.As(err, &stale):
+		r.Logger.Info("slice changed, deciding again", "service", key.String(), "slice", stale.Slice, "error", stale.Err)
+	case errors.Is(err, election.ErrNotLeader), errors.Is(err, context.Canceled):
+	default:
+		at := time.Now().Add(r.backoff.When(key))
+		s.slot.delay(at)
+		r.Logger.Warn("slice write failed, retrying", "service", key.String(), "error", err, "at", at)
+	}
+	r.decisions.Add(key)
+}

@@ -1,0 +1,414 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// fixture is a Reconciler of one Service, whose queues only record what is added.
+type fixture struct {
+	*Reconciler
+
+	decided, written *recorder
+	service          *oneService
+	prober           *fakeProber
+	lease            *fakeLease
+	store            *fakeStore
+}
+
+var fixtureKey = targets.Key{Namespace: "web", Name: "shop"}
+
+func newFixture(view targets.Resolution) *fixture {
+	f := &fixture{
+		decided: &recorder{}, written: &recorder{}, service: &oneService{view: view}, prober: &fakeProber{},
+		lease: &fakeLease{term: 1}, store: &fakeStore{slices: view.Slices},
+	}
+	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	f.Reconciler = New(Config{
+		Sources: []Source{{Name: "default", Feed: silentFeed{}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}},
+		Targets: f.service, Prober: f.prober, Lease: f.lease, Reporter: reporter, Board: endpoints.NewStore("epoch"), Logger: log, Registerer: registry,
+		Applier: func() *applier.Applier {
+			return applier.New(applier.Config{Store: f.store, Leading: f.lease.Leading, Reporter: reporter, Logger: log, Metrics: metrics})
+		},
+	}, f.decided, f.written)
+	return f
+}
+
+// managed is a Service that can be managed, without probes and without endpoints.
+func managed() targets.Resolution {
+	return targets.Resolution{
+		Synced: true, Relevant: true,
+		Target: targets.Target{
+			Key: fixtureKey, UID: "uid", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed", ProbePort: 30080,
+			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			Settings: targets.Settings{Sources: []string{"default"}, Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
+		},
+		ServiceRef: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
+	}
+}
+
+// withSlice returns a managed Service with a slice that lists one endpoint, at another port than it should.
+func withSlice() targets.Resolution {
+	view := managed()
+	name, port, protocol, yes, no := "http", int32(30080), corev1.ProtocolTCP, true, false
+	view.Slices = []*discoveryv1.EndpointSlice{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-slicefeed", ResourceVersion: "1", UID: "u", Labels: map[string]string{
+			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &yes, Serving: &yes, Terminating: &no},
+		}},
+	}}
+	return view
+}
+
+// recorder is a queue that nobody works on.
+type recorder struct {
+	added int
+	after []time.Duration
+	onAdd func()
+}
+
+func (q *recorder) Add(targets.Key) {
+	q.added++
+	if q.onAdd != nil {
+		q.onAdd()
+	}
+}
+
+func (q *recorder) AddAfter(_ targets.Key, wait time.Duration) { q.after = append(q.after, wait) }
+
+// take returns what was added since the last call.
+func (q *recorder) take() (added int, after []time.Duration) {
+	added, after = q.added, q.after
+	q.added, q.after = 0, nil
+	return added, after
+}
+
+type oneService struct {
+	Targets
+
+	view targets.Resolution
+}
+
+func (s *oneService) Get(targets.Key) targets.Resolution { return s.view }
+
+// fakeProber has one status for all that is probed.
+type fakeProber struct {
+	Prober
+
+	probed []netip.Addr
+	status prober.Status
+}
+
+func (p *fakeProber) Set(_ string, requests []prober.Request) {
+	p.probed = nil
+	for _, request := range requests {
+		p.probed = append(p.probed, request.Key.Address)
+	}
+}
+
+func (p *fakeProber) Status(probe.Key) prober.Status { return p.status }
+
+// fakeLease is held in the given term; 0: by another writer.
+type fakeLease struct{ term, released, handedOver int }
+
+func (l *fakeLease) Leading() bool          { return l.term != 0 }
+func (l *fakeLease) Term() int              { return l.term }
+func (*fakeLease) Changed() <-chan struct{} { return nil }
+func (l *fakeLease) Release() func() {
+	l.released++
+	return func() { l.handedOver++ }
+}
+
+// fakeStore has slices and records updates.
+type fakeStore struct {
+	applier.Store
+
+	slices  []*discoveryv1.EndpointSlice
+	updated *discoveryv1.EndpointSlice
+	err     error  // of each update
+	during  func() // called during each update
+}
+
+func (s *fakeStore) Get(context.Context, string, string) (*discoveryv1.EndpointSlice, error) {
+	return s.slices[0], nil
+}
+
+func (s *fakeStore) List(context.Context, string, string) ([]*discoveryv1.EndpointSlice, string, error) {
+	return s.slices, "1", nil
+}
+
+func (s *fakeStore) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	if s.during != nil {
+		s.during()
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	s.updated = slice.DeepCopy()
+	s.updated.ResourceVersion = "2"
+	return s.updated, nil
+}
+
+// silentFeed has never received anything.
+type silentFeed struct{ Feed }
+
+func (silentFeed) Snapshot() subscriber.Snapshot { return subscriber.Snapshot{Source: "default"} }
+func (silentFeed) ObserveNow()                   {}
+
+func TestWritesOnlyWhileLeading(t *testing.T) {
+	f := newFixture(withSlice())
+	f.lease.term = 0
+	now := time.Now()
+	if f.Decide(fixtureKey, now); f.written.added != 0 {
+		t.Error("a standby orders a write")
+	}
+	f.lease.term = 1
+	if f.Decide(fixtureKey, now); f.written.added != 1 {
+		t.Error("a leader orders no write")
+	}
+	f.lease.term = 2
+	if f.Write(t.Context(), fixtureKey, now); f.store.updated != nil {
+		t.Error("an order of an earlier term is carried out")
+	}
+	f.Decide(fixtureKey, now)
+	if f.Write(t.Context(), fixtureKey, now); f.store.updated == nil {
+		t.Error("an order of this term is not carried out")
+	}
+}
+
+func TestDecisionDuringAWriteIsTakenAgainBeforeItIsWritten(t *testing.T) {
+	f := newFixture(withSlice())
+	now := time.Now()
+	f.Decide(fixtureKey, now)
+	writes := 0
+	f.store.during = func() {
+		writes++
+		f.service.view.Target.Labels = map[string]string{"a": fmt.Sprint("b", writes)}
+		f.Decide(fixtureKey, now)
+	}
+	f.Write(t.Context(), fixtureKey, now)
+	f.decided.take()
+	f.Write(t.Context(), fixtureKey, now)
+	if decisions, _ := f.decided.take(); writes != 1 || decisions != 1 {
+		t.Errorf("%d writes and %d decisions, want one write, and another decision on what it left", writes, decisions)
+	}
+	f.Decide(fixtureKey, now)
+	if f.Write(t.Context(), fixtureKey, now); writes != 2 {
+		t.Errorf("%d writes, want another one after that decision", writes)
+	}
+}
+
+func TestServiceThatIsNoLongerRelevantIsForgotten(t *testing.T) {
+	f := newFixture(withSlice())
+	now := time.Now()
+	f.Decide(fixtureKey, now)
+	f.service.view = targets.Resolution{Synced: true}
+	f.Decide(fixtureKey, now)
+	if f.Write(t.Context(), fixtureKey, now); f.store.updated != nil || len(f.states) != 0 {
+		t.Errorf("written is %v, %d targets are known; want neither", f.store.updated, len(f.states))
+	}
+}
+
+// Found by a simulated world: a writer that decided nothing while another one led took what that one had written for
+// edits of its own slices.
+func TestTermThatEndedUnseenIsOver(t *testing.T) {
+	f := newFixture(managed())
+	first, later := time.Now(), time.Now().Add(time.Minute)
+	for _, step := range []struct {
+		name  string
+		term  int
+		at    time.Time
+		since time.Time
+	}{
+		{"first decision", 1, first, first},
+		{"same term", 1, later, first},
+		{"another term, though nothing was decided in between", 2, later, later},
+		{"standby", 0, later, time.Time{}},
+	} {
+		f.lease.term = step.term
+		if f.Decide(fixtureKey, step.at); !f.states[fixtureKey].term.since.Equal(step.since) {
+			t.Errorf("%s: leads since %s, want %s", step.name, f.states[fixtureKey].term.since, step.since)
+		}
+	}
+}
+
+func TestWriteIsQueuedBeforeTheDecisionIsPublished(t *testing.T) {
+	f := newFixture(managed())
+	published := func() int { all, _ := f.Board.List(nil); return len(all) }
+	f.written.onAdd = func() {
+		if published() != 0 {
+			t.Error("the decision was published before its write was queued")
+		}
+	}
+	if f.Decide(fixtureKey, time.Now()); f.written.added != 1 || published() != 1 {
+		t.Errorf("%d writes were queued and %d targets published, want 1 each", f.written.added, published())
+	}
+}
+
+// reportingFeed reports something else right after its snapshot was read.
+type reportingFeed struct {
+	silentFeed
+
+	report func()
+}
+
+func (f reportingFeed) Snapshot() subscriber.Snapshot {
+	defer f.report()
+	return f.silentFeed.Snapshot()
+}
+
+func TestReportDuringADecisionConcernsTheTarget(t *testing.T) {
+	f := newFixture(managed())
+	s := f.state(fixtureKey)
+	s.sourceNames.Store(&[]string{}) // the Service used other sources until now
+	concerned := false
+	f.sources["default"] = Source{Name: "default", Feed: reportingFeed{report: func() { concerned = s.dependsOn("default") }}}
+	if f.Decide(fixtureKey, time.Now()); !concerned {
+		t.Error("the target waits for the source's next report, though its decision depends on an older one")
+	}
+}
+
+func TestOnlyReportsOfTheTargetsSourcesConcernIt(t *testing.T) {
+	s := &state{}
+	if !s.dependsOn("blue") {
+		t.Error("before the first decision any source may matter")
+	}
+	s.sourceNames.Store(&[]string{"blue"})
+	if !s.dependsOn("blue") || s.dependsOn("green") {
+		t.Error("it depends on blue alone")
+	}
+}
+
+func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
+	for _, rejected := range []bool{true, false} {
+		view := withSlice()
+		if rejected {
+			view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}, true
+		}
+		f := newFixture(view)
+		f.Decide(fixtureKey, time.Now())
+		f.Write(t.Context(), fixtureKey, time.Now())
+		if f.written.added != 1 || (f.store.updated == nil) != rejected {
+			t.Errorf("rejected: %t: %d orders, written is %v", rejected, f.written.added, f.store.updated)
+		}
+		if views, _ := f.Board.Views(nil); len(views) != 1 || views[0].FollowsProbes != rejected {
+			t.Errorf("rejected: %t: published is %+v", rejected, views)
+		}
+	}
+}
+
+func TestNothingIsWrittenForAServiceThatIsPaused(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		view := withSlice()
+		view.Paused = paused
+		f := newFixture(view)
+		if f.Decide(fixtureKey, time.Now()); (f.written.added == 0) != paused {
+			t.Errorf("paused: %t: %d writes", paused, f.written.added)
+		}
+	}
+}
+
+func TestPauseTakesTheOrderBack(t *testing.T) {
+	f := newFixture(withSlice())
+	f.Decide(fixtureKey, time.Now())
+	f.service.view.Paused = true
+	f.Decide(fixtureKey, time.Now())
+	if f.Write(t.Context(), fixtureKey, time.Now()); f.store.updated != nil {
+		t.Error("an order is carried out after the Service was paused")
+	}
+}
+
+func TestRecreatedServiceStartsWithoutMemory(t *testing.T) {
+	at := time.Now()
+	before, _ := verdict.Decide(verdict.Memory{}, verdict.Input{Sources: []verdict.Source{{
+		Name: "default", EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: at, Observation: 7, ObservationAt: at,
+	}}}, at)
+	memoryAfter := func(uid types.UID, memory verdict.Memory) verdict.Memory {
+		f := newFixture(managed())
+		s := f.state(fixtureKey)
+		s.uid, s.memory = uid, memory
+		f.Decide(fixtureKey, at)
+		return s.memory
+	}
+	if reflect.DeepEqual(memoryAfter("uid", before), memoryAfter("uid", verdict.Memory{})) {
+		t.Error("the memory of a Service is lost though it is the same Service")
+	}
+	if !reflect.DeepEqual(memoryAfter("earlier", before), memoryAfter("earlier", verdict.Memory{})) {
+		t.Error("the memory of an earlier Service counts for the new one")
+	}
+}
+
+func TestLeaderThatCannotProbeStepsDown(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		status   prober.Status
+		released int
+	}{
+		{"out of sockets", prober.Status{Expired: true, Detail: "too many open files"}, 1},
+		{"pending", prober.Status{}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			view := withSlice()
+			view.Target.Settings.Probe.Mode = probe.TCP
+			view.Target.Settings.Sources = nil
+			f := newFixture(view)
+			f.prober.status = prober.Status{Health: prober.Passing}
+			now := time.Now()
+			f.Decide(fixtureKey, now) // what is probed follows from the first decision
+			f.Decide(fixtureKey, now)
+			now = now.Add(time.Minute)
+			f.Decide(fixtureKey, now)
+			f.prober.status = tt.status
+			f.decided.take()
+			f.Decide(fixtureKey, now)
+			if _, after := f.decided.take(); slices.Contains(after, nonePassingFor) != (tt.released > 0) {
+				t.Errorf("decided again after %v", after)
+			}
+			f.Decide(fixtureKey, now.Add(nonePassingFor))
+			if f.lease.released != tt.released || f.lease.handedOver != tt.released {
+				t.Errorf("the Lease was released %d times and handed over %d times, want %d; the decision: %+v", f.lease.released, f.lease.handedOver, tt.released, f.Decision(fixtureKey))
+			}
+			if e := f.Decision(fixtureKey).Endpoints; len(e) != 1 || !e[0].Listed || !e[0].Conditions.Ready {
+				t.Errorf("the endpoint does not stay as it was: %+v", e)
+			}
+		})
+	}
+}
+
+// A dry run decides as a leader does, but does not publish that it leads.
+func TestDryRunDoesNotClaimToLead(t *testing.T) {
+	for _, dry := range []bool{false, true} {
+		f := newFixture(managed())
+		f.DryRun = dry
+		f.Decide(fixtureKey, time.Now())
+		if all, status := f.Board.List(nil); len(all) != 1 || status.Leading == dry {
+			t.Errorf("dry run: %t: %d targets, leading: %t", dry, len(all), status.Leading)
+		}
+	}
+}

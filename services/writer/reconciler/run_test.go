@@ -1,0 +1,318 @@
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// cluster is a Reconciler of a fake cluster, with a source that is never synced.
+type cluster struct {
+	*Reconciler
+
+	watched  *targetwatch.Watcher
+	client   kubernetes.Interface
+	registry *prometheus.Registry
+}
+
+func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
+	t.Helper()
+	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	client := fake.NewClientset(objects...)
+	watched, err := targetwatch.New(client, targets.Config{
+		Class: "default", Writer: "web", Namespaces: []string{"web"},
+		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
+		Sources:  []targets.Source{{Name: "default"}},
+	}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	return &cluster{New(Config{
+		Sources: []Source{{
+			Name: "default", Feed: nodeclient.New(nodeclient.Config{Source: "default", Log: log, Metrics: nodeclient.NewMetrics(registry)}),
+		}},
+		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lease,
+		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
+		Applier: func() *applier.Applier {
+			leading := func() bool { return lease.Term() != 0 }
+			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: leading, Reporter: reporter, Logger: log, Metrics: metrics})
+		},
+	}, nil, nil), watched, client, registry}
+}
+
+// start runs the Reconciler until the test ends, and returns once nothing more happens. Its end removes nothing that
+// is published.
+func (c *cluster) start(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var group errgroup.Group
+	group.Go(func() error { return c.watched.Run(ctx) })
+	decisions, writes := workqueue.NewTypedDelayingQueue[targets.Key](), workqueue.NewTypedDelayingQueue[targets.Key]()
+	c.decisions, c.writes = decisions, writes
+	group.Go(func() error { c.run(ctx, decisions, writes); return nil })
+	t.Cleanup(func() {
+		before := c.published()
+		stop()
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+		if after := c.published(); !slices.Equal(after, before) {
+			t.Errorf("when the writer stopped, %v were published, and then %v", before, after)
+		}
+	})
+	time.Sleep(time.Second) // informers check ten times a second whether they have synced
+	synctest.Wait()
+}
+
+// published returns the names of the targets on the board.
+func (c *cluster) published() (names []string) {
+	all, _ := c.Board.List(nil)
+	for _, one := range all {
+		names = append(names, one.Service)
+	}
+	return names
+}
+
+func service(name, class string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name), Labels: map[string]string{targets.LabelClass: class}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}}},
+	}
+}
+
+// put updates a Service and waits until nothing more happens.
+func (c *cluster) put(t *testing.T, svc *corev1.Service) {
+	t.Helper()
+	if _, err := c.client.CoreV1().Services("web").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func TestEachServiceIsDecidedWhileItIsATarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, &fakeLease{term: 1}, service("blue", "default"), service("red", "default"), service("other", "elsewhere"))
+		if _, status := c.Board.List(nil); status.Synced {
+			t.Error("the board is synced before anything was read")
+		}
+		c.start(t)
+		if _, status := c.Board.List(nil); !status.Synced {
+			t.Error("the board is not synced though there was a decision about each target")
+		}
+		for _, step := range []struct {
+			name string
+			svc  *corev1.Service
+			want []string
+		}{
+			{"as at the start", service("other", "elsewhere"), []string{"blue", "red"}},
+			{"one opts in", service("other", "default"), []string{"blue", "other", "red"}},
+			{"one opts out", service("blue", "elsewhere"), []string{"other", "red"}},
+			{"and in again", service("blue", "default"), []string{"blue", "other", "red"}},
+		} {
+			c.put(t, step.svc)
+			if got := c.published(); !slices.Equal(got, step.want) || len(c.states) != len(step.want) {
+				t.Errorf("%s: %v are published and %d known, want %v", step.name, got, len(c.states), step.want)
+			}
+		}
+	})
+}
+
+func TestBoardIsSyncedWithoutAnyTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, &fakeLease{term: 1})
+		c.start(t)
+		if _, status := c.Board.List(nil); !status.Synced {
+			t.Error("the board is not synced")
+		}
+	})
+}
+
+// releasable is a Lease that ends when it is released.
+type releasable struct {
+	fakeLease
+
+	over                 atomic.Bool
+	released, handedOver atomic.Int32
+}
+
+func (l *releasable) Term() int {
+	if l.over.Load() {
+		return 0
+	}
+	return 1
+}
+
+func (l *releasable) Release() func() {
+	l.over.Store(true)
+	l.released.Add(1)
+	return func() { l.handedOver.Add(1) }
+}
+
+// hangingStore is a store whose deletes hang until the test ends that.
+type hangingStore struct {
+	applier.Store
+
+	deletes atomic.Int32
+	respond chan struct{}
+}
+
+func (s *hangingStore) Delete(context.Context, *discoveryv1.EndpointSlice) error {
+	s.deletes.Add(1)
+	<-s.respond
+	return nil
+}
+
+// hang has the deletes of a cluster hang.
+func (c *cluster) hang() *hangingStore {
+	store := &hangingStore{respond: make(chan struct{})}
+	metrics := applier.NewMetrics(prometheus.NewRegistry())
+	c.Applier = func() *applier.Applier {
+		leading := func() bool { return c.Lease.Term() != 0 }
+		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: c.Reporter, Logger: c.Logger, Metrics: metrics})
+	}
+	return store
+}
+
+func TestDecisionsGoOnDuringAWriteAndTheLeaseIsHandedOverAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &releasable{}
+		left := service("left", "none")
+		c := newCluster(t, lease, left, ownedSlice(left, "left-slicefeed"), ownedSlice(left, "left-slicefeed-2"), service("blue", "elsewhere"))
+		store := c.hang()
+		c.start(t)
+		if n := store.deletes.Load(); n != 1 {
+			t.Fatalf("%d deletes in progress, want 1", n)
+		}
+		key, fails := targets.Key{Name: "blind"}, verdict.Decision{Panic: true, NonePassingSince: time.Now()}
+		c.stepDown.update(key, fails, lease, time.Now())
+		time.Sleep(nonePassingFor)
+		c.stepDown.update(key, fails, lease, time.Now())
+		c.put(t, service("blue", "default"))
+		if got, want := c.published(), []string{"blue"}; !slices.Equal(got, want) {
+			t.Errorf("during a request %v are published, want %v", got, want)
+		}
+		if released, handedOver := lease.released.Load(), lease.handedOver.Load(); released != 1 || handedOver != 0 {
+			t.Errorf("during a request: released %d times and handed over %d times, want 1 and 0", released, handedOver)
+		}
+		close(store.respond)
+		synctest.Wait()
+		if deletes, handedOver := store.deletes.Load(), lease.handedOver.Load(); deletes != 1 || handedOver != 1 {
+			t.Errorf("after its response: %d deletes and handed over %d times, want 1 and 1", deletes, handedOver)
+		}
+	})
+}
+
+func TestLimitsServicesThatAreWrittenAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects []runtime.Object
+		for i := range maxWrites + 10 {
+			svc := service(fmt.Sprintf("left-%d", i), "none")
+			objects = append(objects, svc, ownedSlice(svc, svc.Name+"-slicefeed"))
+		}
+		c := newCluster(t, &fakeLease{term: 1}, objects...)
+		store := c.hang()
+		c.start(t)
+		if n := store.deletes.Load(); n != maxWrites {
+			t.Errorf("%d writes in progress, want %d", n, maxWrites)
+		}
+		close(store.respond)
+		synctest.Wait()
+		if n := store.deletes.Load(); n != maxWrites+10 {
+			t.Errorf("%d writes, want %d", n, maxWrites+10)
+		}
+	})
+}
+
+func TestWritesThatWaitDoNotStartAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := workqueue.NewTypedDelayingQueue[targets.Key]()
+		ctx, stop := context.WithCancel(t.Context())
+		queue.Add(targets.Key{Name: "a"})
+		queue.Add(targets.Key{Name: "b"})
+		processed := 0
+		go func() {
+			time.Sleep(time.Second)
+			queue.ShutDown()
+		}()
+		work(ctx, queue, func(targets.Key) { processed++; stop() })
+		if processed != 1 {
+			t.Errorf("%d keys were processed, want 1", processed)
+		}
+	})
+}
+
+// ownedSlice is a slice of the default class.
+func ownedSlice(svc *corev1.Service, name string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: svc.Namespace, Name: name, UID: types.UID(name), ResourceVersion: "1",
+			Labels:          map[string]string{discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: "slicefeed-default", planner.LabelWriter: "web"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+}
+
+func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease, plain := &fakeLease{term: 1}, service("blue", "default")
+		halted := plain.DeepCopy()
+		halted.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
+		c := newCluster(t, lease, plain)
+		var reported history.Log
+		c.Reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
+		c.start(t)
+		for _, step := range []struct {
+			name string
+			term int
+			svc  *corev1.Service
+			want int // Events so far
+		}{
+			{"the episode begins", 1, halted, 1},
+			{"another replica leads when it ends", 0, plain, 1},
+			{"and when it begins again", 0, halted, 1},
+		} {
+			lease.term = step.term
+			c.put(t, step.svc)
+			if _, all := reported.Recent(nil); len(all) != step.want {
+				t.Errorf("%s: %d Events, want %d", step.name, len(all), step.want)
+			}
+		}
+		lease.term = 2
+		halted = halted.DeepCopy()
+		halted.Annotations["example.org/a"] = "any change"
+		c.put(t, halted)
+		if _, all := reported.Recent(nil); len(all) != 2 {
+			t.Errorf("this replica leads again during the second episode: %d Events, want 2", len(all))
+		}
+	})
+}

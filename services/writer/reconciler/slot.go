@@ -1,0 +1,134 @@
+package reconciler
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// order is what to write for a target.
+type order struct {
+	applier.Order
+
+	withdraw bool               // delete the current slices
+	decided  []verdict.Endpoint // Desired.Endpoints are made of these when it is carried out
+	term     int                // in which it was given
+	causes   causes             // the oldest of each kind
+}
+
+// orderOf returns what follows from a decision; nil: nothing may be written.
+func orderOf(view targets.Resolution, decision verdict.Decision, current []*discoveryv1.EndpointSlice) *order {
+	if !decision.Write || view.Paused {
+		return nil
+	}
+	return &order{
+		Order: applier.Order{
+			Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current, Adjust: view.Rejection != nil,
+			ReasonFor: func(address netip.Addr) string { return why(decision.Endpoints, address) },
+		},
+		decided: decision.Endpoints,
+	}
+}
+
+// withdrawal returns the deletion of the slices of a Service that is opted out, else nil.
+func withdrawal(view targets.Resolution, a *applier.Applier) *order {
+	if !view.OptedOut || view.Paused {
+		return nil
+	}
+	return &order{Order: applier.Order{Service: view.ServiceRef, Current: a.Observed(view.Slices, view.ResourceVersion)}, withdraw: true}
+}
+
+// carryOut writes, and reports whether there was anything to write.
+func (o *order) carryOut(ctx context.Context, a *applier.Applier) (changed bool, err error) {
+	if o.withdraw {
+		return len(o.Current) > 0, a.Withdraw(ctx, o.Service, o.Current)
+	}
+	complete := o.Order
+	complete.Desired.Endpoints = listed(o.decided)
+	plan, err := a.Apply(ctx, complete)
+	return !plan.Empty(), err
+}
+
+// repeats reports whether an order would write nothing, since the slices are as a written order left them.
+func (o *order) repeats(written *order) bool {
+	return written != nil && o.term == written.term && o.withdraw == written.withdraw && o.Adjust == written.Adjust &&
+		slices.Equal(o.Current, written.Current) &&
+		slices.EqualFunc(o.decided, written.decided, func(a, b verdict.Endpoint) bool {
+			return a.Address == b.Address && a.Listed == b.Listed && a.Conditions == b.Conditions && a.Source == b.Source && a.Zone == b.Zone
+		}) && equality.Semantic.DeepEqual(o.Desired, written.Desired)
+}
+
+// slot has the newest order of a target until Write takes it.
+type slot struct {
+	mu        sync.Mutex
+	order     *order
+	written   *order    // the last one, if nothing has been written since; its Current are the slices as it left them
+	unwritten causes    // of earlier orders that were not carried out
+	notBefore time.Time // when the next write may start
+}
+
+// put replaces the order, and reports whether there is anything to write now. An order of nil, or in no term: nothing.
+// Else its causes include those of earlier orders that were not carried out.
+func (s *slot) put(o *order, term int, of causes) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.order != nil {
+		s.unwritten = s.unwritten.with(s.order.causes)
+	}
+	s.unwritten, of, s.order = causes{}, of.with(s.unwritten), nil
+	if o == nil || term == 0 {
+		return false
+	}
+	if o.term, o.causes = term, of; o.repeats(s.written) {
+		return false
+	}
+	s.order = o
+	return true
+}
+
+// take removes the order and returns it. If it has to wait, take leaves it and returns how long; nil and 0: there is none.
+func (s *slot) take(now time.Time) (o *order, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.order == nil {
+		return nil, 0
+	}
+	if wait = s.notBefore.Sub(now); wait > 0 {
+		return nil, wait
+	}
+	o = s.order
+	s.order, s.written, s.notBefore = nil, nil, time.Time{}
+	return o, 0
+}
+
+// setWritten records an order that was carried out, and the slices as it left them.
+func (s *slot) setWritten(o *order, left []*discoveryv1.EndpointSlice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	written := *o
+	written.Current = left
+	s.written = &written
+}
+
+// keepCauses keeps the causes of an order that was not carried out for the next one.
+func (s *slot) keepCauses(of causes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unwritten = s.unwritten.with(of)
+}
+
+// delay sets when the next write may start.
+func (s *slot) delay(notBefore time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notBefore = notBefore
+}

@@ -1,0 +1,153 @@
+package reconciler
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+)
+
+func TestFailedWriteIsRepeatedLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(withSlice())
+		f.Decide(fixtureKey, time.Now())
+		write := func() (decisions int, waits []time.Duration) {
+			f.decided.take()
+			f.written.take()
+			f.Write(t.Context(), fixtureKey, time.Now())
+			decisions, _ = f.decided.take()
+			_, waits = f.written.take()
+			return decisions, waits
+		}
+		f.store.err = apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "shop-slicefeed", errors.New("no"))
+		for n, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
+			if decisions, _ := write(); decisions != 1 {
+				t.Fatalf("failure %d: %d decisions, want one", n+1, decisions)
+			}
+			f.Decide(fixtureKey, time.Now())
+			if _, waits := write(); !slices.Equal(waits, []time.Duration{want}) {
+				t.Errorf("failure %d: the next write waits %v, want %s", n+1, waits, want)
+			}
+			time.Sleep(want)
+		}
+		if f.store.err = nil; f.backoff.NumRequeues(fixtureKey) != 5 {
+			t.Errorf("%d failures are counted, want 5", f.backoff.NumRequeues(fixtureKey))
+		}
+		if decisions, waits := write(); decisions != 1 || len(waits) != 0 || f.backoff.NumRequeues(fixtureKey) != 0 {
+			t.Errorf("after a success: %d decisions, waits %v, %d failures are counted", decisions, waits, f.backoff.NumRequeues(fixtureKey))
+		}
+	})
+}
+
+func TestDelayedWriteWaitsAsLongAsRequested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := time.Now().Add(time.Minute)
+		for _, tt := range []struct {
+			name      string
+			err       error
+			notBefore time.Time
+			decisions int
+			after     []time.Duration
+		}{
+			{"the API server rejects requests for a while", &applier.RetryLaterError{At: at, Err: errors.New("429")}, at, 1, nil},
+			{"a repair waits, and no other write", &applier.RetryLaterError{At: at, Err: errors.New("edited"), Repair: true}, time.Time{}, 0, []time.Duration{time.Minute}},
+			{"a slice has changed", &applier.StaleError{Slice: "a", Err: errors.New("409")}, time.Time{}, 1, nil},
+		} {
+			f := newFixture(managed())
+			s := f.state(fixtureKey)
+			f.handleFailure(fixtureKey, s, tt.err)
+			decisions, after := f.decided.take()
+			if !s.slot.notBefore.Equal(tt.notBefore) || decisions != tt.decisions || !slices.Equal(after, tt.after) {
+				t.Errorf("%s: not before %s, %d decisions now, and after %v; want %s, %d, %v", tt.name, s.slot.notBefore, decisions, after, tt.notBefore, tt.decisions, tt.after)
+			}
+			if f.backoff.NumRequeues(fixtureKey) != 0 {
+				t.Errorf("%s: it counts as a failure", tt.name)
+			}
+		}
+	})
+}
+
+func TestSlotKeepsTheOldestCausesUntilTheyAreWritten(t *testing.T) {
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	var s slot
+	s.put(&order{}, 1, causes{feed: at(3)})
+	s.put(&order{}, 1, causes{feed: at(5), probe: at(5)})
+	first, _ := s.take(at(6))
+	if want := (causes{at(3), at(5)}); first.causes != want {
+		t.Errorf("causes of a replaced order: %v, want %v", first.causes, want)
+	}
+	s.put(&order{}, 1, causes{feed: at(7)})
+	s.keepCauses(first.causes)
+	s.put(&order{}, 1, causes{})
+	second, _ := s.take(at(8))
+	if want := (causes{at(3), at(5)}); second.causes != want {
+		t.Errorf("causes of an order that failed: %v, want %v", second.causes, want)
+	}
+	s.keepCauses(second.causes)
+	s.put(nil, 1, causes{})
+	s.put(&order{}, 1, causes{})
+	if third, _ := s.take(at(9)); third.causes != (causes{}) {
+		t.Errorf("causes of what does not have to be written: %v, want none", third.causes)
+	}
+}
+
+func TestOrderWaits(t *testing.T) {
+	now := time.Now()
+	var s slot
+	if o, wait := s.take(now); o != nil || wait != 0 {
+		t.Errorf("empty: %v, %s", o, wait)
+	}
+	s.delay(now.Add(time.Second))
+	s.put(&order{}, 1, causes{})
+	if o, wait := s.take(now); o != nil || wait != time.Second {
+		t.Errorf("too early: %v, %s", o, wait)
+	}
+	if o, wait := s.take(now.Add(time.Second)); o == nil || wait != 0 {
+		t.Errorf("in time: %v, %s", o, wait)
+	}
+	s.put(&order{}, 1, causes{})
+	if o, wait := s.take(now); o == nil || wait != 0 {
+		t.Errorf("the next one: %v, %s", o, wait)
+	}
+}
+
+func TestOrderThatWouldRepeatTheLastOneIsNotQueued(t *testing.T) {
+	f := newFixture(withSlice())
+	f.service.view.ResourceVersion = "1"
+	decide := func() int {
+		f.written.take()
+		f.Decide(fixtureKey, time.Now())
+		added, _ := f.written.take()
+		return added
+	}
+	decide()
+	f.Write(t.Context(), fixtureKey, time.Now())
+	if n := decide(); n != 0 {
+		t.Errorf("after the response: %d writes, want none", n)
+	}
+	f.service.view.Target.Labels = map[string]string{"a": "b"}
+	if n := decide(); n != 1 {
+		t.Errorf("when the Service has another label: %d writes, want one", n)
+	}
+	f.service.view.Target.Labels = nil
+	if n := decide(); n != 0 {
+		t.Errorf("when it has its labels again: %d writes, want none", n)
+	}
+	edited := f.store.updated.DeepCopy()
+	edited.ResourceVersion = "3"
+	f.service.view.Slices, f.service.view.ResourceVersion = []*discoveryv1.EndpointSlice{edited}, "3"
+	if n := decide(); n != 1 {
+		t.Errorf("when another client has edited a slice: %d writes, want one", n)
+	}
+	f.Write(t.Context(), fixtureKey, time.Now())
+	f.lease.term = 2
+	if n := decide(); n != 1 {
+		t.Errorf("in another term: %d writes, want one", n)
+	}
+}

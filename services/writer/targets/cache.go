@@ -1,0 +1,95 @@
+package targets
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	firstNameSuffix = "-slicefeed" // of the first slice of a labeled Service
+	// maxNameEnding is what the planner may cut off a first name to make room for its endings: a source,
+	// a family and a number.
+	maxNameEnding = 93
+	maxName       = 253
+)
+
+// IndexKeys returns the Services that a slice affects, by Key and by UIDKey: the one in the slice's
+// label, those that own it, and those for which the planner might use its name. With this index
+// resolving one Service does not read all slices of its namespace.
+func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
+	var all []string
+	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
+		all = append(all, Key{slice.Namespace, service}.String())
+	}
+	for _, owner := range slice.OwnerReferences {
+		if isServiceOwner(owner) {
+			all = append(all, UIDKey(slice.Namespace, owner.UID))
+		}
+	}
+	// The planner's names are the first name, alone or followed by a dash and more.
+	for from := 0; ; {
+		at := strings.Index(slice.Name[from:], firstNameSuffix)
+		if at < 0 {
+			break
+		}
+		at += from
+		if rest := slice.Name[at+len(firstNameSuffix):]; at > 0 && (rest == "" || rest[0] == '-') {
+			all = append(all, Key{slice.Namespace, slice.Name[:at]}.String())
+		}
+		from = at + 1
+	}
+	if named := cfg.NamedTarget; slice.Namespace == named.Namespace && named.FirstName != "" {
+		// All names that the planner may derive from the first name start like this.
+		prefix := strings.TrimRight(named.FirstName[:min(len(named.FirstName), maxName-maxNameEnding)], "-.")
+		if strings.HasPrefix(slice.Name, prefix) {
+			all = append(all, named.Key().String())
+		}
+	}
+	return all
+}
+
+func isServiceOwner(owner metav1.OwnerReference) bool {
+	return owner.Kind == "Service" && owner.APIVersion == "v1"
+}
+
+// UIDKey is the index key of an owner; no Key contains "#".
+func UIDKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
+
+// TrimService returns what the cache keeps of a Service: all that is ever read if it is or was a target.
+// There may be many others: of those it keeps what is needed to recognize them, and their ClusterIPs,
+// which must never become endpoints.
+func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Service {
+	svc.ManagedFields, svc.Status = nil, corev1.ServiceStatus{}
+	if wasTarget || cfg.isTarget(svc) {
+		return svc
+	}
+	small := &corev1.Service{}
+	small.Namespace, small.Name, small.UID, small.ResourceVersion = svc.Namespace, svc.Name, svc.UID, svc.ResourceVersion
+	small.DeletionTimestamp = svc.DeletionTimestamp
+	if class, labeled := svc.Labels[LabelClass]; labeled {
+		small.Labels = map[string]string{LabelClass: class}
+	}
+	if text, given := svc.Annotations[annotationPrefix+pausedAnnotation]; given {
+		small.Annotations = map[string]string{annotationPrefix + pausedAnnotation: text}
+	}
+	small.Spec.ClusterIP, small.Spec.ClusterIPs = svc.Spec.ClusterIP, svc.Spec.ClusterIPs
+	return small
+}
+
+// TrimSlice drops fields that are never read from slices that others manage. Of slices of another class
+// it keeps whether they list a ready endpoint.
+func (cfg *Config) TrimSlice(slice *discoveryv1.EndpointSlice) {
+	if by := slice.Labels[discoveryv1.LabelManagedBy]; by == cfg.managedBy() || by != "" && by == cfg.NamedTarget.ManagedBy {
+		return
+	}
+	endpoints := slice.Endpoints
+	slice.Endpoints, slice.Ports, slice.ManagedFields, slice.Annotations = nil, nil, nil, nil
+	if at := slices.IndexFunc(endpoints, isReady); at >= 0 && isOtherClass(slice) {
+		slice.Endpoints = []discoveryv1.Endpoint{*endpoints[at].DeepCopy()}
+	}
+}

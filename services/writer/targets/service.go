@@ -1,0 +1,191 @@
+package targets
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+)
+
+// maxPorts is how many ports a slice may have: the limit that the API server enforces, though the API's
+// documentation says 100.
+const maxPorts = 20000
+
+// validateService rejects Services that cannot work or could do harm.
+func validateService(service *corev1.Service) *Rejection {
+	svc := &service.Spec
+	switch {
+	case service.DeletionTimestamp != nil:
+		return newRejection(ReasonServiceTerminating, "Service is being deleted. Its slices are deleted with it; nothing more is written.")
+	case svc.Type == corev1.ServiceTypeExternalName:
+		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints. Use ClusterIP, NodePort or LoadBalancer.")
+	case len(svc.Selector) > 0:
+		return newRejection(ReasonServiceHasSelector, "Service has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete what remains: the Endpoints object %s, which would be mirrored into slices, and the slices with label endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io.", service.Name)
+	case svc.InternalTrafficPolicy != nil && *svc.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
+		return newRejection(ReasonLocalTrafficPolicy, "internalTrafficPolicy Local only uses endpoints on the client's node; ours are on none. Set it to Cluster.")
+	case svc.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
+		return newRejection(ReasonLocalTrafficPolicy, "externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none. Set it to Cluster.")
+	case len(svc.Ports) > maxPorts:
+		return newRejection(ReasonTooManyPorts, "Service has %d ports; an EndpointSlice supports %d. Split the Service.", len(svc.Ports), maxPorts)
+	}
+	return nil
+}
+
+// mirroringController manages the slices that Kubernetes creates for a legacy Endpoints object.
+const mirroringController = "endpointslicemirroring-controller.k8s.io"
+
+// checkOtherSlices collects the other slices of the Service, and rejects the target if they must not be
+// mixed with owned ones or if another installation writes the owned ones.
+func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejection {
+	desired := t.Desired()
+	for _, slice := range existing {
+		if desired.Owns(slice) {
+			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
+				return newRejection(ReasonOwnedByOtherWriter, "EndpointSlice %s is written by the installation in namespace %s with the same managed-by label. Give one of them another CLASS.", slice.Name, writer)
+			}
+			continue
+		}
+		if slice.Namespace != t.Namespace || slice.Labels[discoveryv1.LabelServiceName] != t.Name {
+			continue
+		}
+		switch {
+		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
+			return newRejection(ReasonLegacyEndpoints, "Service has a legacy Endpoints object; its mirrored slice %s would be mixed with ours. Delete Endpoints %s.", slice.Name, t.Name)
+		case isOtherClass(slice):
+			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
+		default:
+			t.ForeignSlices = append(t.ForeignSlices, slice.Name)
+		}
+	}
+	return nil
+}
+
+// portDeniedBy returns a source that does not allow a port to be written and probed; empty: none.
+func (cfg *Config) portDeniedBy(port uint16, key Key, sources []Source) string {
+	if cfg.isNamedTarget(key) && port == cfg.NamedTarget.Port {
+		return ""
+	}
+	for _, source := range sources {
+		if source.AllowsPort != nil && !source.AllowsPort(port) {
+			return source.Name
+		}
+	}
+	return ""
+}
+
+// resolvePorts returns the ports of the slices: kube-proxy joins them to the ports of the Service by
+// name and protocol, and sends traffic to the number in the slice.
+func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort, sources []Source) ([]discoveryv1.EndpointPort, *Rejection) {
+	var targetPort int32
+	if cfg.isNamedTarget(key) {
+		targetPort = int32(cfg.NamedTarget.Port)
+	}
+	if targetPort != 0 && len(given) != 1 {
+		return nil, newRejection(ReasonAmbiguousTargetPort, "TARGET_PORT requires a Service with one port; this one has %d. Unset it and give each port a numeric targetPort.", len(given))
+	}
+	var out []discoveryv1.EndpointPort
+	for _, p := range given {
+		number, protocol, shown := p.TargetPort.IntVal, p.Protocol, p.Name
+		if shown == "" {
+			shown = strconv.Itoa(int(p.Port))
+		}
+		switch {
+		case targetPort != 0:
+			number = targetPort
+		case p.TargetPort.Type == intstr.String:
+			return nil, newRejection(ReasonNamedTargetPort, "targetPort %q of port %s is a name; only Pods can resolve it. Use a number, such as the NodePort in the secured cluster.", p.TargetPort.StrVal, shown)
+		case number == 0:
+			number = p.Port // as the API server defaults it
+		}
+		if number < 1 || number > 65535 {
+			return nil, newRejection(ReasonInvalidTargetPort, "targetPort %d of port %s is out of range. Use 1 to 65535.", number, shown)
+		}
+		if source := cfg.portDeniedBy(uint16(number), key, sources); source != "" {
+			return nil, newRejection(ReasonPortNotAllowed, "Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", number, shown, source)
+		}
+		if protocol == "" {
+			protocol = corev1.ProtocolTCP
+		}
+		out = append(out, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &number, AppProtocol: p.AppProtocol})
+	}
+	return out, nil
+}
+
+// resolveProbePort returns the port of the settings, or else the first TCP port.
+func (cfg *Config) resolveProbePort(t *Target, sources []Source) (uint16, *Rejection) {
+	port := t.Settings.ProbePort
+	for _, p := range t.Ports {
+		if port == 0 && *p.Protocol == corev1.ProtocolTCP {
+			port = uint16(*p.Port)
+		}
+	}
+	if port == 0 {
+		if t.Settings.Probe.Mode != probe.Off {
+			return 0, newRejection(ReasonNoProbePort, "Service has no TCP port to probe. Set %sprobe-port or turn probing off.", annotationPrefix)
+		}
+		return 0, nil
+	}
+	if source := cfg.portDeniedBy(port, t.Key, sources); source != "" {
+		return 0, newRejection(ReasonPortNotAllowed, "Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", port, source)
+	}
+	return port, nil
+}
+
+func addressTypes(svc *corev1.ServiceSpec) []discoveryv1.AddressType {
+	var out []discoveryv1.AddressType
+	for _, family := range svc.IPFamilies {
+		out = append(out, discoveryv1.AddressType(family)) // both are IPv4 and IPv6
+	}
+	if len(out) > 0 {
+		return out
+	}
+	// Services created before dual stack have none until their next update.
+	if addr, err := netip.ParseAddr(svc.ClusterIP); err == nil && addr.Is6() {
+		return []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}
+	}
+	return []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
+}
+
+// Labels of a Service beyond these limits are not copied to its slices: every slice repeats them, and
+// every change of a slice is sent to every node of the cluster.
+const (
+	maxLabels     = 32
+	maxLabelBytes = 8 << 10
+)
+
+// copyLabels returns the labels of a Service that its slices get, in the order of their keys until a
+// limit is reached.
+func copyLabels(labels map[string]string) map[string]string {
+	var copied map[string]string
+	room := maxLabelBytes
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if isReservedLabel(key) {
+			continue
+		}
+		if room -= len(key) + len(labels[key]); room < 0 || len(copied) == maxLabels {
+			break
+		}
+		if copied == nil {
+			copied = map[string]string{}
+		}
+		copied[key] = labels[key]
+	}
+	return copied
+}
+
+// isReservedLabel reports whether a label has a meaning for readers of slices. Only the labels that the
+// writer sets itself are true there.
+func isReservedLabel(key string) bool {
+	domain, _, prefixed := strings.Cut(key, "/")
+	return prefixed && slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "slicefeed.dev"}, func(reserved string) bool {
+		return domain == reserved || strings.HasSuffix(domain, "."+reserved)
+	})
+}

@@ -1,0 +1,198 @@
+package targetwatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// Names of the indexes: slices by the Services that they affect, Services by UID and by cluster IP.
+const (
+	indexByService   = "service"
+	indexByUID       = "uid"
+	indexByClusterIP = "cluster-ip"
+)
+
+// namespaceInformers holds the two informers of one namespace, or of all.
+type namespaceInformers struct {
+	watcher   *Watcher
+	namespace string
+	services  cache.SharedIndexInformer
+	slices    cache.SharedIndexInformer
+	// Handlers that have processed the complete first list: only then is the cache complete.
+	handlers []cache.ResourceEventHandlerRegistration
+
+	mu          sync.Mutex
+	watchErrors map[string]string // the last error of each watch, by resource
+}
+
+func newNamespaceInformers(w *Watcher, client kubernetes.Interface, namespace string) (*namespaceInformers, error) {
+	a := &namespaceInformers{watcher: w, namespace: namespace, watchErrors: map[string]string{}}
+	a.services = coreinformers.NewServiceInformer(client, namespace, 0, cache.Indexers{
+		indexByUID:       indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} }),
+		indexByClusterIP: indexFunc(clusterIPs),
+	})
+	// All slices: an owned slice whose labels someone modified must still be repaired, and the names of
+	// other slices must not be taken.
+	a.slices = discoveryinformers.NewEndpointSliceInformer(client, namespace, 0, cache.Indexers{indexByService: indexFunc(w.cfg.IndexKeys)})
+	return a, errors.Join(
+		configureInformer(a, "Services", a.services, func(svc *corev1.Service) *corev1.Service { return w.cfg.TrimService(svc, w.recordLabel(svc)) }, a.onServiceChange),
+		configureInformer(a, "EndpointSlices", a.slices, func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+			w.cfg.TrimSlice(slice)
+			return slice
+		}, a.onSliceChange),
+	)
+}
+
+func indexFunc[T metav1.Object](keys func(T) []string) cache.IndexFunc {
+	return func(obj any) ([]string, error) { return keys(obj.(T)), nil }
+}
+
+func clusterIPs(svc *corev1.Service) []string {
+	if len(svc.Spec.ClusterIPs) > 0 {
+		return svc.Spec.ClusterIPs
+	}
+	return []string{svc.Spec.ClusterIP}
+}
+
+// configureInformer sets up an informer: which fields it keeps, and what it does with changes and errors. The
+// handler gets the object before and after a change, or nil.
+func configureInformer[T metav1.Object](a *namespaceInformers, resource string, informer cache.SharedIndexInformer, trim func(T) T, handle func(before, after T)) error {
+	var none T
+	errTransform := informer.SetTransform(func(obj any) (any, error) {
+		if object, ok := obj.(T); ok {
+			return trim(object), nil
+		}
+		return obj, nil // of a deletion that the watch missed
+	})
+	errHandler := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		a.watcher.log.Warn("watch interrupted, keeping last state",
+			slog.String("resource", resource), slog.String("namespace", a.namespace), slog.Any("error", err))
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.watchErrors[resource] = err.Error()
+	})
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(after any) { handle(none, after.(T)) },
+		UpdateFunc: func(before, after any) {
+			if b, a := before.(T), after.(T); !equalVersions(b, a) {
+				handle(b, a)
+			}
+		},
+		DeleteFunc: func(before any) {
+			if missed, ok := before.(cache.DeletedFinalStateUnknown); ok {
+				before = missed.Obj
+			}
+			handle(before.(T), none)
+		},
+	})
+	a.handlers = append(a.handlers, registration)
+	return errors.Join(errTransform, errHandler, err)
+}
+
+// equalVersions reports whether nothing changed: a relist repeats known objects.
+func equalVersions(before, after metav1.Object) bool {
+	return after.GetResourceVersion() != "" && after.GetUID() == before.GetUID() && after.GetResourceVersion() == before.GetResourceVersion()
+}
+
+func (a *namespaceInformers) synced() bool {
+	return !slices.ContainsFunc(a.handlers, func(h cache.ResourceEventHandlerRegistration) bool { return !h.HasSynced() })
+}
+
+func (a *namespaceInformers) waitForSync(ctx context.Context) bool {
+	return cache.WaitForCacheSync(ctx.Done(), a.synced)
+}
+
+// String names the namespace, and why it cannot be read.
+func (a *namespaceInformers) String() string {
+	name := "namespace " + a.namespace
+	if a.namespace == metav1.NamespaceAll {
+		name = "all namespaces"
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.watchErrors) == 0 {
+		return name
+	}
+	var causes []string
+	for _, resource := range slices.Sorted(maps.Keys(a.watchErrors)) {
+		causes = append(causes, display.Truncate(a.watchErrors[resource], 256))
+	}
+	return name + " (" + strings.Join(causes, "; ") + ")"
+}
+
+func (a *namespaceInformers) getService(key targets.Key) *corev1.Service {
+	obj, found, err := a.services.GetStore().GetByKey(key.String())
+	if err != nil || !found {
+		return nil
+	}
+	return obj.(*corev1.Service)
+}
+
+// slicesFor returns the slices that a Service needs, by name.
+func (a *namespaceInformers) slicesFor(key targets.Key, svc *corev1.Service) []*discoveryv1.EndpointSlice {
+	values := []string{key.String()}
+	if svc != nil {
+		values = append(values, targets.UIDKey(svc.Namespace, svc.UID))
+	}
+	var all []*discoveryv1.EndpointSlice
+	for _, value := range values {
+		found, _ := a.slices.GetIndexer().ByIndex(indexByService, value) // its only error: no such index
+		for _, obj := range found {
+			all = append(all, obj.(*discoveryv1.EndpointSlice))
+		}
+	}
+	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b *discoveryv1.EndpointSlice) bool { return a.Name == b.Name })
+}
+
+// onServiceChange marks a Service dirty. The cluster IPs are read again if they may have changed.
+func (a *namespaceInformers) onServiceChange(before, after *corev1.Service) {
+	if before == nil || after == nil || !slices.Equal(clusterIPs(before), clusterIPs(after)) {
+		a.watcher.mu.Lock()
+		a.watcher.clusterIPs = nil
+		a.watcher.mu.Unlock()
+	}
+	if after == nil {
+		after = before
+	}
+	a.watcher.markDirty(targets.KeyOf(after))
+}
+
+// onSliceChange marks the Services dirty that the slice affected before and affects now.
+func (a *namespaceInformers) onSliceChange(before, after *discoveryv1.EndpointSlice) {
+	var keys []targets.Key
+	for _, slice := range []*discoveryv1.EndpointSlice{before, after} {
+		if slice == nil {
+			continue
+		}
+		for _, value := range a.watcher.cfg.IndexKeys(slice) {
+			if namespace, name, isKey := strings.Cut(value, "/"); isKey {
+				keys = append(keys, targets.Key{Namespace: namespace, Name: name})
+				continue
+			}
+			owners, _ := a.services.GetIndexer().ByIndex(indexByUID, value)
+			for _, owner := range owners {
+				keys = append(keys, targets.KeyOf(owner.(*corev1.Service)))
+			}
+		}
+	}
+	if len(keys) > 0 {
+		a.watcher.markDirty(keys...)
+	}
+}

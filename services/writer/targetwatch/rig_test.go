@@ -1,0 +1,220 @@
+package targetwatch
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+var shop = targets.Key{Namespace: "web", Name: "shop"}
+
+// newConfig returns a writer with one source.
+func newConfig() targets.Config {
+	return targets.Config{
+		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.TCP}, ListUnready: true},
+		Sources: []targets.Source{{Name: "default"}},
+	}
+}
+
+// configWithNamedTarget returns a writer that also has a named target.
+func configWithNamedTarget() targets.Config {
+	cfg := newConfig()
+	cfg.NamedTarget = targets.NamedTarget{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
+	return cfg
+}
+
+// newService returns a valid, labeled Service.
+func newService() *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web", Name: "shop", UID: "svc-1",
+			Labels: map[string]string{targets.LabelClass: "default"}, Annotations: map[string]string{},
+		},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.9", ClusterIPs: []string{"10.96.0.9"},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports:      []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// namedService returns a Service of that name.
+func namedService(name string, uid types.UID) *corev1.Service {
+	svc := newService()
+	svc.Name, svc.UID = name, uid
+	svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "None", []string{"None"}
+	return svc
+}
+
+// newSlice returns a slice of the Service shop.
+func newSlice(name, manager string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{
+			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: manager,
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+	}
+}
+
+// ownedSlice returns a slice that this writer wrote for the Service shop of that UID.
+func ownedSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
+	s := newSlice(name, "slicefeed-default")
+	s.Labels["slicefeed.dev/writer"] = "slicefeed"
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: owner}}
+	return s
+}
+
+func sliceNames(list []*discoveryv1.EndpointSlice) []string {
+	var all []string
+	for _, s := range list {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+// testCluster runs a Watcher on a fake cluster.
+type testCluster struct {
+	*Watcher
+
+	t              *testing.T
+	client         *fake.Clientset
+	taken          []targets.Key
+	watching       chan struct{} // a signal for each watch that has begun
+	missingWatches int           // how many have not, as far as we know
+}
+
+func startWatcher(t *testing.T, cfg targets.Config, client *fake.Clientset) *testCluster {
+	t.Helper()
+	watcher, err := New(client, cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startCluster(t, watcher, client)
+}
+
+func startCluster(t *testing.T, watcher *Watcher, client *fake.Clientset) *testCluster {
+	t.Helper()
+	r := &testCluster{Watcher: watcher, t: t, client: client, missingWatches: 2 * len(watcher.informers), watching: make(chan struct{}, 100)}
+	client.PrependWatchReactor("*", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		r.watching <- struct{}{}
+		return true, stream, err
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- watcher.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// waitForWatches waits until everything is watched: the fake loses changes between list and watch.
+func (r *testCluster) waitForWatches() {
+	r.t.Helper()
+	for ; r.missingWatches > 0; r.missingWatches-- {
+		select {
+		case <-r.watching:
+		case <-time.After(20 * time.Second):
+			r.t.Fatalf("%d watches have not begun", r.missingWatches)
+		}
+	}
+}
+
+// waitFor reads changes until the Service is reported and ok accepts its resolution.
+func (r *testCluster) waitFor(key targets.Key, what string, ok func(targets.Resolution) bool) targets.Resolution {
+	r.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case <-r.Changed():
+			taken := r.TakeChanged()
+			r.taken = append(r.taken, taken...)
+			if !slices.Contains(taken, key) {
+				continue
+			}
+			if resolution := r.Get(key); ok(resolution) {
+				return resolution
+			}
+		case <-limit:
+			r.t.Fatalf("not reported: %s; now %+v", what, r.Get(key))
+		}
+	}
+}
+
+// takeAll reads changes until n Services were reported, and returns them sorted.
+func (r *testCluster) takeAll(n int) []targets.Key {
+	r.t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		slices.SortFunc(r.taken, targets.Key.Compare)
+		r.taken = slices.Compact(r.taken)
+		if len(r.taken) >= n {
+			return r.taken
+		}
+		select {
+		case <-r.Changed():
+			r.taken = append(r.taken, r.TakeChanged()...)
+		case <-limit:
+			r.t.Fatalf("%d reported, want %d", len(r.taken), n)
+		}
+	}
+}
+
+func (r *testCluster) applyService(svc *corev1.Service) {
+	r.t.Helper()
+	r.waitForWatches()
+	services := r.client.CoreV1().Services(svc.Namespace)
+	if _, err := services.Update(r.t.Context(), svc, metav1.UpdateOptions{}); err == nil {
+		return
+	}
+	if _, err := services.Create(r.t.Context(), svc, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *testCluster) applySlice(s *discoveryv1.EndpointSlice) {
+	r.t.Helper()
+	r.waitForWatches()
+	all := r.client.DiscoveryV1().EndpointSlices(s.Namespace)
+	if _, err := all.Update(r.t.Context(), s, metav1.UpdateOptions{}); err == nil {
+		return
+	}
+	if _, err := all.Create(r.t.Context(), s, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *testCluster) deleteService(key targets.Key) {
+	r.t.Helper()
+	r.waitForWatches()
+	if err := r.client.CoreV1().Services(key.Namespace).Delete(r.t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *testCluster) deleteSlice(namespace, name string) {
+	r.t.Helper()
+	r.waitForWatches()
+	if err := r.client.DiscoveryV1().EndpointSlices(namespace).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}

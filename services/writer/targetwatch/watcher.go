@@ -1,0 +1,202 @@
+// Package targetwatch watches the Services and EndpointSlices of the configured namespaces, and resolves
+// each Service with the rules of package targets. It guarantees that what it returns came from the API
+// server, and states how recent it is; while the API server is away it keeps the last state. It does not
+// write anything.
+package targetwatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// Watcher watches the consuming cluster. Create it with New.
+type Watcher struct {
+	cfg       targets.Config
+	log       *slog.Logger
+	informers map[string]*namespaceInformers // by namespace; "" stands for all
+	changed   chan struct{}
+
+	mu         sync.Mutex
+	dirty      map[targets.Key]struct{}      // not yet returned by TakeChanged
+	memories   map[targets.Key]serviceMemory // of relevant Services
+	clusterIPs map[netip.Addr]struct{}       // of all Services; nil: recompute. Never modified
+}
+
+// serviceMemory is the Memory of one Service; a recreated Service of the same name starts without it.
+type serviceMemory struct {
+	targets.Memory
+
+	uid types.UID
+}
+
+// New creates the informers; Run starts them.
+func New(client kubernetes.Interface, cfg targets.Config, log *slog.Logger) (*Watcher, error) {
+	w := &Watcher{
+		cfg: cfg, log: log, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
+		dirty: map[targets.Key]struct{}{}, memories: map[targets.Key]serviceMemory{},
+	}
+	namespaces := slices.DeleteFunc(append(slices.Clone(cfg.Namespaces), cfg.NamedTarget.Namespace), func(n string) bool { return n == "" })
+	if slices.Contains(namespaces, "*") {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	if len(namespaces) == 0 {
+		return nil, errors.New("no namespace to watch")
+	}
+	slices.Sort(namespaces)
+	for _, namespace := range slices.Compact(namespaces) {
+		a, err := newNamespaceInformers(w, client, namespace)
+		if err != nil {
+			return nil, err
+		}
+		w.informers[namespace] = a
+	}
+	if cfg.NamedTarget.Service != "" { // it may not exist, and then no watch event reports it
+		w.markDirty(cfg.NamedTarget.Key())
+	}
+	return w, nil
+}
+
+// Run watches until the context ends, and then waits for its informers.
+func (w *Watcher) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, a := range w.informers {
+		wg.Go(func() { a.services.RunWithContext(ctx) })
+		wg.Go(func() { a.slices.RunWithContext(ctx) })
+		wg.Go(func() {
+			if a.waitForSync(ctx) {
+				w.markDirty() // signal what became dirty before the sync
+			}
+		})
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Changed has a value whenever TakeChanged may return something. It is for one reader.
+func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+
+// TakeChanged returns the Services that may have changed since the last call, sorted, whether they are
+// relevant or not. Namespaces that have not synced are left for a later call.
+func (w *Watcher) TakeChanged() []targets.Key {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var taken []targets.Key
+	for key := range w.dirty {
+		if a := w.informersFor(key.Namespace); a == nil || a.synced() {
+			taken = append(taken, key)
+			delete(w.dirty, key)
+		}
+	}
+	slices.SortFunc(taken, targets.Key.Compare)
+	return taken
+}
+
+// Synced returns nil once all namespaces have synced, and otherwise an error that names those that have
+// not.
+func (w *Watcher) Synced() error {
+	var missing []string
+	for _, namespace := range slices.Sorted(maps.Keys(w.informers)) {
+		if a := w.informers[namespace]; !a.synced() {
+			missing = append(missing, a.String())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return errors.New("Services and EndpointSlices not synced in " + strings.Join(missing, "; "))
+}
+
+// Get resolves one Service from the caches. Its cost does not depend on the other objects of the
+// namespace.
+func (w *Watcher) Get(key targets.Key) targets.Resolution {
+	a := w.informersFor(key.Namespace)
+	if a == nil || !a.synced() {
+		return targets.Resolution{}
+	}
+	// Read the version first: the slices are at least that recent.
+	version := a.slices.GetStore().LastStoreSyncResourceVersion()
+	in := targets.Input{Key: key, Service: a.getService(key), Now: time.Now()}
+	in.Slices = a.slicesFor(key, in.Service)
+	var uid types.UID
+	if in.Service != nil {
+		uid = in.Service.UID
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if before := w.memories[key]; before.uid == uid {
+		in.Previous = before.Memory
+	}
+	resolution, after := targets.Resolve(w.cfg, in)
+	if after == (targets.Memory{}) {
+		delete(w.memories, key)
+	} else {
+		w.memories[key] = serviceMemory{after, uid}
+	}
+	if w.clusterIPs == nil {
+		w.clusterIPs = map[netip.Addr]struct{}{}
+		for _, a := range w.informers {
+			for _, text := range a.services.GetIndexer().ListIndexFuncValues(indexByClusterIP) {
+				if addr, err := netip.ParseAddr(text); err == nil { // "None" and "" are not addresses
+					w.clusterIPs[addr.Unmap()] = struct{}{}
+				}
+			}
+		}
+	}
+	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, w.clusterIPs
+	return resolution
+}
+
+// informersFor returns the informers of a namespace; nil: it is not watched.
+func (w *Watcher) informersFor(namespace string) *namespaceInformers {
+	if all := w.informers[metav1.NamespaceAll]; all != nil {
+		return all
+	}
+	return w.informers[namespace]
+}
+
+// markDirty records that Services may have changed.
+func (w *Watcher) markDirty(keys ...targets.Key) {
+	w.mu.Lock()
+	for _, key := range keys {
+		w.dirty[key] = struct{}{}
+	}
+	w.mu.Unlock()
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// recordLabel records that the Service has the label of this class, before anything reads it from the
+// cache: the label may be removed immediately. It reports whether the Service has or had the label, so
+// that it may stay managed for a while.
+func (w *Watcher) recordLabel(svc *corev1.Service) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := targets.KeyOf(svc)
+	before := w.memories[key]
+	if before.uid != svc.UID {
+		before = serviceMemory{uid: svc.UID}
+	}
+	if w.cfg.IsLabeled(svc) {
+		before.Labeled, before.UnlabeledSince = true, time.Time{}
+		w.memories[key] = before
+	}
+	return before.Labeled
+}
