@@ -4,8 +4,9 @@
 package bench
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/fanout"
 	"github.com/slicefeed/slicefeed/lab/bench/growth"
-	"github.com/slicefeed/slicefeed/lab/bench/model"
 	"github.com/slicefeed/slicefeed/lab/bench/probes"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
@@ -36,32 +36,29 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// section is a part of the bench. about is how long it takes on two quiet cores.
+// section is a page of the bench. about is how long it takes on two quiet cores.
 type section struct {
 	name    string
+	title   string
 	about   time.Duration
 	measure report.Measure
 }
 
-// sections are all, in the order in which they are measured and told.
+// sections lists them in the order in which they are measured.
 var sections = []section{
-	{"propagation", 2 * time.Minute, propagation.Run},
-	{"against", 3 * time.Minute, against.Run},
-	{"churn", 2 * time.Minute, churn.Run},
-	{"services", 90 * time.Second, services.Run},
-	{"fanout", time.Minute, fanout.Run},
-	{"storms", time.Minute, storms.Run},
-	{"growth", 4 * time.Minute, growth.Run},
-	{"probes", 165 * time.Second, probes.Run},
-	{"rest", 5 * time.Minute, rest.Run},
-	{model.Name, 2 * time.Minute, model.Run},
+	{"propagation", "Propagation: Node patch in one API server to EndpointSlice event in the other", 2 * time.Minute, propagation.Run},
+	{"against", "What people would use instead", 3 * time.Minute, against.Run},
+	{"churn", "Churn: what a change of a Service's endpoints costs its API server", 2 * time.Minute, churn.Run},
+	{"services", "Many Services over one source", 90 * time.Second, services.Run},
+	{"fanout", "Fan-out: one change, sent to all subscribers", time.Minute, fanout.Run},
+	{"storms", "Storms: all subscribers come back at once", time.Minute, storms.Run},
+	{"growth", "Growth: what one change costs as the fleet grows", 4 * time.Minute, growth.Run},
+	{"probes", "Probes: 10,000 targets, each probed every 2 s", 165 * time.Second, probes.Run},
+	{"rest", "At rest", 5 * time.Minute, rest.Run},
 }
 
-// Where the whole run is kept, below the repository's root.
-const (
-	results = "lab/bench/results/latest.json"
-	page    = "docs/performance.md"
-)
+// pages is the directory of the pages, below the repository's root.
+const pages = "docs/performance"
 
 // Command returns the subcommand of lab.
 func Command() *cobra.Command {
@@ -70,15 +67,15 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the pair against baselines of the same run",
-		Long: "Measure the pair against baselines of the same run, print what was found, and keep it in\n" +
-			results + " and " + page + ".\n\nSections: " + strings.Join(names(), ", "),
+		Long: "Measure the pair against baselines of the same run, print the figures, and write a page for each section into\n" +
+			pages + ". A missed goal is an error.\n\nSections: " + strings.Join(names(), ", "),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), cmd.OutOrStdout(), only, quick)
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "measure these sections, and keep what the others found before")
-	cmd.Flags().BoolVar(&quick, "quick", false, "measure less, and keep nothing")
+	cmd.Flags().StringSliceVar(&only, "only", nil, "measure these sections")
+	cmd.Flags().BoolVar(&quick, "quick", false, "measure less, and write no page")
 	cmd.AddCommand(sectionCommand())
 	return cmd
 }
@@ -93,16 +90,20 @@ func sectionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i := slices.Index(names(), args[0])
 			if i < 0 {
-				return fmt.Errorf("no section is called %s", args[0])
+				return fmt.Errorf("unknown section %q", args[0])
 			}
-			found, err := sections[i].measure(cmd.Context(), report.Env{Out: cmd.OutOrStdout(), Quick: quick})
+			parts, err := sections[i].measure(cmd.Context(), report.Env{Out: cmd.OutOrStdout(), Quick: quick})
 			if err != nil {
 				return err
 			}
-			return figures.Save(file, found)
+			var encoded bytes.Buffer
+			if err := gob.NewEncoder(&encoded).Encode(parts); err != nil {
+				return err
+			}
+			return os.WriteFile(file, encoded.Bytes(), 0o600)
 		},
 	}
-	cmd.Flags().StringVar(&file, "to", "", "file for what was found")
+	cmd.Flags().StringVar(&file, "to", "", "file for the parts")
 	cmd.Flags().BoolVar(&quick, "quick", false, "measure less")
 	return cmd
 }
@@ -110,71 +111,60 @@ func sectionCommand() *cobra.Command {
 func run(ctx context.Context, out io.Writer, only []string, quick bool) error {
 	for _, name := range only {
 		if !slices.Contains(names(), name) {
-			return fmt.Errorf("--only=%s: no section is called so; there are %s", name, strings.Join(names(), ", "))
+			return fmt.Errorf("unknown section %q in --only; want some of %s", name, strings.Join(names(), ", "))
 		}
 	}
 	root, err := pair.Root()
 	if err != nil {
 		return err
 	}
-	whole, err := report.Load(filepath.Join(root, results))
-	if err != nil {
-		return err
-	}
-	programs, err := controlplane.Build(ctx, out)
-	if err != nil {
-		return err
-	}
-	versions, err := versions(ctx, programs)
-	if err != nil {
-		return err
-	}
-
+	version := sourceVersion(ctx, root) // before this run changes a page
 	chosen := slices.DeleteFunc(slices.Clone(sections), func(s section) bool { return len(only) > 0 && !slices.Contains(only, s.name) })
-	version := version(ctx, root) // before this run changes the page
-	var found []*report.Section
-	var failed error
+	var measured []*report.Section
 	for i, s := range chosen {
 		fmt.Fprintf(out, "\n[%d of %d] %s, about %s\n", i+1, len(chosen), s.name, about(s, quick))
-		section, err := s.apart(ctx, out, quick)
-		section.Version = version
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", s.name, err))
-		}
-		fmt.Fprintf(out, "\n%s", section)
-		found = append(found, section)
+		one := s.run(ctx, out, quick)
+		fmt.Fprintf(out, "\n%s", one)
+		measured = append(measured, one)
 		if ctx.Err() != nil {
-			return errors.Join(failed, ctx.Err())
+			return errors.Join(report.Check(measured), ctx.Err())
 		}
 	}
-	whole.Take(names(), figures.Machine(), versions, found)
-	fmt.Fprintf(out, "\n%s", (&report.Report{Sections: found}).Goals())
+	fmt.Fprintf(out, "\n%s", report.Goals(measured))
 	if quick {
-		fmt.Fprintln(out, "\nquick: nothing was kept")
-		return failed
+		fmt.Fprintln(out, "\nquick: no page was written")
+		return report.Check(measured)
 	}
-	if err := whole.Save(filepath.Join(root, results), filepath.Join(root, page)); err != nil {
-		return errors.Join(failed, err)
-	}
-	if err := model.Save(root, whole); err != nil {
-		return errors.Join(failed, err)
-	}
-	fmt.Fprintf(out, "\nkept in %s, %s and %s\n", results, page, model.Page)
-	return failed
+	return errors.Join(report.Check(measured), save(ctx, out, filepath.Join(root, pages), version, measured))
 }
 
-// apart measures the section in a process of its own.
-func (s section) apart(ctx context.Context, out io.Writer, quick bool) (*report.Section, error) {
-	began := time.Now()
-	found, err := s.child(ctx, out, quick)
+// save writes the pages of the sections that were measured; those of others stay.
+func save(ctx context.Context, out io.Writer, dir, version string, measured []*report.Section) error {
+	dependencies, err := dependencies(ctx)
 	if err != nil {
-		found = &report.Section{Title: s.name, Error: err.Error()}
+		return err
 	}
-	found.Name, found.Time, found.Took = s.name, began.UTC().Truncate(time.Second), time.Since(began)
-	return found, err
+	for _, s := range measured {
+		if s.Err != nil {
+			continue
+		}
+		s.Origin = fmt.Sprintf("at %s, on %s, %s", version, figures.Machine(), dependencies)
+		if err := s.Save(dir); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "wrote %s/%s.md\n", pages, s.Name)
+	}
+	return nil
 }
 
-func (s section) child(ctx context.Context, out io.Writer, quick bool) (*report.Section, error) {
+// run measures the section in a process of its own.
+func (s section) run(ctx context.Context, out io.Writer, quick bool) *report.Section {
+	start := time.Now()
+	parts, err := s.child(ctx, out, quick)
+	return &report.Section{Name: s.name, Title: s.title, Time: start, Took: time.Since(start), Parts: parts, Err: err}
+}
+
+func (s section) child(ctx context.Context, out io.Writer, quick bool) (parts []*report.Part, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -184,30 +174,29 @@ func (s section) child(ctx context.Context, out io.Writer, quick bool) (*report.
 		return nil, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
-	file := filepath.Join(dir, s.name+".json")
-	said := &tail{}
+	file := filepath.Join(dir, s.name)
+	last := &lastLine{}
 	cmd := exec.CommandContext(ctx, self, "bench", "section", s.name, "--to", file, fmt.Sprintf("--quick=%t", quick))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it has processes of its own to end
 	cmd.WaitDelay = time.Minute
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's interrupt reaches it by us, once
-	cmd.Stdout, cmd.Stderr = out, io.MultiWriter(out, said)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's interrupt reaches it through us, once
+	cmd.Stdout, cmd.Stderr = out, io.MultiWriter(out, last)
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, said.line)
+		return nil, fmt.Errorf("%w: %s", err, last.text)
 	}
-	text, err := os.ReadFile(file)
+	encoded, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	found := &report.Section{}
-	return found, json.Unmarshal(text, found)
+	return parts, gob.NewDecoder(bytes.NewReader(encoded)).Decode(&parts)
 }
 
-// tail is the last line that was written.
-type tail struct{ line string }
+// lastLine keeps the last line that was written.
+type lastLine struct{ text string }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *lastLine) Write(p []byte) (int, error) {
 	if lines := strings.Split(strings.TrimSpace(string(p)), "\n"); lines[len(lines)-1] != "" {
-		t.line = lines[len(lines)-1]
+		t.text = lines[len(lines)-1]
 	}
 	return len(p), nil
 }
@@ -227,27 +216,31 @@ func names() []string {
 	return all
 }
 
-// version is the sources', as the Makefile stamps it.
-func version(ctx context.Context, root string) string {
-	said, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--tags", "--always", "--dirty").Output()
+// sourceVersion is stamped as the Makefile does.
+func sourceVersion(ctx context.Context, root string) string {
+	text, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--tags", "--always", "--dirty").Output()
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(said))
+	return strings.TrimSpace(string(text))
 }
 
-// versions are of what the figures depend on most.
-func versions(ctx context.Context, programs controlplane.Programs) (map[string]string, error) {
-	said, err := exec.CommandContext(ctx, programs.KubeAPIServer, "--version").Output()
+// dependencies names those that the figures depend on most, with their versions.
+func dependencies(ctx context.Context) (string, error) {
+	programs, err := controlplane.Build(ctx, io.Discard)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for its version: %w", programs.KubeAPIServer, err)
+		return "", err
 	}
-	found := map[string]string{"kube-apiserver": strings.TrimSpace(strings.TrimPrefix(string(said), "Kubernetes "))}
+	text, err := exec.CommandContext(ctx, programs.KubeAPIServer, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("get the version of %s: %w", programs.KubeAPIServer, err)
+	}
+	all := []string{"kube-apiserver " + strings.TrimSpace(strings.TrimPrefix(string(text), "Kubernetes "))}
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {
 		if slices.Contains([]string{"google.golang.org/grpc", "k8s.io/client-go"}, m.Path) {
-			found[m.Path] = m.Version
+			all = append(all, m.Path+" "+m.Version)
 		}
 	}
-	return found, nil
+	return strings.Join(all, ", "), nil
 }

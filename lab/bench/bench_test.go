@@ -1,44 +1,77 @@
 package bench
 
 import (
-	"flag"
+	"context"
+	"errors"
 	"os"
-	"path/filepath"
+	"os/exec"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/slicefeed/slicefeed/lab/bench/report"
-	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-var update = flag.Bool("update", false, "render the page again from what the last whole run found")
+// TestMain runs `lab bench` when it is called so, with sections that measure nothing: each section is a process of its
+// own, and scripts rely on the exit code of the whole.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != "bench" {
+		os.Exit(m.Run())
+	}
+	goal := func(figure float64) report.Measure {
+		return func(context.Context, report.Env) ([]*report.Part, error) {
+			return []*report.Part{{Title: "A part", Goals: []report.Goal{{Text: "writes", Figure: figure, AtMost: 1}}}}, nil
+		}
+	}
+	sections = []section{
+		{name: "broken", measure: func(context.Context, report.Env) ([]*report.Part, error) { return nil, errors.New("no API server") }},
+		{name: "missed", measure: goal(2)},
+		{name: "met", measure: goal(1)},
+	}
+	lab := &cobra.Command{Use: "lab", SilenceUsage: true}
+	lab.AddCommand(Command())
+	if err := lab.ExecuteContext(context.Background()); err != nil {
+		os.Exit(1)
+	}
+}
 
-func TestThePageIsWhatTheLastRunFound(t *testing.T) {
-	root, err := pair.Root()
+func TestExitCodeSaysWhetherAllGoalsAreMet(t *testing.T) {
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := report.Load(filepath.Join(root, results))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := found.Save(filepath.Join(root, results), filepath.Join(root, page)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files := found.Files("performance")
-	if len(files) < 2 {
-		t.Fatalf("the results make only %d pages", len(files))
-	}
-	for name, want := range files {
-		is, err := os.ReadFile(filepath.Join(root, "docs", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(is)); diff != "" {
-			t.Errorf("docs/%s is not what %s says (render it with `go test ./lab/bench -update`):\n%s", name, results, diff)
-		}
+	for _, tt := range []struct {
+		only string
+		code int
+		says []string
+	}{
+		{"met", 0, []string{"writes", "at most 1", "met"}},
+		{"missed", 1, []string{"missed misses a goal: writes is 2, want at most 1"}},
+		{"broken", 1, []string{"broken was not measured", "no API server"}},
+		{"missed,met", 1, []string{"[2 of 2] met", "missed misses a goal"}},
+		{"broken,met", 1, []string{"[2 of 2] met", "broken was not measured"}},
+		{"unknown", 1, []string{`unknown section "unknown"`, "broken, missed, met"}},
+	} {
+		t.Run(tt.only, func(t *testing.T) {
+			out, err := exec.CommandContext(t.Context(), self, "bench", "--quick", "--only", tt.only).CombinedOutput()
+			code := 0
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+				code = exit.ExitCode()
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			for _, text := range tt.says {
+				if !strings.Contains(string(out), text) {
+					t.Errorf("the output lacks %q", text)
+				}
+			}
+			if t.Failed() {
+				t.Logf("\n%s", out)
+			}
+		})
 	}
 }

@@ -1,12 +1,9 @@
 // Package figures is what reports of measurements have in common: percentiles that were
-// measured, on what machine, and how a report is kept. It refuses to interpolate.
+// measured, and on what machine. It refuses to interpolate.
 package figures
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -25,16 +22,4 @@ func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // Machine says what a measurement was made on.
 func Machine() string {
 	return fmt.Sprintf("%d cores, %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// Save keeps a report as JSON, for whoever compares it with the next.
-func Save(file string, report any) error {
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 )
 
@@ -64,7 +63,4 @@ func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 	}
 	s.report.Took = time.Since(began).Round(time.Second).Seconds()
 	fmt.Fprintf(os.Stdout, "\n%s\n", s.report)
-	if err := figures.Save("results/latest.json", s.report); err != nil {
-		t.Error(err)
-	}
 }

@@ -10,65 +10,63 @@ import (
 
 // report is what a run found. The inventory and its clients share the machine.
 type report struct {
-	Time         time.Time `json:"time"`
-	Machine      string    `json:"machine"`
-	Nodes        int       `json:"nodes"`
-	Subscribers  int       `json:"subscribers"`
-	Took         float64   `json:"took_s"`
-	HalfSynced   float64   `json:"half_synced_s"`
-	AllSynced    float64   `json:"all_synced_s"`
-	AllSyncedCPU float64   `json:"all_synced_cpu_s"`
-	ResetKB      float64   `json:"reset_kb"`
+	Machine      string
+	Nodes        int
+	Subscribers  int
+	Took         float64
+	HalfSynced   float64
+	AllSynced    float64
+	AllSyncedCPU float64
+	ResetKB      float64
 	Memory       struct {
-		EmptyMB             float64 `json:"live_without_subscribers_mb"`
-		CrowdMB             float64 `json:"live_with_all_mb"`
-		CrowdResidentMB     float64 `json:"resident_with_all_mb"`
-		PeakMB              float64 `json:"peak_resident_mb"`
-		PerSubscriberKB     float64 `json:"live_per_subscriber_kb"`
-		PeakPerSubscriberKB float64 `json:"peak_per_subscriber_kb"`
-	} `json:"memory"`
-	Change    percentiles `json:"change"`
-	ChangeCPU float64     `json:"change_cpu_ms"`
+		EmptyMB             float64
+		CrowdMB             float64
+		CrowdResidentMB     float64
+		PeakMB              float64
+		PerSubscriberKB     float64
+		PeakPerSubscriberKB float64
+	}
+	Change    percentiles
+	ChangeCPU float64
 	Sleeper   struct {
-		Change     percentiles `json:"change"`
-		Ratio      float64     `json:"p50_ratio"`
-		GrownMB    float64     `json:"memory_grown_mb"`
-		EndedAfter float64     `json:"ended_after_s"`
-	} `json:"one_never_reads"`
+		Change     percentiles
+		Ratio      float64
+		GrownMB    float64
+		EndedAfter float64
+	}
 	Storm struct {
-		UnchangedBytes   int64   `json:"unchanged_bytes"`
-		UnchangedSeconds float64 `json:"unchanged_s"`
-		ChangedBytes     int64   `json:"five_changes_bytes"`
-		ChangedSeconds   float64 `json:"five_changes_s"`
-	} `json:"reconnect_storm"`
+		UnchangedBytes   int64
+		UnchangedSeconds float64
+		ChangedBytes     int64
+		ChangedSeconds   float64
+	}
 	HalfOpen struct {
-		Connections int         `json:"connections"`
-		CutOff      float64     `json:"cut_off"`
-		Most        float64     `json:"most_unfinished"`
-		Newcomer    float64     `json:"newcomer_synced_s"`
-		GrownMB     float64     `json:"memory_grown_mb"`
-		Change      percentiles `json:"change"`
-		Ratio       float64     `json:"p50_ratio"`
-	} `json:"half_open"`
+		Connections int
+		CutOff      float64
+		Most        float64
+		Newcomer    float64
+		GrownMB     float64
+		Change      percentiles
+		Ratio       float64
+	}
 	Abuse struct {
-		Rubbish  int         `json:"rubbish_connections"`
-		Answered int64       `json:"list_nodes_answered"`
-		Refused  int64       `json:"list_nodes_refused"`
-		GrownMB  float64     `json:"memory_grown_mb"`
-		Change   percentiles `json:"change"`
-		Ratio    float64     `json:"p50_ratio"`
-	} `json:"abuse"`
+		Rubbish  int
+		Answered int64
+		Refused  int64
+		GrownMB  float64
+		Change   percentiles
+		Ratio    float64
+	}
 }
 
 // percentiles are in milliseconds.
 type percentiles struct {
-	P50 float64 `json:"p50_ms"`
-	P99 float64 `json:"p99_ms"`
+	P50 float64
+	P99 float64
 }
 
 func newReport() *report {
 	return &report{
-		Time:    time.Now().UTC().Truncate(time.Second),
 		Machine: figures.Machine(),
 		Nodes:   nodes, Subscribers: subscribers,
 	}

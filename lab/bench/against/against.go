@@ -35,7 +35,7 @@ const (
 )
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	programs, err := controlplane.Build(ctx, env.Out)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ type scene struct {
 	requests              *requests
 }
 
-func (s *scene) measure(ctx context.Context, out io.Writer, extent extent) (*report.Section, error) {
+func (s *scene) measure(ctx context.Context, out io.Writer, extent extent) ([]*report.Part, error) {
 	var err error
 	if s.herd, err = s.NewHerd(); err != nil {
 		return nil, err
@@ -127,5 +127,5 @@ func (s *scene) measure(ctx context.Context, out io.Writer, extent extent) (*rep
 	if err := errors.Join(err, polling.stop()); err != nil {
 		return nil, err
 	}
-	return section([]*contender{ours, inTree, polling}), nil
+	return []*report.Part{part([]*contender{ours, inTree, polling})}, nil
 }

@@ -10,10 +10,9 @@ import (
 )
 
 // section tells of ours, the in-tree controller, and whoever else there is.
-func section(all []*contender) *report.Section {
-	s := &report.Section{
-		Title: "What people would use instead",
-		Settings: fmt.Sprintf("One endpoint of %d turns unready and ready again. Ours runs with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, "+
+func part(all []*contender) *report.Part {
+	s := &report.Part{
+		Setup: fmt.Sprintf("One endpoint of %d turns unready and ready again. Ours runs with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, "+
 			"the in-tree controller (kube-controller-manager with that controller alone) with --kube-api-qps=1000, so that its own limit of 20 requests a second is not what is measured; "+
 			"the polling controller reads Nodes and applies a slice each %s, with one kubectl for each, and meets its changes at any time between two polls.", endpoints, pollInterval),
 		Tables: []report.Table{{

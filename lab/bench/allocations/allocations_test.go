@@ -15,7 +15,7 @@ import (
 
 const (
 	root  = "../../.."
-	file  = "../results/allocations.txt"
+	file  = "testdata/allocations.txt"
 	renew = "go test ./lab/bench/allocations -run TestNoPath -update"
 )
 

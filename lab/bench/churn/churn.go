@@ -46,7 +46,7 @@ var (
 )
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	programs, err := controlplane.Build(ctx, env.Out)
 	if err != nil {
 		return nil, err
@@ -78,5 +78,5 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	if found.counts, err = count(ctx, env.Out, programs, extent); err != nil {
 		return nil, err
 	}
-	return found.section(), nil
+	return []*report.Part{found.part()}, nil
 }

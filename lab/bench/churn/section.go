@@ -14,10 +14,9 @@ type found struct {
 	counts      []counted
 }
 
-func (f *found) section() *report.Section {
-	s := &report.Section{
-		Title: "Churn: what a change of a Service's endpoints costs its API server",
-		Settings: "The planner and the reconciler of Kubernetes' own EndpointSlice controller (k8s.io/endpointslice) are given the same slices " +
+func (f *found) part() *report.Part {
+	s := &report.Part{
+		Setup: "The planner and the reconciler of Kubernetes' own EndpointSlice controller (k8s.io/endpointslice) are given the same slices " +
 			"and the same changes, once from the slices that either left, with 100 endpoints a slice at most. " +
 			"Bytes are those of the objects sent, as protobuf, without the slices' names. " +
 			"The pair runs with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, and its writes are counted from the API server's audit log.",

@@ -27,7 +27,7 @@ var (
 const warmUp = 10 // changes before those that count
 
 // Run measures.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	if err := netns.Enter(ctx, load.ClusterAddress); err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	return found.section(), nil
+	return []*report.Part{found.part()}, nil
 }
 
 // side is one of the two servers, and what was found of it.

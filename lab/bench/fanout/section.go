@@ -19,16 +19,15 @@ const (
 	goalCPU         = 1.5
 )
 
-func (f *found) section() *report.Section {
+func (f *found) part() *report.Part {
 	ours, bare := f.costs(&f.ours), f.costs(&f.bare)
 	lone := figures.Percentile(f.lone, 50)
 	last := func(from, to int) float64 {
 		return (median(lasts(f.ours.took[from:to])) - lone).Seconds() / median(lasts(f.bare.took[from:to])).Seconds()
 	}
 	n, half := f.changes, f.changes/2
-	return &report.Section{
-		Title: "Fan-out: one change, told to all subscribers",
-		Settings: fmt.Sprintf("%d Nodes of a real API server, %d subscribers of one view with a connection each, %d changes of one node; by turns with a gRPC server of the same TLS and options "+
+	return &report.Part{
+		Setup: fmt.Sprintf("%d Nodes of a real API server, %d subscribers of one view with a connection each, %d changes of one node; by turns with a gRPC server of the same TLS and options "+
 			"that sends one message, encoded once, to as many streams from a single loop. All of them, and the subscribers, share the machine, with the API server.", f.nodes, f.subscribers, f.changes),
 		Goals: []report.Goal{
 			{Text: "live memory per subscriber beyond a bare stream's", Figure: ours.memory - bare.memory, AtMost: goalMemory, Unit: "KiB"},

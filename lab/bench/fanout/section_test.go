@@ -23,7 +23,7 @@ func TestWhatLeadsUpToTellingIsNotOfTheSubscribers(t *testing.T) {
 		},
 	}
 	got := map[string]float64{}
-	for _, g := range f.section().Goals {
+	for _, g := range f.part().Goals {
 		got[g.Unit] = g.Figure
 		if g.Unit == "×" {
 			got[g.Text[:3]] = g.Figure

@@ -43,7 +43,7 @@ func planned(quick bool) plan {
 }
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	programs, err := controlplane.Build(ctx, env.Out)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	return found, errors.Join(err, p.Stop())
 }
 
-func measure(ctx context.Context, out io.Writer, p *pair.Pair, plan plan) (*report.Section, error) {
+func measure(ctx context.Context, out io.Writer, p *pair.Pair, plan plan) ([]*report.Part, error) {
 	herd, err := p.NewHerd()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func measure(ctx context.Context, out io.Writer, p *pair.Pair, plan plan) (*repo
 	if found.starts, err = starts(ctx, out, p, plan.starts); err != nil {
 		return nil, fmt.Errorf("start the inventory: %w", err)
 	}
-	return found.section(), nil
+	return []*report.Part{found.part()}, nil
 }
 
 // grow has so many nodes, and waits until the Service has them all.

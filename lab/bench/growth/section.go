@@ -30,14 +30,13 @@ type findings struct {
 	starts *started
 }
 
-func (f *findings) section() *report.Section {
+func (f *findings) part() *report.Part {
 	from, to := f.sizes[1], f.sizes[len(f.sizes)-1]
 	grown := fmt.Sprintf("%d nodes over %d", to.nodes, from.nodes)
 	writer := f.growth("CPU of one change in the writer, "+grown, from, to, func(s *size) []float64 { return s.writer })
 	writer.Remark = whole
-	return &report.Section{
-		Title: "Growth: what one change costs as the fleet grows",
-		Settings: fmt.Sprintf("Nodes of some 12 KB in the secured cluster, each with a server in the cloud's emulator; one Service; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. "+
+	return &report.Part{
+		Setup: fmt.Sprintf("Nodes of some 12 KB in the secured cluster, each with a server in the cloud's emulator; one Service; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. "+
 			"At each size %d changes of one Node's readiness, each of another Node, by turns with as many of the floor, whose slice is as large as the one that is written (%d endpoints at most); "+
 			"then %d rounds of %d changes of the pair's alone, for its CPU.", f.plan.samples, perSlice, f.plan.rounds, f.plan.changes),
 		Goals: []report.Goal{

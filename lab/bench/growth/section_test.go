@@ -25,7 +25,7 @@ func TestGrowthIsToldFromTheSecondSizeToTheLast(t *testing.T) {
 		},
 		starts: &started{nodes: 5000, program: second(1), listed: second(2), cloud: second(3), synced: second(6)},
 	}
-	got := f.section()
+	got := f.part()
 	for i, want := range []struct {
 		figure float64
 		met    bool

@@ -47,7 +47,7 @@ type found struct {
 }
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	if err := netns.Enter(ctx); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	if err := errors.Join(err, answering.Close()); err != nil {
 		return nil, err
 	}
-	return f.section(), nil
+	return []*report.Part{f.part()}, nil
 }
 
 func (p plan) measure(ctx context.Context, env report.Env, answering *probes.StandIn) (*found, error) {

@@ -14,10 +14,9 @@ import (
 // mostSockets is the prober's own limit, of probes that are under way at a time.
 const mostSockets = 512
 
-func (f *found) section() *report.Section {
-	return &report.Section{
-		Title: "Probes: 10,000 targets, each asked every 2 s",
-		Settings: fmt.Sprintf("The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s); a process "+
+func (f *found) part() *report.Part {
+	return &report.Part{
+		Setup: fmt.Sprintf("The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s); a process "+
 			"beside it answers for all targets on the same machine. Measured for %v, then %d backends refuse and %d fall silent %d times each, "+
 			"while the others are probed on. The last two goals have one Service of %d backends, half of which refuse and half of which fall silent "+
 			"again and again for %v, beside another Service of %d nodes of the same source with a filtered probe port and a timeout of %v, %d of whose probes "+

@@ -40,7 +40,7 @@ var (
 )
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	programs, err := controlplane.Build(ctx, env.Out)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ type findings struct {
 // sides are samples that were taken in turn.
 type sides struct{ floor, pair []sample }
 
-func measure(ctx context.Context, env report.Env, p *pair.Pair) (*report.Section, error) {
+func measure(ctx context.Context, env report.Env, p *pair.Pair) ([]*report.Part, error) {
 	b, err := prepare(ctx, env.Out, p)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func measure(ctx context.Context, env report.Env, p *pair.Pair) (*report.Section
 	if err := loops.Wait(); err != nil {
 		return nil, err
 	}
-	return f.section(), nil
+	return []*report.Part{f.part()}, nil
 }
 
 // readyWorkers are there beside the one that toggles.

@@ -22,10 +22,9 @@ const (
 	slicefeedName = "slicefeed"
 )
 
-func (f *findings) section() *report.Section {
-	return &report.Section{
-		Title: "Propagation: Node patch in one API server to EndpointSlice event in the other",
-		Settings: fmt.Sprintf("One node toggles Ready beside %d ready ones, with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, %d times. "+
+func (f *findings) part() *report.Part {
+	return &report.Part{
+		Setup: fmt.Sprintf("One node toggles Ready beside %d ready ones, with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, %d times. "+
 			"By chance before or after each of them a loop without logic, link, cache or process of its own does the same: the floor. "+
 			"Its Node, its slice and the rights of its accounts are like the pair's, and the same admission policy checks what it writes.",
 			readyWorkers, len(f.pair)),

@@ -1,14 +1,14 @@
 package report
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
-func TestAGoalIsMetByItsFigureAlone(t *testing.T) {
+func TestGoalIsMetByItsFigureAlone(t *testing.T) {
 	for _, tt := range []struct {
 		figure, atMost float64
 		want           bool
@@ -19,53 +19,46 @@ func TestAGoalIsMetByItsFigureAlone(t *testing.T) {
 	}
 }
 
-func TestAReportMeetsItsGoalsOnlyWhenAllSectionsDo(t *testing.T) {
-	met, not := Goal{Figure: 1, AtMost: 2}, Goal{Figure: 3, AtMost: 2}
+func TestCheckNamesEachMissedGoalAndFailedSection(t *testing.T) {
+	met, missed := Goal{Text: "time", Figure: 1, AtMost: 2}, Goal{Text: "writes", Figure: 3, AtMost: 2}
+	section := func(err error, goals ...Goal) *Section {
+		return &Section{Name: "churn", Err: err, Parts: []*Part{{}, {Goals: goals}}}
+	}
 	for _, tt := range []struct {
 		name     string
 		sections []*Section
-		want     bool
+		want     []string
 	}{
-		{"all met", []*Section{{Name: "a", Goals: []Goal{met}}, {Name: "b", Goals: []Goal{met, met}}}, true},
-		{"one goal is not", []*Section{{Name: "a", Goals: []Goal{met}}, {Name: "b", Goals: []Goal{met, not}}}, false},
-		{"one section failed", []*Section{{Name: "a", Goals: []Goal{met}}, {Name: "b", Error: "killed"}}, false},
-		{"one section is missing", []*Section{{Name: "a", Goals: []Goal{met}}}, false},
+		{"all goals are met", []*Section{section(nil, met), section(nil, met, met)}, nil},
+		{"one goal is missed", []*Section{section(nil, met), section(nil, met, missed)}, []string{"churn misses a goal: writes is 3, want at most 2"}},
+		{"one section failed", []*Section{section(nil, met), section(errors.New("killed"))}, []string{"churn was not measured: killed"}},
+		{"both", []*Section{section(errors.New("killed")), section(nil, missed, missed)}, []string{"killed", "writes", "writes"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &Report{}
-			r.Take([]string{"a", "b"}, "here", nil, tt.sections)
-			if r.GoalsMet != tt.want {
-				t.Errorf("goals met: %t", r.GoalsMet)
+			err := Check(tt.sections)
+			if tt.want == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(tt.want) {
+				t.Fatalf("got %q, want %q", lines, tt.want)
+			}
+			for i, want := range tt.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("line %d is %q, want %q in it", i, lines[i], want)
+				}
 			}
 		})
 	}
 }
 
-func TestWhatIsMeasuredAgainReplacesItsSectionAndRemembersTheFigure(t *testing.T) {
-	names := []string{"a", "b"}
-	section := func(name string, figure float64) *Section {
-		return &Section{Name: name, Goals: []Goal{{Text: "time", Figure: figure, AtMost: 9}}}
-	}
-	r := &Report{}
-	r.Take(names, "here", nil, []*Section{section("b", 1), section("a", 2), section("was removed since", 3)})
-	r.Take(names, "here", nil, []*Section{section("b", 4)})
-	r.Take(names, "here", nil, []*Section{section("a", 5)})
-
-	one, two := 1.0, 2.0
-	want := []*Section{
-		{Name: "a", Goals: []Goal{{Text: "time", Figure: 5, AtMost: 9, Before: &two}}},
-		{Name: "b", Goals: []Goal{{Text: "time", Figure: 4, AtMost: 9, Before: &one}}},
-	}
-	if diff := cmp.Diff(want, r.Sections); diff != "" {
-		t.Error(diff)
-	}
-	r.Take(names, "another machine", nil, []*Section{section("b", 6)})
-	if r.Sections[1].Goals[0].Before != nil {
-		t.Error("a figure of another machine is compared")
-	}
-}
-
-func TestNumbersHaveTheDigitsThatCount(t *testing.T) {
+func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 	for _, tt := range []struct {
 		of   float64
 		want string
@@ -76,42 +69,43 @@ func TestNumbersHaveTheDigitsThatCount(t *testing.T) {
 	}
 }
 
-func TestWhatIsSavedIsLoadedAndHasItsPageAndPlots(t *testing.T) {
+func TestSaveWritesThePageAndItsPlots(t *testing.T) {
 	dir := t.TempDir()
-	file, page := filepath.Join(dir, "latest.json"), filepath.Join(dir, "performance.md")
-	r := &Report{}
-	r.Take([]string{"a"}, "here", map[string]string{"Go": "1"}, []*Section{{
-		Name: "a", Title: "The title", Goals: []Goal{{Text: "time", Figure: 3, AtMost: 2, Unit: "ms", Noise: 0.5, Remark: "the reason"}, {Text: "count", AtMost: 1, Remark: "no reason"}},
+	s := &Section{Name: "churn", Title: "The title", Origin: "at v1, on 2 cores", Parts: []*Part{{
+		Title: "A part", Setup: "How it was measured.", Notes: []string{"A note."},
+		Goals: []Goal{
+			{Text: "time", Figure: 3, AtMost: 2, Unit: "ms", Noise: 0.5, Remark: "the reason"},
+			{Text: "count", AtMost: 1, Remark: "no reason"},
+		},
 		Tables: []Table{{Title: "Figures:", Columns: []string{"", "p50"}, Rows: [][]string{{"a|b", "3"}}}},
 		Plots:  []Plot{{Name: "curve", Title: "A curve", X: Axis{Log: true}, Series: []Series{{Name: "one", Points: [][2]float64{{1, 1}, {10, 2}}}}}},
-	}})
-	if err := r.Save(file, page); err != nil {
+	}}}
+	if err := s.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := Load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(r, loaded); diff != "" {
-		t.Error(diff)
-	}
-	files := loaded.Files("performance")
-	if strings.Contains(string(files["performance.md"]), "no reason") {
-		t.Error("a goal that is met is excused")
-	}
-	for name, words := range map[string][]string{
-		"performance.md":        {"## The title", "| a | time | 3 ms ± 0.50 | 2 ms |", "**NOT met**", "the reason", `| a\|b | 3 |`, "(performance/curve.svg)"},
-		"performance/curve.svg": {"<svg", "A curve"},
+	for name, texts := range map[string][]string{
+		"churn.md": {
+			"# The title", "at v1, on 2 cores", "## A part", "How it was measured.", "A note.",
+			"| time | 3 ms ± 0.50 | 2 ms | **NOT met** |", "the reason", "| count | 0 | 1 | met |", `| a\|b | 3 |`, "(curve.svg)",
+		},
+		"curve.svg": {"<svg", "A curve"},
 	} {
-		for _, word := range words {
-			if !strings.Contains(string(files[name]), word) {
-				t.Errorf("%s lacks %q:\n%s", name, word, files[name])
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			if !strings.Contains(string(content), text) {
+				t.Errorf("%s lacks %q:\n%s", name, text, content)
 			}
+		}
+		if strings.Contains(string(content), "no reason") {
+			t.Error("a goal that is met has a remark")
 		}
 	}
 }
 
-func TestAPointWithoutALogarithmIsSaidNotDrawn(t *testing.T) {
+func TestPlotShowsWhyAPointCannotBeDrawn(t *testing.T) {
 	svg := Plot{Name: "curve", X: Axis{Log: true}, Series: []Series{{Name: "one", Points: [][2]float64{{0, 1}}}}}.svg()
 	if !strings.Contains(string(svg), "no logarithm") {
 		t.Errorf("got %s", svg)

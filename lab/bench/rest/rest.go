@@ -58,7 +58,7 @@ type row struct {
 }
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	programs, err := controlplane.Build(ctx, env.Out)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	return section(rows), nil
+	return []*report.Part{part(rows)}, nil
 }
 
 func measure(ctx context.Context, out io.Writer, programs controlplane.Programs, dir string, stages []stage) ([]row, error) {

@@ -24,11 +24,10 @@ type findings struct {
 	idle, after figures.Usage // of the writer
 }
 
-func (f *findings) section() *report.Section {
+func (f *findings) part() *report.Part {
 	n := len(f.pair)
-	return &report.Section{
-		Title: fmt.Sprintf("Many Services: %d of %d endpoints over one source", f.plan.services, f.plan.nodes),
-		Settings: fmt.Sprintf("%d Services of one class in one namespace, each with all %d nodes; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. %d times the readiness of one node changes, "+
+	return &report.Part{
+		Setup: fmt.Sprintf("%d Services of one class in one namespace, each with all %d nodes; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. %d times the readiness of one node changes, "+
 			"by turns with a bare client that writes as many slices of the same size, with as many requests under way (%d at most); that one is an administrator, whom the API server's priority and fairness lets pass.",
 			f.plan.services, f.plan.nodes, n, underWay),
 		Goals: []report.Goal{

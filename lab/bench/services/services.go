@@ -44,7 +44,7 @@ func planned(quick bool) plan {
 }
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	programs, err := controlplane.Build(ctx, env.Out)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ type scene struct {
 	floor  *bare
 }
 
-func measure(ctx context.Context, out io.Writer, p *pair.Pair, plan plan) (*report.Section, error) {
+func measure(ctx context.Context, out io.Writer, p *pair.Pair, plan plan) ([]*report.Part, error) {
 	s := &scene{plan: plan, out: out, pair: p}
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func measure(ctx context.Context, out io.Writer, p *pair.Pair, plan plan) (*repo
 		}
 	}
 	found.after, err = figures.UsageOf(p.Writers[0].PID())
-	return found.section(), err
+	return []*report.Part{found.part()}, err
 }
 
 // prepare has the Services served, and as many slices that nobody looks at.

@@ -18,12 +18,11 @@ const (
 	goalShare  = 0.01 // of the bytes of a whole set
 )
 
-func (f *found) section() *report.Section {
+func (f *found) part() *report.Part {
 	middle := func(s *storm) float64 { return figures.Percentile(lasts(s), 50).Seconds() }
 	share := float64(slices.Max(f.restarted.bytes)) / float64(half(f.fresh.bytes))
-	return &report.Section{
-		Title: "Storms: all subscribers come back at once",
-		Settings: fmt.Sprintf("%d nodes from a file, %d subscribers with a connection each, all of which begin at once, %d times; bytes are what a subscriber is sent after the TLS handshake until it is in step. "+
+	return &report.Part{
+		Setup: fmt.Sprintf("%d nodes from a file, %d subscribers with a connection each, all of which begin at once, %d times; bytes are what a subscriber is sent after the TLS handshake until it is in step. "+
 			"Between the storms nobody is connected. The subscribers share the machine with the servers.", f.nodes, f.subscribers, f.times),
 		Goals: []report.Goal{
 			{Text: "most bytes to one who comes back to what it holds", Figure: float64(slices.Max(f.unchanged.bytes)), AtMost: goalBytes},

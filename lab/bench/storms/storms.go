@@ -26,7 +26,7 @@ var (
 )
 
 // Run measures.
-func Run(ctx context.Context, env report.Env) (*report.Section, error) {
+func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	if err := netns.Enter(ctx); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func Run(ctx context.Context, env report.Env) (*report.Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.section(), nil
+	return []*report.Part{f.part()}, nil
 }
 
 // storm is what was found of one kind, each time that it was made.
