@@ -3,9 +3,14 @@ package config_test
 import (
 	"errors"
 	"flag"
+	"fmt"
+	"log/slog"
 	"maps"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
@@ -18,6 +23,40 @@ var update = flag.Bool("update", false, "write the tables into docs/settings.md"
 func TestSettingsAreDocumented(t *testing.T) {
 	if err := settingstest.CheckDocs("../../../docs/settings.md", "inventory", &config.Config{}, *update); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestEveryKindOfSourceIsCreatedTestedAndDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/sources/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite, err := os.ReadFile("../source/sourcetest/sourcetest_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := 0
+	for _, f := range settings.List(&config.Config{}) {
+		if f.Flag != "source-kind" {
+			continue
+		}
+		for _, kind := range f.Enum {
+			kinds++
+			cfg := &config.Config{SourceKind: kind, RecordsFile: "nodes.json", Command: "cat", StaticRecords: "[]", SourceService: "shop/web"}
+			_, err := config.NewSource(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			if problem := (*settings.Problem)(nil); errors.As(err, &problem) && problem.Setting == "SOURCE_KIND" {
+				t.Errorf("%s: NewSource creates no source of this kind", kind)
+			}
+			if !strings.Contains(string(page), fmt.Sprintf("| [`%s`](%[1]s.md) |", kind)) {
+				t.Errorf("%s: docs/sources/README.md has no row and no page for it", kind)
+			}
+			if test := "func Test" + strings.ToUpper(kind[:1]) + kind[1:] + "("; !strings.Contains(string(suite), test) {
+				t.Errorf("%s: sourcetest_test.go has no %s) that runs the suite of all sources", kind, test)
+			}
+		}
+	}
+	if kinds < 5 {
+		t.Errorf("SOURCE_KIND has %d values, want at least 5", kinds)
 	}
 }
 

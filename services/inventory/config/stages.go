@@ -85,6 +85,8 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 	case "static":
 		name = "INVENTORY_STATIC"
 		reader, err = records.NewStaticReader(cfg.StaticRecords)
+	default:
+		err = &settings.Problem{Setting: "SOURCE_KIND", Value: cfg.SourceKind, Expected: "a kind that NewSource creates"}
 	}
 	if err != nil {
 		return nil, err

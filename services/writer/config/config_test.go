@@ -11,6 +11,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings/settingstest"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -19,6 +20,19 @@ var update = flag.Bool("update", false, "write the tables into docs/settings.md"
 func TestSettingsAreDocumented(t *testing.T) {
 	if err := settingstest.CheckDocs("../../../docs/settings.md", "writer", &config.Config{}, *update); err != nil {
 		t.Error(err)
+	}
+}
+
+// The setting's values are a struct tag, so only a test can compare them.
+func TestProbeModesMatchSetting(t *testing.T) {
+	var want []string
+	for _, mode := range probe.Modes() {
+		want = append(want, mode.String())
+	}
+	for _, f := range settings.List(&config.Config{}) {
+		if f.Flag == "health-check-mode" && !slices.Equal(f.Enum, want) {
+			t.Errorf("HEALTH_CHECK_MODE accepts %v, want the modes of package probe: %v", f.Enum, want)
+		}
 	}
 }
 

@@ -73,10 +73,13 @@ func (c *Client) probeConn(ctx context.Context, tcp net.Conn, key Key) (err erro
 			return err
 		}
 	}
-	if key.Spec.Mode == GRPC {
+	switch key.Spec.Mode {
+	case HTTP, HTTPS:
+		return c.getHTTP(ctx, conn, key)
+	case GRPC:
 		return checkGRPC(ctx, conn, func() { tcp.Close() }, key) //nolint:errcheck // as in attempt
 	}
-	return c.getHTTP(ctx, conn, key)
+	return errInvalidSpec
 }
 
 // dialTCP connects with SO_LINGER 0, so that closing sends a reset and probes leave no sockets in

@@ -35,6 +35,15 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
+// Modes returns all modes, the first of which is Off.
+func Modes() []Mode {
+	all := make([]Mode, len(modeNames))
+	for i := range all {
+		all[i] = Mode(i)
+	}
+	return all
+}
+
 // ParseMode returns the mode of that name.
 func ParseMode(name string) (Mode, error) {
 	for m, known := range modeNames {

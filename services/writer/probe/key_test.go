@@ -37,7 +37,7 @@ func listenTCP(t *testing.T) net.Listener {
 }
 
 func TestModesRoundTripAsText(t *testing.T) {
-	for _, m := range []Mode{Off, TCP, HTTP, HTTPS, GRPC} {
+	for _, m := range Modes() {
 		if back, err := ParseMode(m.String()); err != nil || back != m {
 			t.Errorf("%v does not round-trip", m)
 		}

@@ -63,6 +63,21 @@ func selfSignedCert() []tls.Certificate {
 	return s.TLS.Certificates
 }
 
+// A new mode needs a server here that passes it.
+func TestEveryModePassesItsServer(t *testing.T) {
+	web := quietServer(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	web.Start()
+	servers := map[Mode]string{TCP: web.URL, HTTP: web.URL, HTTPS: tlsServer(t, nil), GRPC: grpcServer(t, health.NewServer())}
+	for _, mode := range Modes()[1:] {
+		t.Run(mode.String(), func(t *testing.T) {
+			if servers[mode] == "" {
+				t.Fatal("no server for this mode")
+			}
+			checkProbe(t, servers[mode], Spec{Mode: mode}, Pass, "")
+		})
+	}
+}
+
 // An HTTP/2 server without TLS does not accept the HTTP/1.1 of a probe.
 func TestHTTPProbeFailsOnPlaintextHTTP2(t *testing.T) {
 	s := quietServer(t, http.NotFoundHandler())

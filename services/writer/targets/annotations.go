@@ -55,6 +55,16 @@ type annotationSpec struct {
 	set         func(s *Settings, text string) bool
 }
 
+// probeModeNames returns the names of the probe modes, as a sentence lists them.
+func probeModeNames() string {
+	var names []string
+	for _, mode := range probe.Modes() {
+		names = append(names, mode.String())
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // knownAnnotations are all annotations, in the order of the documentation's table.
 var knownAnnotations = []annotationSpec{
 	{
@@ -78,7 +88,7 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	{
-		"probe", "off, tcp, http, https or grpc", "`HEALTH_CHECK_MODE`", "how each endpoint is probed",
+		"probe", probeModeNames(), "`HEALTH_CHECK_MODE`", "how each endpoint is probed",
 		func(s *Settings, text string) bool {
 			mode, err := probe.ParseMode(text)
 			s.Probe.Mode = mode
