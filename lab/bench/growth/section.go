@@ -17,7 +17,7 @@ const (
 )
 
 // whole is why the writer's CPU grows at all, and what was tried.
-const whole = "A change of one Service is three decisions (on the source's word, on the answer to the write, and when the watch tells of it) and two plans, " +
+const whole = "A change of one Service is two decisions (on the source's report, and on the watch event of the write) and two plans, " +
 	"and each looks at all endpoints of that Service: the guards speak of the whole (is anything ready, how many leave, does any probe pass). " +
 	"What they rest upon is read back and sorted only where it has changed, joined in one pass, and nothing is made that nobody asks for: by BenchmarkOneChange " +
 	"34 MB of garbage for a change of one in 5,000 became 8. Decisions that are patched instead of made would be a second form of the rules, to be held to the first; " +

@@ -311,7 +311,7 @@ func (r *Reconciler) Write(ctx context.Context, key targets.Key, now time.Time) 
 	if changed {
 		order.causes.observe(r.propagation, stageWritten, time.Now())
 	}
-	if changed || failedBefore { // else nothing is new
+	if failedBefore { // else the watch event of the write queues the next decision
 		r.decisions.Add(key)
 	}
 }
