@@ -21,7 +21,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slicefeed/slicefeed/lab/bench/against"
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/fanout"
 	"github.com/slicefeed/slicefeed/lab/bench/growth"
@@ -47,7 +46,6 @@ type section struct {
 // sections lists them in the order in which they are measured.
 var sections = []section{
 	{"propagation", "Propagation: Node patch in one API server to EndpointSlice event in the other", 2 * time.Minute, propagation.Run},
-	{"against", "What people would use instead", 3 * time.Minute, against.Run},
 	{"churn", "Churn: what a change of a Service's endpoints costs its API server", 2 * time.Minute, churn.Run},
 	{"services", "Many Services over one source", 90 * time.Second, services.Run},
 	{"fanout", "Fan-out: one change, sent to all subscribers", time.Minute, fanout.Run},

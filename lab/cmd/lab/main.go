@@ -15,7 +15,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/load/bare"
 	"github.com/slicefeed/slicefeed/lab/mutants"
 	"github.com/slicefeed/slicefeed/lab/mutants/generic"
-	"github.com/slicefeed/slicefeed/lab/polling"
 )
 
 // commands lists the subcommands. Those that need more than a few lines live in packages
@@ -29,7 +28,6 @@ func commands() []*cobra.Command {
 		execCommand(),
 		mutants.Command(),
 		generic.Command(),
-		polling.Command(),
 	}
 }
 
