@@ -35,7 +35,7 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 	if !enabled() {
 		t.Skipf("it compares times, which takes both cores: make load, or %s=1 (make verify does)", gate)
 	}
-	s := &scene{t: t, report: newReport()}
+	s := &scene{t: t, report: newLoadReport()}
 	s.fleet = must(NewFleet(t.TempDir(), fewNodes))(t)
 	site := must(NewSite(t.TempDir()))(t)
 	site.limits = []string{"GOMEMLIMIT=230MiB"} // what the chart gives

@@ -8,8 +8,8 @@ import (
 	"github.com/slicefeed/slicefeed/lab/figures"
 )
 
-// report is what a run found. The inventory and its clients share the machine.
-type report struct {
+// loadReport is what a run found. The inventory and its clients share the machine.
+type loadReport struct {
 	Machine      string
 	Nodes        int
 	Subscribers  int
@@ -65,8 +65,8 @@ type percentiles struct {
 	P99 float64
 }
 
-func newReport() *report {
-	return &report{
+func newLoadReport() *loadReport {
+	return &loadReport{
 		Machine: figures.Machine(),
 		Nodes:   nodes, Subscribers: subscribers,
 	}
@@ -79,7 +79,7 @@ func times(took []time.Duration) percentiles {
 }
 
 // String is the table.
-func (r *report) String() string {
+func (r *loadReport) String() string {
 	var b strings.Builder
 	row := func(what, format string, values ...any) {
 		fmt.Fprintf(&b, "%-56s "+format+"\n", append([]any{what}, values...)...)

@@ -14,7 +14,7 @@ type scene struct {
 	inventory *Server
 	fleet     *Fleet
 	crowd     *Crowd
-	report    *report
+	report    *loadReport
 }
 
 func must[T any](v T, err error) func(t *testing.T) T {
@@ -29,7 +29,7 @@ func must[T any](v T, err error) func(t *testing.T) T {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{t: t, report: newReport()}
+	s := &scene{t: t, report: newLoadReport()}
 	s.fleet = must(NewFleet(t.TempDir(), nodes))(t)
 	s.inventory = must(must(NewSite(t.TempDir()))(t).Inventory(s.fleet))(t)
 	t.Cleanup(func() {
