@@ -23,7 +23,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/growth"
-	"github.com/slicefeed/slicefeed/lab/bench/probes"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/bench/rest"
@@ -32,6 +31,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/load"
 	"github.com/slicefeed/slicefeed/lab/pair"
+	"github.com/slicefeed/slicefeed/lab/probes"
 )
 
 // section is a page of the bench. about is how long it takes on two quiet cores.
@@ -49,8 +49,8 @@ var sections = []section{
 	{"services", "Many Services over one source", 90 * time.Second, services.Run},
 	{"fanout", "Fan-out: one change to all subscribers, and all of them at once", 90 * time.Second, load.MeasureFanout},
 	{"growth", "Growth: what one change costs as the fleet grows", 4 * time.Minute, growth.Run},
-	{"probes", "Probes: 10,000 targets, each probed every 2 s", 165 * time.Second, probes.Run},
 	{"rest", "At rest", 5 * time.Minute, rest.Run},
+	{"detection", "Detection: 10,000 targets, each probed every 2 s", 165 * time.Second, probes.MeasureDetection},
 }
 
 // pages is the directory of the pages, below the repository's root.

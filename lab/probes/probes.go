@@ -1,7 +1,6 @@
-// Package probes has the prober on real backends that die and come back, and on more targets than
-// any Service should have. It promises that what answers for thousands is a process of its own,
-// so that what ours takes is the prober's; it refuses simulated time and simulated backends, which the
-// prober's own tests have.
+// Package probes tests and measures the prober on real backends that die and come back, and with more targets than
+// any Service should have. What answers for thousands is a process of its own, so that all that this one takes is the
+// prober's. Simulated time and simulated backends are left to the prober's own tests.
 package probes
 
 import (

@@ -8,13 +8,12 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/figures"
-	"github.com/slicefeed/slicefeed/lab/probes"
 )
 
-// mostSockets is the prober's own limit, of probes that are under way at a time.
-const mostSockets = 512
+// maxProbes is the prober's own limit of probes under way.
+const maxProbes = 512
 
-func (f *found) part() *report.Part {
+func (f *detection) part() *report.Part {
 	return &report.Part{
 		Setup: fmt.Sprintf("The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s); a process "+
 			"beside it answers for all targets on the same machine. Measured for %v, then %d backends refuse and %d fall silent %d times each, "+
@@ -22,12 +21,12 @@ func (f *found) part() *report.Part {
 			"again and again for %v, beside another Service of %d nodes of the same source with a filtered probe port and a timeout of %v, %d of whose probes "+
 			"are under way.", f.long, each, each, f.deaths, 2*besideEach, f.beside, neighborNodes, neighborTimeout, f.neighbor.probes),
 		Goals: []report.Goal{
-			{Text: "p99 until a backend that refuses is failing", Figure: seconds(percentile(f.refuse.dead, 99)), AtMost: probes.Refuses.Seconds(), Unit: "s", Noise: halves(f.refuse.dead)},
-			{Text: "p99 until one that is silent is failing", Figure: seconds(percentile(f.drop.dead, 99)), AtMost: probes.Silent.Seconds(), Unit: "s", Noise: halves(f.drop.dead)},
-			{Text: "sockets with 10,000 targets", Figure: float64(f.many.Sockets), AtMost: mostSockets},
+			{Text: "p99 until a backend that refuses is failing", Figure: seconds(percentile(f.refuse.dead, 99)), AtMost: Refuses.Seconds(), Unit: "s", Noise: halves(f.refuse.dead)},
+			{Text: "p99 until one that is silent is failing", Figure: seconds(percentile(f.drop.dead, 99)), AtMost: Silent.Seconds(), Unit: "s", Noise: halves(f.drop.dead)},
+			{Text: "sockets with 10,000 targets", Figure: float64(f.many.Sockets), AtMost: maxProbes},
 			{Text: "p99 between two probes of a target", Figure: seconds(f.pace.Gap99), AtMost: 2.1, Unit: "s"},
-			overBound("refuses", probes.Refuses, f.neighbor.refuse.dead),
-			overBound("is silent", probes.Silent, f.neighbor.drop.dead),
+			overBound("refuses", Refuses, f.neighbor.refuse.dead),
+			overBound("is silent", Silent, f.neighbor.drop.dead),
 		},
 		Tables: []report.Table{
 			{
@@ -44,21 +43,21 @@ func (f *found) part() *report.Part {
 				},
 			},
 			{
-				Title: fmt.Sprintf("From a backend's death, or its return, to the word on it (%d of each; beside a Service with a filtered port %d that refuse, %d that are silent):",
+				Title: fmt.Sprintf("From a backend's death, or its return, to the status that says so (%d of each; beside a Service with a filtered port %d that refuse, %d that are silent):",
 					len(f.refuse.dead), len(f.neighbor.refuse.dead), len(f.neighbor.drop.dead)),
 				Columns: []string{"", "bound", "p50", "p99", "back: p50", "p99"},
 				Rows: [][]string{
-					words("refuses", probes.Refuses, &f.refuse),
-					words("is silent", probes.Silent, &f.drop),
-					words("refuses, beside a Service with a filtered port", probes.Refuses, &f.neighbor.refuse),
-					words("is silent, beside a Service with a filtered port", probes.Silent, &f.neighbor.drop),
+					noticedRow("refuses", Refuses, &f.refuse),
+					noticedRow("is silent", Silent, &f.drop),
+					noticedRow("refuses, beside a Service with a filtered port", Refuses, &f.neighbor.refuse),
+					noticedRow("is silent, beside a Service with a filtered port", Silent, &f.neighbor.drop),
 				},
 			},
 		},
 	}
 }
 
-func taken(targets int, t probes.Taken, loop []time.Duration) []string {
+func taken(targets int, t Taken, loop []time.Duration) []string {
 	var sum time.Duration
 	for _, one := range loop {
 		sum += one
@@ -70,7 +69,7 @@ func taken(targets int, t probes.Taken, loop []time.Duration) []string {
 	}
 }
 
-func words(how string, bound time.Duration, n *noticed) []string {
+func noticedRow(how string, bound time.Duration, n *noticed) []string {
 	return []string{how, sec(bound), sec(percentile(n.dead, 50)), sec(percentile(n.dead, 99)), sec(percentile(n.back, 50)), sec(percentile(n.back, 99))}
 }
 

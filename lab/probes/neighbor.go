@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
-	"github.com/slicefeed/slicefeed/lab/probes"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
@@ -35,13 +34,13 @@ type beside struct {
 // measureBeside has the backends of one Service die and come back while the neighbor holds its places. It lasts longer
 // than the neighbor's timeout, since all of its probes end and start again at once then.
 func (p plan) measureBeside(ctx context.Context) (found *beside, err error) {
-	b := probes.Start()
+	b := Start()
 	defer func() { err = errors.Join(err, b.Stop()) }()
 	addresses := make([]netip.Addr, 2*besideEach)
 	for i := range addresses {
 		addresses[i] = netip.AddrFrom4([4]byte{10, 1, 0, byte(1 + i)})
 	}
-	subjects, err := b.AddService("web/service", probes.Ways[0], addresses...)
+	subjects, err := b.AddService("web/service", Ways[0], addresses...)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +70,14 @@ func (p plan) measureBeside(ctx context.Context) (found *beside, err error) {
 }
 
 // startNeighbor adds the neighbor and returns how many of its probes are under way once it has taken its places.
-func startNeighbor(ctx context.Context, b *probes.Bench) (int, error) {
-	keys := probes.Many(0, neighborNodes, probes.SilentPort, probe.TCP)
+func startNeighbor(ctx context.Context, b *Bench) (int, error) {
+	keys := Many(0, neighborNodes, SilentPort, probe.TCP)
 	for i := range keys {
 		keys[i].Spec.Timeout = neighborTimeout
 	}
 	b.Set("web/neighbor", prober.RequestsFor("blue", keys...))
-	probes.AnyTime(ctx, time.Second, time.Second+time.Millisecond)
-	n, err := probes.Connections()
+	AnyTime(ctx, time.Second, time.Second+time.Millisecond)
+	n, err := Connections()
 	if err == nil && n < neighborProbes {
 		err = fmt.Errorf("the neighbor has %d probes under way, want at least %d: it delays nobody", n, neighborProbes)
 	}
@@ -87,9 +86,9 @@ func startNeighbor(ctx context.Context, b *probes.Bench) (int, error) {
 
 // dieUntil kills the backend and brings it back until the end, and notes how long each death took to be noticed: at the
 // end of ctx, how long it has not been noticed.
-func dieUntil(ctx context.Context, end time.Time, s *probes.Subject, mode backend.Mode, times *noticed) error {
+func dieUntil(ctx context.Context, end time.Time, s *Subject, mode backend.Mode, times *noticed) error {
 	for {
-		probes.AnyTime(ctx, 0, probe.DefaultInterval)
+		AnyTime(ctx, 0, probe.DefaultInterval)
 		if time.Now().After(end) {
 			return nil
 		}
@@ -102,7 +101,7 @@ func dieUntil(ctx context.Context, end time.Time, s *probes.Subject, mode backen
 		if unnoticed != nil {
 			return nil //nolint:nilerr // it is measured
 		}
-		probes.AnyTime(ctx, 0, probe.DefaultInterval)
+		AnyTime(ctx, 0, probe.DefaultInterval)
 		began = time.Now()
 		if err := s.Set(backend.Serve); err != nil {
 			return err

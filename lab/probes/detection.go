@@ -1,8 +1,3 @@
-// Package probes measures the prober with 10,000 targets at the default interval: what it takes, how
-// even its pace is, and how soon it notices that backends die meanwhile, also beside a Service whose
-// probes are never answered. Its baseline is a bare
-// loop that connects to the same targets and hangs up, before and after, in the same process. It
-// refuses to answer for the targets in that process too: what answers is another.
 package probes
 
 import (
@@ -18,7 +13,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
-	"github.com/slicefeed/slicefeed/lab/probes"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
@@ -28,37 +22,40 @@ const (
 	each = 100 // backends that die by refusing, and as many by falling silent
 )
 
-// plan is how long is measured.
+// plan is for how long is measured.
 type plan struct {
 	loop, start, long time.Duration
 	deaths            int           // of each backend
 	beside            time.Duration // during which backends die beside the neighbor
 }
 
-// found is what was measured.
-type found struct {
+// detection is what was measured.
+type detection struct {
 	plan
 
-	many, few     probes.Taken
-	pace          probes.Record
+	many, few     Taken
+	pace          Record
 	loop, fewLoop []time.Duration // CPU per 1,000 connections, before and after
 	refuse, drop  noticed
 	neighbor      *beside
 }
 
-// Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
+// MeasureDetection is the section of the bench: the prober with 10,000 targets at the default interval, what it takes, how
+// even its pace is, and how soon it finds backends that die meanwhile, also beside a Service whose probes are never
+// answered. The baseline is a bare loop that connects to the same targets and hangs up, before and after, in the same
+// process.
+func MeasureDetection(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	if err := netns.Enter(ctx); err != nil {
 		return nil, err
 	}
-	if probes.IsStandIn() {
-		os.Exit(probes.BeStandIn())
+	if IsStandIn() {
+		os.Exit(BeStandIn())
 	}
 	p := plan{loop: 5 * time.Second, start: 6 * time.Second, long: 24 * time.Second, deaths: 3, beside: 70 * time.Second}
 	if env.Quick {
 		p = plan{loop: 2 * time.Second, start: 4 * time.Second, long: 9 * time.Second, deaths: 1, beside: 10 * time.Second}
 	}
-	answering, err := probes.StartStandIn()
+	answering, err := StartStandIn()
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +66,9 @@ func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	return []*report.Part{f.part()}, nil
 }
 
-func (p plan) measure(ctx context.Context, env report.Env, answering *probes.StandIn) (*found, error) {
-	f := &found{plan: p}
-	keys, some := probes.Many(0, many, probes.TCPPort, probe.TCP), probes.Many(0, few, probes.TCPPort, probe.TCP)
+func (p plan) measure(ctx context.Context, env report.Env, answering *StandIn) (*detection, error) {
+	f := &detection{plan: p}
+	keys, some := Many(0, many, TCPPort, probe.TCP), Many(0, few, TCPPort, probe.TCP)
 	for _, step := range []struct {
 		doing string
 		do    func() error
@@ -79,10 +76,10 @@ func (p plan) measure(ctx context.Context, env report.Env, answering *probes.Sta
 		{"a bare loop, 10,000 targets", bare(keys, p.loop, &f.loop)},
 		{"a bare loop, 100 targets", bare(some, p.loop, &f.fewLoop)},
 		{"the prober, 10,000 targets", func() (err error) {
-			f.many, err = probes.Load{
+			f.many, err = Load{
 				Keys: keys, Start: p.start, Long: p.long,
-				Between: func(*probes.Bench) error { _, err := answering.Record(); return err },
-				Inspect: func(b *probes.Bench) error {
+				Between: func(*Bench) error { _, err := answering.Record(); return err },
+				Inspect: func(b *Bench) error {
 					if f.pace, err = answering.Record(); err != nil {
 						return err
 					}
@@ -93,7 +90,7 @@ func (p plan) measure(ctx context.Context, env report.Env, answering *probes.Sta
 			return err
 		}},
 		{"the prober, 100 targets", func() (err error) {
-			f.few, err = probes.Load{Keys: some, Start: 3 * time.Second, Long: 2 * p.loop}.Run()
+			f.few, err = Load{Keys: some, Start: 3 * time.Second, Long: 2 * p.loop}.Run()
 			return err
 		}},
 		{"the prober beside a Service with a filtered port", func() (err error) {
@@ -115,7 +112,7 @@ func (p plan) measure(ctx context.Context, env report.Env, answering *probes.Sta
 	return f, nil
 }
 
-// noticed is how long each death took to be a word, and each recovery.
+// noticed is how long each death took to be found, and each recovery.
 type noticed struct {
 	mu   sync.Mutex
 	dead []time.Duration
@@ -133,7 +130,7 @@ func (n *noticed) note(dead bool, after time.Duration) {
 }
 
 // kill has backends die and come back, while the others are probed on.
-func (f *found) kill(ctx context.Context, b *probes.Bench) error {
+func (f *detection) kill(ctx context.Context, b *Bench) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+f.deaths)*20*time.Second)
 	defer cancel()
 	var living sync.WaitGroup
@@ -143,7 +140,7 @@ func (f *found) kill(ctx context.Context, b *probes.Bench) error {
 		if i >= each {
 			as, of = backend.Silent, &f.drop
 		}
-		s, err := b.Add(probes.Ways[0], netip.AddrFrom4([4]byte{10, 0, byte(i / each), byte(1 + i%each)}))
+		s, err := b.Add(Ways[0], netip.AddrFrom4([4]byte{10, 0, byte(i / each), byte(1 + i%each)}))
 		if err != nil {
 			return err
 		}
