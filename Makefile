@@ -9,18 +9,25 @@ export PATH := $(BIN):$(PATH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAMP := -X main.version=$(VERSION)
 
-# grpc's tracing pages are templates, and a template has the linker keep every method there is:
-# without the tag a binary is 50% larger.
-TAGS := -tags grpcnotrace
+# grpc's tracing pages are templates, and a template has the linker keep every method there is: without the
+# tag a binary is 50% larger. Tests and lint have it too, so that what imports grpc is compiled once.
+# vet is left to golangci-lint, which runs it on the same packages with more checks.
+export GOFLAGS := $(strip $(GOFLAGS) $(filter-out $(GOFLAGS),-tags=grpcnotrace -vet=off))
 
-# The packages of lab whose tests start real kube-apiservers: `make e2e`. All others are `make unit`.
-ON_CONTROL_PLANES := controlplane consumers contract kubelet charts runbooks e2e
-empty :=
-space := $(empty) $(empty)
+# Otherwise each test binary with the race detector sleeps for a second at its end.
+export GORACE ?= atexit_sleep_ms=0
+
+# The tests of each package belong to one of three parts: what is listed neither here nor there is `make unit`.
+# Packages whose tests start real kube-apiservers are `make e2e`; those that take longest begin first.
+E2E := ./lab/e2e/... ./lab/runbooks ./lab/charts ./lab/consumers ./lab/contract ./lab/controlplane ./lab/kubelet
+# Packages that leave out the race detector are `make worlds`. In sim and search one goroutine plays each world;
+# hostile measures memory and allocations counts it, and the detector has its own. Races between the goroutines
+# that hostile peers reach are looked for in lab/sim/link, in the tests of services, and in `make e2e`.
+WORLDS := ./lab/hostile ./lab/search ./lab/sim ./lab/sim/oracle ./lab/bench/allocations
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 # ---- the main job ---------------------------------------------------------------
 
@@ -40,8 +47,13 @@ down: ## Remove all that make up has made
 images: ## Build the two images from here, without pulling anything (Docker)
 	@deploy/images/build ghcr.io/slicefeed/slicefeed- $(VERSION)
 
+.PHONY: quick
+quick: ## Build and test services without the race detector; in seconds, since Go caches what has not changed
+	@go test ./services/...
+
 .PHONY: test
-test: check unit worlds e2e ## Run every test that needs nothing more: checks, unit tests, simulated worlds, the pair on real control planes
+test: ## Run every test that needs nothing more: unit tests, simulated worlds, the pair on real control planes, checks
+	@tools/steps unit worlds e2e check
 
 .PHONY: bench
 bench: build upstream ## Measure everything against baselines of the same run: 25 min (ONLY=propagation,churn QUICK=1)
@@ -49,11 +61,11 @@ bench: build upstream ## Measure everything against baselines of the same run: 2
 
 .PHONY: verify
 verify: ## The longer gate, run before a release: make test, and all that is below it here
-	@tools/verify test fuzz oldest long load faults mutants outside
+	@tools/steps test fuzz oldest long load faults mutants outside
 
 .PHONY: oldest
 oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
-	@SLICEFEED_KUBERNETES=oldest tools/gotest -timeout 25m $(ON_CONTROL_PLANES:%=./lab/%/...)
+	@SLICEFEED_KUBERNETES=oldest tools/gotest -timeout 25m $(E2E)
 
 .PHONY: long
 long: build race upstream ## Proof of life with every fault at its real pace, and takeovers: a quarter of an hour
@@ -100,21 +112,21 @@ outside: tools build race upstream ## What needs a Docker engine, Chromium, Prom
 
 # ---- the tests, apart -----------------------------------------------------------
 
-.PHONY: check
-check: tools ## Formatting, lint, contract, generated code, charts
-	@tools/check
-
 .PHONY: unit
-unit: ## Unit tests with the race detector
-	@tools/gotest ./gen/... ./services/... $$(go list ./lab/... | grep -vE '/lab/($(subst $(space),|,$(ON_CONTROL_PLANES)))(/|$$)')
+unit: ## Unit tests with the race detector (of one package: PKG=./services/writer/verdict RUN=Floor)
+	@$(if $(PKG),tools/gotest -run '$(RUN)' $(PKG),tools/unit $(WORLDS) $(E2E))
 
 .PHONY: worlds
-worlds: ## Two thousand simulated worlds, every short history of small ones, hostile peers; no race detector
-	@go test -count=1 -timeout 15m ./lab/sim/... ./lab/search ./lab/hostile
+worlds: ## Two thousand simulated worlds, every short history of small ones, hostile peers, allocations; no race detector
+	@go test -count=1 -timeout 15m $(WORLDS)
 
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
-	@tools/gotest -timeout 25m $(ON_CONTROL_PLANES:%=./lab/%/...)
+	@tools/gotest -timeout 25m $(E2E)
+
+.PHONY: check
+check: tools ## Formatting, lint, contract, generated code, charts
+	@tools/check
 
 # ---- what they need -------------------------------------------------------------
 
@@ -124,9 +136,9 @@ e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, wit
 build: ## Build both components and the lab into .bin/
 	@mkdir -p $(BIN)
 	@echo "building slicefeed-inventory (the first time with client-go and the IONOS SDK: some minutes)"
-	@go build $(TAGS) -ldflags '$(STAMP)' -o $(BIN)/slicefeed-inventory ./services/inventory
+	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-inventory ./services/inventory
 	@echo "building slicefeed-writer"
-	@go build $(TAGS) -ldflags '$(STAMP)' -o $(BIN)/slicefeed-writer ./services/writer
+	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-writer ./services/writer
 	@echo "building the lab"
 	@go build -o $(BIN)/ ./lab/cmd/...
 
@@ -134,8 +146,8 @@ build: ## Build both components and the lab into .bin/
 race: ## Build both components with the race detector into .bin/race/, for the end-to-end tests
 	@mkdir -p $(BIN)/race
 	@echo "building both components with the race detector (some minutes the first time)"
-	@go build -race $(TAGS) -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-inventory ./services/inventory
-	@go build -race $(TAGS) -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-writer ./services/writer
+	@go build -race -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-inventory ./services/inventory
+	@go build -race -ldflags '$(STAMP)' -o $(BIN)/race/slicefeed-writer ./services/writer
 
 .PHONY: upstream
 upstream: build ## Build kube-apiserver, etcd and kubectl once, from their Go modules

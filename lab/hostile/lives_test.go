@@ -25,7 +25,7 @@ func lives() uint64 {
 	if os.Getenv("SLICEFEED_LONG") != "" {
 		return 5000
 	}
-	return usualLives
+	return 60
 }
 
 func TestAHostileInventoryIsHeldByFencesAndGuards(t *testing.T) {

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// worlds is how many there are. They run with the race detector: the goroutines are the product's own.
+const worlds = 200
+
 // Bounds that the worlds hold the pair to.
 const (
 	// converged is how long after the last fault the subscriber is synced again, at the latest, if

@@ -1,8 +1,0 @@
-//go:build !race
-
-package hostile
-
-const (
-	raced      = false
-	usualLives = 60
-)

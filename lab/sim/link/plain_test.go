@@ -1,6 +1,0 @@
-//go:build !race
-
-package link
-
-// worlds is how many there are.
-const worlds = 200
