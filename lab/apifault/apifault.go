@@ -58,11 +58,10 @@ type Fault struct {
 	PageLimit int
 }
 
-// Options describe a proxy. All fields but Listen are mandatory.
+// Options describe a proxy. All fields are mandatory.
 type Options struct {
-	Upstream   string // URL of the API server
+	Upstream   string // URL of the API server; the proxy listens at the same address, on a free port
 	UpstreamCA []byte // PEM, which its certificate is verified with
-	Listen     string // host:port; empty: a free port of 127.0.0.1
 }
 
 // Proxy is a proxy that listens. Its methods may be called from any goroutine; its owner
@@ -80,6 +79,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	stopped  bool
 	fault    Fault
+	holdNext *HeldWrite    // what the next write of an EndpointSlice becomes
 	expire   int           // watches that are still to be told that they are too old
 	changed  chan struct{} // closed and replaced when anything above or about an exchange changes
 	requests []*exchange
@@ -96,10 +96,7 @@ func Start(o Options) (*Proxy, error) {
 	if !roots.AppendCertsFromPEM(o.UpstreamCA) {
 		return nil, fmt.Errorf("proxy in front of %s: its CA is no PEM", o.Upstream)
 	}
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
-	}
-	listener, err := net.Listen("tcp", o.Listen)
+	listener, err := net.Listen("tcp", net.JoinHostPort(upstream.Hostname(), "0"))
 	if err != nil {
 		return nil, fmt.Errorf("proxy in front of %s: %w", o.Upstream, err)
 	}
@@ -240,7 +237,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer p.serving.Done()
-	defer p.change(func() { x.seen.Over = true })
+	defer p.change(x.finish)
+	if x.held != nil {
+		if r = x.held.keepBack(r, p.stop); r == nil {
+			panic(http.ErrAbortHandler)
+		}
+		ctx, cancel = context.WithCancel(r.Context())
+		defer cancel()
+	}
 	if !pause(ctx, fault.Delay, p.stop) {
 		panic(http.ErrAbortHandler)
 	}
@@ -258,6 +262,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Transport: p.transport, FlushInterval: -1, ErrorLog: p.server.ErrorLog,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(p.upstream)
+			r.SetXForwarded() // an audit log then names the client
 			r.Out.URL.RawQuery = x.paged(r.In.URL.RawQuery, fault)
 		},
 		ModifyResponse: func(answer *http.Response) error {

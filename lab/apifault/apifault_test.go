@@ -65,8 +65,16 @@ type scene struct {
 func enter(t *testing.T) *scene {
 	t.Helper()
 	up := startUpstream(t)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})
-	p, err := Start(Options{Upstream: up.URL, UpstreamCA: ca})
+	s := inFrontOf(t, up.Server)
+	s.up = up
+	return s
+}
+
+// inFrontOf is a scene with another API server.
+func inFrontOf(t *testing.T, server *httptest.Server) *scene {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	p, err := Start(Options{Upstream: server.URL, UpstreamCA: ca})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +87,7 @@ func enter(t *testing.T) *scene {
 	pool.AppendCertsFromPEM(p.CA())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &scene{Proxy: p, t: t, up: up, client: &http.Client{Transport: transport}}
+	return &scene{Proxy: p, t: t, client: &http.Client{Transport: transport}}
 }
 
 // get is one request; an error stands for no answer within the time.

@@ -37,6 +37,7 @@ type Request struct {
 type exchange struct {
 	seen      Request
 	cancel    context.CancelFunc
+	held      *HeldWrite
 	expired   bool // it is told that its resourceVersion is too old
 	forgotten bool
 	ended     bool
@@ -77,6 +78,9 @@ func (p *Proxy) begin(r *http.Request, cancel context.CancelFunc) (*exchange, Fa
 		p.expire--
 		x.expired = true
 	}
+	if p.holdNext != nil && x.writes() && strings.Contains(x.seen.Path, "/endpointslices") {
+		x.held, p.holdNext = p.holdNext, nil
+	}
 	if len(p.requests) == mostKept {
 		p.requests = append([]*exchange(nil), p.requests[mostKept/2:]...)
 		p.forgot += mostKept / 2
@@ -115,6 +119,14 @@ func verb(r *http.Request) string {
 func truth(value string) bool {
 	yes, err := strconv.ParseBool(value)
 	return err == nil && yes
+}
+
+// finish notes that the request is over; the proxy's mu is held.
+func (x *exchange) finish() {
+	x.seen.Over = true
+	if x.held != nil {
+		x.held.status <- x.seen.Status
+	}
 }
 
 // end ends a watch; the proxy's mu is held.

@@ -10,19 +10,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slicefeed/slicefeed/lab/apifault"
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/pair"
-	"github.com/slicefeed/slicefeed/lab/pair/holdup"
 )
 
 // late is a stage with two writers, of which the first reaches its API server through a proxy
 // that can keep a write of it back while the other takes over.
-func late(t *testing.T, sc script) (*stage, *holdup.Proxy) {
+func late(t *testing.T, sc script) (*stage, *apifault.Proxy) {
 	t.Helper()
 	sc.writers = 2
 	s := enter(t, sc)
 	s.settle()
-	proxy, kubeconfig, err := s.HoldUp(s.writers[0])
+	proxy, kubeconfig, err := s.FrontConsuming(s.writers[0])
 	s.must(err)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
@@ -36,7 +36,7 @@ func late(t *testing.T, sc script) (*stage, *holdup.Proxy) {
 }
 
 // arrives waits until the write is under way.
-func (s *stage) arrives(held *holdup.Held) {
+func (s *stage) arrives(held *apifault.HeldWrite) {
 	s.t.Helper()
 	select {
 	case <-held.Arrived():
@@ -46,7 +46,7 @@ func (s *stage) arrives(held *holdup.Held) {
 }
 
 // lands lets the write go on, and wants this answer to it.
-func (s *stage) lands(held *holdup.Held, want int) {
+func (s *stage) lands(held *apifault.HeldWrite, want int) {
 	s.t.Helper()
 	got, err := held.Release(s.ctx())
 	s.must(err)
@@ -57,7 +57,7 @@ func (s *stage) lands(held *holdup.Held, want int) {
 
 // refused wants a late write to be answered 409 and to change nothing, so that nobody has
 // anything to mend.
-func (s *stage) refused(held *holdup.Held) {
+func (s *stage) refused(held *apifault.HeldWrite) {
 	s.t.Helper()
 	old, next := s.writers[0].Address.String(), s.writers[1].Address.String()
 	slice, before := s.slice(), s.writes()
@@ -78,7 +78,7 @@ func TestAWriteThatComesLateNeverOverwritesOneOfTheNewLeader(t *testing.T) {
 		workers := s.join(3)
 		old, next := s.writers[0], s.writers[1]
 		s.warm(next)
-		version, held := s.slice().ResourceVersion, proxy.Hold()
+		version, held := s.slice().ResourceVersion, proxy.HoldNextWrite()
 		s.must(workers[0].Set(backend.Refuse))
 		s.arrives(held)
 		s.must(old.Signal(syscall.SIGSTOP))
@@ -104,7 +104,7 @@ func TestAWriteThatComesLateNeverOverwritesOneOfTheNewLeader(t *testing.T) {
 	})
 	t.Run("a create of a leader that ends in order comes late, and the next one has created", func(t *testing.T) {
 		s, proxy := late(t, script{})
-		held := proxy.Hold()
+		held := proxy.HoldNextWrite()
 		w := s.machine(pair.WorkerOptions{})
 		s.must(w.Join(s.ctx()))
 		s.arrives(held)
@@ -131,10 +131,10 @@ var byLabel = script{
 
 // deletes opts the Service out until the leader has sent the deletion of its slice, which is kept
 // back, and then in again, as both writers are told.
-func (s *stage) deletes(proxy *holdup.Proxy) *holdup.Held {
+func (s *stage) deletes(proxy *apifault.Proxy) *apifault.HeldWrite {
 	s.t.Helper()
 	s.warm(s.writers[1])
-	held := proxy.Hold()
+	held := proxy.HoldNextWrite()
 	label := func(value string) {
 		patch := `{"metadata":{"labels":{"slicefeed.dev/class":` + value + `}}}`
 		_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).Patch(s.ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -199,7 +199,7 @@ func TestAWriteThatLandsLateOnASliceThatNobodyTouchedIsMendedWithOneWrite(t *tes
 			}
 			next := s.writers[1]
 			s.warm(next)
-			version, held := s.slice().ResourceVersion, proxy.Hold()
+			version, held := s.slice().ResourceVersion, proxy.HoldNextWrite()
 			s.must(workers[0].Set(backend.Refuse))
 			s.arrives(held)
 			s.metric(next, readyEndpoints, equals(1)) // it has found out too

@@ -7,11 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/slicefeed/slicefeed/lab/netns"
-	"github.com/slicefeed/slicefeed/lab/pair/holdup"
-	"github.com/slicefeed/slicefeed/lab/pki"
 )
 
 // Settle has the half run on a machine of its own from the next start on: its network can
@@ -39,39 +35,4 @@ func (h *Half) Settle() (host *netns.Host, leave func() error, err error) {
 		h.mu.Unlock()
 		return host.Close()
 	}, nil
-}
-
-// HoldUp starts a proxy in front of the consuming cluster's API server that can keep a write
-// back, and returns it with a kubeconfig that leads a writer through it: a value for
-// TARGET_KUBECONFIG. The caller closes the proxy.
-func (p *Pair) HoldUp(writer *Half) (proxy *holdup.Proxy, kubeconfig string, err error) {
-	admin := p.Consuming.AdminConfig()
-	proxy, err = holdup.Start(holdup.Options{Upstream: admin.Host, UpstreamCA: admin.CAData, Listen: ConsumingAddress})
-	if err != nil {
-		return nil, "", err
-	}
-	kubeconfig = filepath.Join(writer.dir, "through-holdup.kubeconfig")
-	if err := writer.lead(proxy, kubeconfig); err != nil {
-		return nil, "", errors.Join(fmt.Errorf("lead %s through a proxy: %w", writer.Name, err), proxy.Close())
-	}
-	return proxy, kubeconfig, nil
-}
-
-// lead writes the half's kubeconfig with the proxy's address.
-func (h *Half) lead(proxy *holdup.Proxy, path string) error {
-	h.mu.Lock()
-	direct := h.env["TARGET_KUBECONFIG"]
-	h.mu.Unlock()
-	config, err := clientcmd.LoadFromFile(direct)
-	if err != nil {
-		return err
-	}
-	for _, cluster := range config.Clusters {
-		cluster.Server, cluster.CertificateAuthorityData = proxy.URL(), proxy.CA()
-	}
-	raw, err := clientcmd.Write(*config)
-	if err != nil {
-		return err
-	}
-	return pki.WriteFile(path, raw)
 }

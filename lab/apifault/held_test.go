@@ -1,25 +1,20 @@
-package holdup
+package apifault
 
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"testing"
 )
 
-const (
-	leases = "/apis/coordination.k8s.io/v1/namespaces/web/leases/slicefeed-default"
-	shop   = "/apis/discovery.k8s.io/v1/namespaces/web/endpointslices/shop"
-	slice  = `{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"shop","resourceVersion":"7"}}`
-)
-
 func TestOneWriteIsKeptBackAndGoesOnThoughItsClientHasGone(t *testing.T) {
+	const (
+		lease  = "/apis/coordination.k8s.io/v1/namespaces/web/leases/slicefeed-default"
+		shop   = "/apis/discovery.k8s.io/v1/namespaces/web/endpointslices/shop"
+		object = `{"kind":"EndpointSlice","apiVersion":"discovery.k8s.io/v1","metadata":{"name":"shop","resourceVersion":"7"}}`
+	)
 	seen := make(chan string, 10)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -27,24 +22,13 @@ func TestOneWriteIsKeptBackAndGoesOnThoughItsClientHasGone(t *testing.T) {
 		w.WriteHeader(http.StatusConflict)
 	}))
 	defer server.Close()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	proxy, err := Start(Options{Upstream: server.URL, UpstreamCA: ca, Listen: netip.MustParseAddr("127.0.0.1")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer proxy.Close()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(proxy.CA())
-	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-	}}
-	defer client.CloseIdleConnections()
+	s := inFrontOf(t, server)
 	send := func(ctx context.Context, method, path, body string) error {
-		r, err := http.NewRequestWithContext(ctx, method, proxy.URL()+path, bytes.NewBufferString(body))
+		r, err := http.NewRequestWithContext(ctx, method, s.URL()+path, bytes.NewBufferString(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := client.Do(r)
+		answer, err := s.client.Do(r)
 		if err == nil {
 			err = answer.Body.Close()
 		}
@@ -60,12 +44,12 @@ func TestOneWriteIsKeptBackAndGoesOnThoughItsClientHasGone(t *testing.T) {
 		}
 	}
 
-	held := proxy.Hold()
+	held := s.HoldNextWrite()
 	passes(http.MethodGet, shop)
-	passes(http.MethodPut, leases)
+	passes(http.MethodPut, lease)
 	ctx, give := context.WithCancel(t.Context())
 	gone := make(chan error)
-	go func() { gone <- send(ctx, http.MethodPut, shop, slice) }()
+	go func() { gone <- send(ctx, http.MethodPut, shop, object) }()
 	<-held.Arrived()
 	if held.Method != http.MethodPut || held.Slice == nil || held.Slice.ResourceVersion != "7" {
 		t.Errorf("kept back is a %s of %v", held.Method, held.Slice)
@@ -78,7 +62,7 @@ func TestOneWriteIsKeptBackAndGoesOnThoughItsClientHasGone(t *testing.T) {
 	if status, err := held.Release(t.Context()); err != nil || status != http.StatusConflict {
 		t.Errorf("it was answered %d, %v", status, err)
 	}
-	if got, want := <-seen, http.MethodPut+" "+shop+" 127.0.0.1 "+slice; got != want {
+	if got, want := <-seen, http.MethodPut+" "+shop+" 127.0.0.1 "+object; got != want {
 		t.Errorf("the server saw %q, want %q", got, want)
 	}
 }
