@@ -33,9 +33,6 @@ type Mutant struct {
 // Edit replaces a text that the file holds exactly once.
 type Edit struct{ Old, New string }
 
-// Half is the part of the product that the bug is in: inventory, writer or internal.
-func (m Mutant) Half() string { return strings.Split(m.File, "/")[1] }
-
 // All are the bugs, in the order of the flow.
 func All() []Mutant { return slices.Concat(shared(), inventory(), writer()) }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/demo"
 	"github.com/slicefeed/slicefeed/lab/load/bare"
 	"github.com/slicefeed/slicefeed/lab/mutants"
-	"github.com/slicefeed/slicefeed/lab/mutants/generic"
 )
 
 // commands lists the subcommands. Those that need more than a few lines live in packages
@@ -27,7 +26,6 @@ func commands() []*cobra.Command {
 		demo.Command(),
 		execCommand(),
 		mutants.Command(),
-		generic.Command(),
 	}
 }
 
