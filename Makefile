@@ -108,7 +108,7 @@ release-dry-run: ## Make a release of this commit in a clone, all but the pushin
 outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus, goreleaser or Python's gRPC; the first two it gets if it can
 	@tools/build monitoring release
 	@tools/chromium
-	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 60m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/images/... ./lab/release/...
+	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 60m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
 
 # ---- the tests, apart -----------------------------------------------------------
 

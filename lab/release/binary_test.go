@@ -1,5 +1,4 @@
-// Package images rehearses how the images' binaries are compiled.
-package images
+package release
 
 import (
 	"bytes"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 )
-
-const root = "../.."
 
 // compile compiles a half in a copy of the checkout, and returns the path of what came out.
 func compile(t *testing.T, half string) string {
