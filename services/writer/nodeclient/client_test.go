@@ -14,6 +14,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber/subscribertest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -169,7 +170,7 @@ func TestR5ResumesFromCursorAndDigest(t *testing.T) {
 		newer := h.nextCall()
 		checkEqual(t, "epoch", newer.req.GetCursor().GetEpoch(), "e")
 		checkEqual(t, "revision", newer.req.GetCursor().GetRevision(), uint64(10))
-		checkEqual(t, "digest", newer.req.GetDigest(), digestOf([]*wireNode{a, b}))
+		checkEqual(t, "digest", newer.req.GetDigest(), subscribertest.DigestOf([]*wireNode{a, b}))
 		// Another replica with the same set: nothing is sent, and nothing changes.
 		generation := h.Snapshot().Generation
 		h.deliver(newer, withHeartbeat(synced("replica", 3, []*wireNode{a, b})))

@@ -1,7 +1,6 @@
 package subscriber
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,68 +11,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber/subscribertest"
 )
 
 type (
-	message  = inventoryv1.WatchNodesResponse
+	message  = subscribertest.Message
 	wireNode = inventoryv1.Node
 )
 
+var (
+	node, synced, completeSet, sourceStatus = subscribertest.Node, subscribertest.Synced, subscribertest.CompleteSet, subscribertest.SourceStatus
+	reset, upserts, removed, observed       = subscribertest.Reset, subscribertest.Upserts, subscribertest.Removed, subscribertest.Observed
+)
+
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-
-// node is an upsert as a server sends it; content changes its fingerprint.
-func node(name, address string, content ...string) *wireNode {
-	n := &wireNode{
-		Name: name, Uid: "uid-" + name, Addresses: []string{address},
-		State: inventoryv1.NodeState_NODE_STATE_READY, StateAge: durationpb.New(time.Minute),
-	}
-	sum := sha256.Sum256([]byte(fmt.Sprint(name, address, content)))
-	n.Fingerprint = sum[:16]
-	return n
-}
-
-func sourceStatus(observation uint64) *inventoryv1.SourceStatus {
-	part := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: durationpb.New(time.Hour)}
-	return &inventoryv1.SourceStatus{
-		Membership: part, Addresses: part, Observation: observation, ObservationAge: durationpb.New(3 * time.Second),
-	}
-}
-
-// synced is a message that completes a set of these nodes.
-func synced(epoch string, revision uint64, set []*wireNode, alter ...func(*message)) *message {
-	m := &message{
-		Cursor: &inventoryv1.Cursor{Epoch: epoch, Revision: revision}, Synced: true, Status: sourceStatus(1),
-		Count: uint32(len(set)), Digest: digestOf(set),
-	}
-	for _, f := range alter {
-		f(m)
-	}
-	return m
-}
-
-func digestOf(set []*wireNode) []byte {
-	d := make([]byte, 16)
-	for _, n := range set {
-		for i := range d {
-			d[i] ^= n.GetFingerprint()[i]
-		}
-	}
-	return d
-}
-
-func reset(m *message)                          { m.Reset_ = true }
-func upserts(nodes ...*wireNode) func(*message) { return func(m *message) { m.Upserts = nodes } }
-func removed(names ...string) func(*message)    { return func(m *message) { m.Removed = names } }
-func observed(number uint64) func(*message) {
-	return func(m *message) { m.Status = sourceStatus(number) }
-}
-
-func completeSet(epoch string, revision uint64, set ...*wireNode) *message {
-	return synced(epoch, revision, set, reset, upserts(set...))
-}
 
 // mirrorOf returns a mirror during a stream, with these nodes at epoch e, revision 10.
 func mirrorOf(t *testing.T, set ...*wireNode) *Mirror {
@@ -124,7 +79,7 @@ func TestR1AppliesOnlySyncedStates(t *testing.T) {
 	mirror.BeginStream() // the stream ended before the change was synced
 	cursor, digest, ok := mirror.ResumePoint()
 	checkEqual(t, "cursor for the next stream", cursor, Cursor{"e", 10})
-	checkEqual(t, "digest for the next stream", digest[:], digestOf([]*wireNode{a, b}))
+	checkEqual(t, "digest for the next stream", digest[:], subscribertest.DigestOf([]*wireNode{a, b}))
 	checkEqual(t, "has a cursor", ok, true)
 	applyMessages(t, mirror, synced("e", 10, []*wireNode{a, b}))
 	checkEqual(t, "members of the next stream", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
@@ -264,7 +219,7 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		row{"one address twice in a change", DuplicateAddress, synced("e", 11, []*wireNode{b, taken}, removed("a"),
 			func(m *message) {
 				d := node("d", "10.0.0.1")
-				m.Upserts, m.Count, m.Digest = []*wireNode{taken, d}, 3, digestOf([]*wireNode{b, taken, d})
+				m.Upserts, m.Count, m.Digest = []*wireNode{taken, d}, 3, subscribertest.DigestOf([]*wireNode{b, taken, d})
 			})},
 		row{"one address twice in a reset", DuplicateAddress, completeSet("e", 11, a, taken)})
 	for _, r := range rows {
