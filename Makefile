@@ -140,7 +140,7 @@ build: ## Build both components and the lab into .bin/
 	@echo "building slicefeed-writer"
 	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-writer ./services/writer
 	@echo "building the lab"
-	@go build -o $(BIN)/ ./lab/cmd/...
+	@go build -o $(BIN)/ ./lab/cmd/... ./examples/proxy
 
 .PHONY: race
 race: ## Build both components with the race detector into .bin/race/, for the end-to-end tests

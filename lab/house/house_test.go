@@ -212,7 +212,7 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 }
 
 func TestNoModuleReplacesAnythingButGen(t *testing.T) {
-	for _, m := range []string{"gen", "services", "lab"} {
+	for _, m := range []string{"examples", "gen", "services", "lab"} {
 		cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
 		cmd.Dir = filepath.Join(root, m)
 		out, err := cmd.Output()

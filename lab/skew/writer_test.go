@@ -19,14 +19,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/examples/proxy/endpointsync"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/lab/proxy"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// consumer keeps a set of lab/proxy abreast of a writer.
+// consumer keeps a set of examples/proxy abreast of a writer.
 type consumer struct {
 	mu       sync.Mutex
 	shop     []netip.AddrPort
@@ -41,7 +41,7 @@ func consume(t *testing.T, conn grpc.ClientConnInterface, gather bool) *consumer
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var set proxy.Set
+		var set endpointsync.Set
 		for ctx.Err() == nil {
 			c.stream(ctx, writerv1.NewWriterServiceClient(conn), &set, gather)
 			select {
@@ -54,7 +54,7 @@ func consume(t *testing.T, conn grpc.ClientConnInterface, gather bool) *consumer
 	return c
 }
 
-func (c *consumer) stream(ctx context.Context, client writerv1.WriterServiceClient, set *proxy.Set, gather bool) {
+func (c *consumer) stream(ctx context.Context, client writerv1.WriterServiceClient, set *endpointsync.Set, gather bool) {
 	req := &writerv1.WatchEndpointsRequest{GroupByPort: gather}
 	set.Begin(req)
 	stream, err := client.WatchEndpoints(ctx, req)

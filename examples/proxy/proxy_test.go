@@ -1,4 +1,4 @@
-package proxy
+package main
 
 import (
 	"bufio"
@@ -8,7 +8,16 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+func want[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
 
 // echo is a backend that says its name and then what it hears.
 func echo(t *testing.T, name string) netip.AddrPort {

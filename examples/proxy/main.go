@@ -1,4 +1,5 @@
-// Command proxy is the example of docs/writer-api.md: a TCP proxy that a writer programs.
+// Command proxy is a consumer that reads no EndpointSlices: a small TCP proxy that a writer programs by
+// WatchEndpoints (docs/writer-api.md). Package endpointsync receives the endpoints, and Proxy passes connections on.
 package main
 
 import (
@@ -19,8 +20,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/slicefeed/slicefeed/examples/proxy/endpointsync"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/lab/proxy"
 )
 
 func main() {
@@ -70,11 +71,11 @@ func run(ctx context.Context) error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	log.Info("listening", "address", on.Addr())
-	p := &proxy.Proxy{Log: log}
-	f := &proxy.Follower{
+	p := &Proxy{Log: log}
+	f := &endpointsync.Follower{
 		Client:   writerv1.NewWriterServiceClient(conn),
 		Services: []*writerv1.ServiceSelector{{Namespace: namespace, Service: serviceName}},
-		Synced:   func(s *proxy.Set) { p.Program(s.Backends(namespace, serviceName, *port)) },
+		Synced:   func(s *endpointsync.Set) { p.Program(s.Backends(namespace, serviceName, *port)) },
 		Log:      log,
 	}
 	g, ctx := errgroup.WithContext(ctx)

@@ -1,8 +1,6 @@
-// Package proxy is an example of a consumer that reads no EndpointSlices: a small TCP proxy that is
-// programmed from a writer's WatchEndpoints. It promises to keep the client's side of
-// slicefeed.writer.v1, and to keep connections that it has made whatever it is told. It refuses to
-// use any code of ours but the generated: all that a client has to know is in the contract.
-package proxy
+// Package endpointsync is the client's side of slicefeed.writer.v1: it keeps a set of endpoints in step with a writer. It
+// uses nothing of Slicefeed but the generated code, because the contract states all that a client needs.
+package endpointsync
 
 import (
 	"bytes"
