@@ -76,8 +76,8 @@ load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventor
 	@SLICEFEED_LOAD=1 go test -p 1 -count=1 -v -timeout 15m ./lab/load ./lab/probes
 
 .PHONY: faults
-faults: build upstream ## More than a hundred real faults, with a client that must lose nothing: half an hour
-	@SLICEFEED_FAULTS=1 go test -count=1 -v -timeout 60m -run TestFaults ./lab/e2e/faults
+faults: build upstream ## All real faults, with a client that must lose nothing: half an hour (ONLY=certificates)
+	@tools/faults '$(ONLY)'
 
 # ---- tests of the tests, and worlds without end -----------------------------------
 

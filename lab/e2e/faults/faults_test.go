@@ -1,14 +1,18 @@
+// Package faults runs the inventory and the writers through real faults: real processes, API servers, etcd, TLS and
+// TCP, with a client that sends requests all the time through what the EndpointSlices list. Each row of the table is a
+// subtest of TestFaults: a fault is injected, something changes in a cluster, the fault ends, and the slices have to be
+// correct again. The tests see only what an operator could see.
+//
+// `make test` runs the short rows, at least one of each kind. `make faults` runs all rows and writes their figures into
+// docs/guarantees.md.
 package faults
 
 import (
+	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,139 +20,123 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-const page = "../../../docs/guarantees.md"
+func TestMain(m *testing.M) { pair.Main(m) }
 
-var (
-	only   = flag.String("rows", "", "play only the rows whose part or name has this in it, or one of these with | in between")
-	update = flag.Bool("update", false, "render the last whole run into the page")
-)
-
-func TestMain(m *testing.M) {
-	if os.Getenv(sceneEnv) != "" {
-		pair.Main(hand{})
-	}
-	os.Exit(m.Run())
+// row is one scenario.
+type row struct {
+	kind   string // where the fault is
+	fault  string // what is broken
+	inject fault
+	// during is what changes while the fault lasts. The zero value: nothing.
+	during change
+	// lasts is how long the fault lasts after the change. 0: two seconds. It lasts longer if correctDuring is set and
+	// the slices take longer.
+	lasts time.Duration
+	// correctDuring is how long after the change, during the fault, the slices may take until they are correct.
+	// 0: they need not be before the fault ends.
+	correctDuring time.Duration
+	// correctAfter is how long after the end of the fault they may take. Mandatory.
+	correctAfter time.Duration
+	// extraWrites is how many writes of slices are allowed beyond those that the change needs by itself.
+	extraWrites int
+	// noWrites says that no writer can write during the fault. The slices then show a backend that dies as not ready
+	// only after its detection bound, counted from takeover after the end of the fault.
+	noWrites bool
+	takeover time.Duration
+	// whyLost says why requests may be lost to a wrong slice. Empty: none may be.
+	whyLost string
+	short   bool // `make test` runs it too
 }
 
-// hand is the process of a scene.
-type hand struct{}
-
-func (hand) Run() int {
-	if err := stagehand(context.Background(), os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// With SLICEFEED_FAULTS=1 all rows are played, or those that -rows tells, and their figures go into the
-// report, and the page that shows it. A row that fails has none.
-func TestFaults(t *testing.T) {
-	rows, record := Rows(), os.Getenv("SLICEFEED_FAULTS") != ""
-	scenes := sideBySide(t)
+// name is that of the subtest: where the fault is, what it is, what changes meanwhile, and the outcome.
+func (r row) name() string {
+	outcome := "the slices are correct afterwards"
 	switch {
-	case *only != "":
-		rows = slices.DeleteFunc(rows, func(r Row) bool {
-			return !slices.ContainsFunc(strings.Split(*only, "|"), func(some string) bool { return strings.Contains(r.Part+": "+r.Name, some) })
-		})
-	case !record:
-		scenes = 1
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return !slices.Contains(smoke, r.Name) })
+	case r.correctDuring > 0:
+		outcome = "the slices are correct during the fault"
+	case r.writes() == 0:
+		outcome = "the slices do not change"
 	}
-	begun, n := time.Now(), 0
-	good := map[string]Result{}
-	err := company(t.Context(), scenes, rows, func(p played) {
-		n++
-		r := p.Result
-		t.Logf("%s: %s: %d requests, lost %+v, truth %d ms after the change, %d ms after the lift, %d writes, %d and %d MiB",
-			r.Part, r.Name, r.Requests, r.Lost, r.AfterChangeMS, r.AfterLiftMS, r.Writes, r.InventoryMiB, r.WriterMiB)
-		if p.Error != "" {
-			t.Errorf("%s: %s: %s", r.Part, r.Name, p.Error)
+	return fmt.Sprintf("%s/%s, %s: %s", r.kind, r.fault, cmp.Or(r.during.name, "nothing changes"), outcome)
+}
+
+// rows returns the table in its order.
+func rows() []row {
+	return slices.Concat(networkRows(), processRows(), fileRows(), certificateRows(), apiServerRows(), limitRows(), backendRows())
+}
+
+// allRowsEnv chooses the rows. Empty: the short ones. "all": all. "1/3": the first of three shares, so that three
+// processes can run the table together.
+const allRowsEnv = "SLICEFEED_FAULTS"
+
+func chosenRows(t *testing.T) []row {
+	t.Helper()
+	text := os.Getenv(allRowsEnv)
+	var share, shares int
+	if n, _ := fmt.Sscanf(text, "%d/%d", &share, &shares); text != "" && text != "all" && (n != 2 || share < 1 || share > shares) {
+		t.Fatalf("%s is %q, want all or a share such as 1/3", allRowsEnv, text)
+	}
+	var chosen []row
+	for i, r := range rows() {
+		if text == "all" || shares > 0 && i%shares == share-1 || text == "" && r.short {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen
+}
+
+func TestFaults(t *testing.T) {
+	var e *env // of all rows until one leaves it unusable: two control planes take long to start
+	closeEnv := func() {
+		if e == nil {
 			return
 		}
-		good[r.Name] = r
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if n != len(rows) {
-		t.Errorf("%d of %d rows were played", n, len(rows))
-	}
-	if !record {
-		return
-	}
-	var before Report
-	if *only != "" {
-		if before, err = ReadReport(File); err != nil {
-			t.Fatal(err)
+		if err := e.close(); err != nil {
+			t.Error(err)
 		}
-	} else {
-		before = Report{Scenes: scenes, TookS: int(time.Since(begun).Seconds())}
+		e = nil
 	}
-	before.Commit = commit(t)
-	before.Date, before.Go = begun.UTC().Format(time.DateOnly), runtime.Version()
-	before.Kubernetes = required(t, "../../upstream/go.mod", "k8s.io/kubernetes")
-	before.Toxiproxy = required(t, "../../go.mod", "github.com/Shopify/toxiproxy/v2")
-	report := before.With(good)
-	if err := report.Write(File); err != nil {
-		t.Fatal(err)
-	}
-	render(t, report)
-}
-
-// render puts the report's table into the page.
-func render(t *testing.T, report Report) {
-	t.Helper()
-	raw, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := report.Render(string(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	defer closeEnv()
+	for _, r := range chosenRows(t) {
+		t.Run(r.name(), func(t *testing.T) {
+			if e == nil {
+				var err error
+				if e, err = newEnv(context.WithoutCancel(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer func() {
+				if t.Failed() {
+					t.Log(e.logTails())
+				}
+				if err := e.reset(context.WithoutCancel(t.Context())); err != nil {
+					t.Errorf("reset afterwards: %v\n%s", err, e.logTails())
+					closeEnv()
+				}
+			}()
+			runRow(t, e, r)
+		})
 	}
 }
 
-// sideBySide is how many scenes there are at a time.
-func sideBySide(t *testing.T) int {
-	t.Helper()
-	text := os.Getenv("SLICEFEED_FAULTS_SCENES")
-	if text == "" {
-		return 3
+func TestRowsAreComplete(t *testing.T) {
+	seen, short := map[string]bool{}, map[string]bool{}
+	for _, r := range rows() {
+		if r.kind == "" || r.fault == "" || r.inject == nil || r.correctAfter <= 0 {
+			t.Errorf("%q lacks a kind, a fault or a bound", r.name())
+		}
+		if seen[r.name()] {
+			t.Errorf("two rows have the name %q", r.name())
+		}
+		if strings.ContainsAny(r.name()+r.whyLost, "|\n") {
+			t.Errorf("%q cannot be a row of a table in Markdown", r.name())
+		}
+		seen[r.name()] = true
+		short[r.kind] = short[r.kind] || r.short
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("SLICEFEED_FAULTS_SCENES is %q: expected a number", text)
-	}
-	return n
-}
-
-// commit names what is played, so that a reader of the page sees how old its figures are.
-func commit(t *testing.T) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "git", "describe", "--always", "--dirty", "--exclude=*").Output()
-	if err != nil {
-		t.Fatalf("git describe: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// required is the version of a module that a go.mod requires.
-func required(t *testing.T, file, module string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if version, ok := strings.CutPrefix(strings.TrimSpace(line), module+" "); ok {
-			version, _, _ = strings.Cut(version, " ")
-			return version
+	for kind, has := range short {
+		if !has {
+			t.Errorf("%s: make test runs no row of this kind", kind)
 		}
 	}
-	t.Fatalf("%s does not require %s", file, module)
-	return ""
 }
