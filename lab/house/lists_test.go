@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/lab/probes"
+	"github.com/slicefeed/slicefeed/lab/sim"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -32,6 +33,7 @@ func TestEachGuardIsExplainedAndHasAHistory(t *testing.T) {
 			"the row guard of docs/glossary.md":                        namesWord(glossary, guard),
 			"the comment on rule in message Guard of writer.proto":     namesWord(contract, guard),
 			"a decision in services/writer/verdict/testdata/histories": strings.Contains(histories, "guard "+guard+" "),
+			"Rules in lab/sim/coverage.go":                             slices.Contains(sim.Rules, guard),
 		} {
 			if !explained {
 				t.Errorf("the guard %s is missing in %s", guard, place)
@@ -42,7 +44,14 @@ func TestEachGuardIsExplainedAndHasAHistory(t *testing.T) {
 
 func TestEachProbeModeIsDocumentedAndMeasured(t *testing.T) {
 	page := read(t, filepath.Join(root, "docs/probes.md"))
+	demo := regexp.MustCompile(`probe is "ping": want (.*) or (.*)\.`).FindStringSubmatch(read(t, filepath.Join(root, "README.md")))
+	if demo == nil {
+		t.Fatal("README.md does not quote the Event about a probe mode")
+	}
 	for _, mode := range probe.Modes() {
+		if !slices.Contains(append(strings.Split(demo[1], ", "), demo[2]), mode.String()) {
+			t.Errorf("the mode %s is not in the demo's output in README.md", mode)
+		}
 		if !regexp.MustCompile("(?m)^\\| `" + mode.String() + "`( \\(default\\))? \\|").MatchString(page) {
 			t.Errorf("the mode %s has no row in the table of modes in docs/probes.md", mode)
 		}
