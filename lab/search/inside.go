@@ -162,15 +162,8 @@ func settable(v reflect.Value) reflect.Value {
 	return copied
 }
 
-// replica copies a value of the product with all that it keeps to itself, so that a step leaves the world
-// it was taken in as it was. What the product promises never to alter is shared.
-func replica[T any](of *T, shared ...reflect.Type) *T {
-	c := newCopier(shared...)
-	to := new(T)
-	c.copy(reflect.ValueOf(to).Elem(), reflect.ValueOf(of).Elem())
-	return to
-}
-
+// copier copies values of the product with all that they keep to themselves, so that a step leaves the world that it
+// was taken in as it was. What the product promises never to alter is shared.
 type copier struct {
 	shared []reflect.Type // types of pointers
 	done   map[unsafe.Pointer]reflect.Value

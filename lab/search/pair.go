@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,19 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
+
+// start is when each world begins.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const (
+	nobody = -1
+	rounds = 24 // of a world at rest, until nothing is new
+)
+
+func name(n int) string { return fmt.Sprint("node-", n) }
+
+// address is that of a node.
+func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
 
 // pairWorld is two writers of one target, of which one leads: an API server with resourceVersions, a
 // Lease that changes hands at any moment, requests whose answer is lost or that land late, caches that are

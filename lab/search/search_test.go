@@ -13,8 +13,6 @@ func TestNoShortHistoryBreaksAProperty(t *testing.T) {
 		world                 func() World
 		depth, longer, states int
 	}{
-		{"the feed, two nodes", func() World { return Feed(2) }, 5, 7, 38_000},
-		{"the feed, three nodes", func() World { return Feed(3) }, 4, 6, 21_000},
 		{"a writer that probes two nodes", func() World { return Writer(Setup{Nodes: 2, Sources: 1, Probing: true, ListOut: true}) }, 4, 5, 17_000},
 		{"a writer that does not probe two nodes", func() World { return Writer(Setup{Nodes: 2, Sources: 1}) }, 4, 5, 8_800},
 		{"a writer of two sources", func() World { return Writer(Setup{Nodes: 2, Sources: 2, Probing: true}) }, 3, 5, 3_000},

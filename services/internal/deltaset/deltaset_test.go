@@ -36,6 +36,23 @@ func TestRemoveDeletesEmptyGroups(t *testing.T) {
 	}
 }
 
+// A position one change before the window looks like one inside it when the oldest change is undone by the newest:
+// the ring holds the newest change in the place of the oldest, and their differences cancel out.
+func TestResumesWithinTheWindowOnly(t *testing.T) {
+	s := New[named]("e", 2)
+	beforeWindow := s.Since(nil, nil).At
+	s.Put("a")
+	atWindow := s.Since(nil, nil).At
+	s.Put("b")
+	s.Remove("g-a", "a")
+	if d := s.Since(&beforeWindow, nil); !d.Reset {
+		t.Errorf("three changes, and the window is two: got %+v, want a reset", d)
+	}
+	if d := s.Since(&atWindow, nil); d.Reset || len(d.Upserts) != 1 || len(d.Removed) != 1 {
+		t.Errorf("two changes: got %+v, want one upsert and one removed key", d)
+	}
+}
+
 func TestHasherEncodesBoolsInOrder(t *testing.T) {
 	seen := map[Digest][]bool{}
 	for _, values := range [][]bool{{}, {true}, {false}, {true, false}, {false, true}} {
