@@ -1,15 +1,13 @@
 package rest
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/ionosapi"
 	"github.com/slicefeed/slicefeed/lab/pair"
+	"github.com/slicefeed/slicefeed/lab/pair/audit"
 )
 
 // inventoryUser is the account of the inventory in its cluster.
@@ -38,25 +36,9 @@ type asked struct {
 // requests reads an audit log for what arrived between two moments.
 func requests(log string, from, to time.Time) (asked, error) {
 	var a asked
-	file, err := os.Open(log)
-	if err != nil {
-		return a, err
-	}
-	defer file.Close() //nolint:errcheck // it is only read
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e struct {
-			Verb     string    `json:"verb"`
-			Received time.Time `json:"requestReceivedTimestamp"`
-			Object   struct {
-				Resource string `json:"resource"`
-			} `json:"objectRef"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return a, fmt.Errorf("read audit log %s: %w", log, err)
-		}
-		if e.Received.Before(from) || e.Received.After(to) {
+	all, err := audit.Log{Path: log}.Entries()
+	for _, e := range all {
+		if e.ReceivedAt.Before(from) || e.ReceivedAt.After(to) {
 			continue
 		}
 		switch {
@@ -71,7 +53,7 @@ func requests(log string, from, to time.Time) (asked, error) {
 			}
 		}
 	}
-	return a, lines.Err()
+	return a, err
 }
 
 // listings are the requests to the cloud in some time.

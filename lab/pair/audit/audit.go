@@ -1,6 +1,5 @@
-// Package audit reads the audit log of a kube-apiserver: who wrote what. It promises that
-// a write whose effect has been seen is counted, and refuses to guess from metrics, which
-// name no writer.
+// Package audit reads the audit log of a kube-apiserver: who requested and who wrote what. Metrics do not say that.
+// A write whose effect has been seen is counted.
 package audit
 
 import (
@@ -41,17 +40,19 @@ type Write struct {
 // Log is an audit log in a file.
 type Log struct{ Path string }
 
-// entry is what we read of a line.
-type entry struct {
-	ID    string    `json:"auditID"`
-	Stage string    `json:"stage"`
-	Verb  string    `json:"verb"`
-	At    time.Time `json:"stageTimestamp"`
-	User  struct {
+// Entry is one line of the log: a stage of a request.
+type Entry struct {
+	ID         string    `json:"auditID"`
+	Stage      string    `json:"stage"`
+	Verb       string    `json:"verb"`
+	ReceivedAt time.Time `json:"requestReceivedTimestamp"`
+	At         time.Time `json:"stageTimestamp"`
+	User       struct {
 		Name string `json:"username"`
 	} `json:"user"`
 	From   []string `json:"sourceIPs"`
 	Object struct {
+		Resource  string `json:"resource"`
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	} `json:"objectRef"`
@@ -77,22 +78,30 @@ func (l Log) Writes(ctx context.Context, user string) ([]Write, error) {
 	}
 }
 
-func (l Log) read(user string) (writes []Write, pending int, err error) {
+// Entries returns the lines so far.
+func (l Log) Entries() ([]Entry, error) {
 	raw, err := os.ReadFile(l.Path)
+	if err != nil {
+		return nil, fmt.Errorf("read audit log: %w", err)
+	}
+	var all []Entry
+	for line := range bytes.Lines(raw[:bytes.LastIndexByte(raw, '\n')+1]) { // the last line may be half written
+		var e Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("read audit log %s: %w", l.Path, err)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func (l Log) read(user string) (writes []Write, pending int, err error) {
+	all, err := l.Entries()
 	if errors.Is(err, fs.ErrNotExist) { // the server makes it with the first line
 		return nil, 0, nil
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("read audit log: %w", err)
-	}
-	// The last line may be half written.
-	raw = raw[:bytes.LastIndexByte(raw, '\n')+1]
 	open := map[string]bool{}
-	for line := range bytes.Lines(raw) {
-		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, 0, fmt.Errorf("read audit log %s: %w", l.Path, err)
-		}
+	for _, e := range all {
 		if user != "" && e.User.Name != user {
 			continue
 		}
@@ -107,5 +116,5 @@ func (l Log) read(user string) (writes []Write, pending int, err error) {
 			})
 		}
 	}
-	return writes, len(open), nil
+	return writes, len(open), err
 }
