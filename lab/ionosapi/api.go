@@ -98,7 +98,8 @@ func send(w http.ResponseWriter, status int, contentType string, body []byte) {
 	_, _ = w.Write(body) // an error means that the client has gone
 }
 
-var routes = regexp.MustCompile(`^/datacenters(?:/([^/]+)(?:/(servers|lans)(?:/([^/]+)(/nics)?)?)?)?/?$`)
+// routes are what the inventory requests.
+var routes = regexp.MustCompile(`^/datacenters/([^/]+)(?:/(servers)|/lans/([^/]+))?/?$`)
 
 // answer finds what was asked for and renders it, as the faults have it look.
 func (a *api) answer(r *http.Request, path string, hit faults) (any, error) {
@@ -113,64 +114,50 @@ func (a *api) answer(r *http.Request, path string, hit faults) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rd := renderer{a.root}
 	if a.pageLimit > 0 {
 		q.limit = min(q.limit, a.pageLimit)
 	}
-	dc, kind, id, nics := strings.ToLower(m[1]), m[2], strings.ToLower(m[3]), m[4] != ""
-	if dc == "" {
-		all := a.cloud.State().Datacenters
-		return page(rd, "datacenters", "/datacenters", len(all), q, func(i, l int) resource { return rd.datacenter(all[i], l) }), nil
+	rd, dc, servers, lan := renderer{a.root}, strings.ToLower(m[1]), m[2] != "", strings.ToLower(m[3])
+	if q.depth > 0 && !servers {
+		return nil, refusal{http.StatusBadRequest, "100", fmt.Sprintf("depth=%d: the emulator renders only servers deeper than 0", q.depth)}
 	}
 	d, err := a.cloud.seen(dc)
 	if err != nil {
 		return nil, err
 	}
 	alter(&d, hit)
-	switch {
-	case kind == "":
-		return rd.datacenter(d, q.depth), nil
-	case kind == "servers" && id == "":
-		sortBy(d.Servers, q.orderBy)
-		served := q
-		if hit.has(Repeat) {
-			served.offset = max(q.offset-q.limit, 0)
-		}
-		c := page(rd, dc+"/servers", "/datacenters/"+dc+"/servers", len(d.Servers), served, func(i, l int) resource { return rd.server(dc, d.Servers[i], l) })
-		c.Offset = &q.offset
-		if hit.has(NoLinks) {
-			c.Links = nil
-		}
-		if hit.has(ZeroLimit) {
-			c.Limit = new(int)
-		}
-		if hit.has(Shrink) && len(*c.Items) > 0 {
-			*c.Items = (*c.Items)[1:]
-		}
-		return c, nil
-	case kind == "lans" && id == "":
-		return page(rd, dc+"/lans", "/datacenters/"+dc+"/lans", len(d.LANs), q, func(i, l int) resource { return rd.lan(d, d.LANs[i], l) }), nil
-	case kind == "servers":
-		i := slices.IndexFunc(d.Servers, func(s Server) bool { return s.ID == id })
-		if i < 0 {
-			return nil, fmt.Errorf("server %s: %w", id, ErrUnknown)
-		}
-		s := d.Servers[i]
-		if nics {
-			return page(rd, dc+"/servers/"+id+"/nics", path, len(s.NICs), q, func(i, l int) resource { return rd.nic(dc, s, s.NICs[i], l) }), nil
-		}
-		return rd.server(dc, s, q.depth), nil
-	default:
-		i := slices.IndexFunc(d.LANs, func(l LAN) bool { return strconv.Itoa(l.ID) == id })
-		if i < 0 {
-			return nil, fmt.Errorf("LAN %s: %w", id, ErrUnknown)
-		}
-		if nics {
-			all := membersOf(d, d.LANs[i].ID)
-			return page(rd, dc+"/lans/"+id+"/nics", path, len(all), q, func(i, l int) resource { return rd.nic(dc, all[i].server, all[i].nic, l) }), nil
-		}
-		return rd.lan(d, d.LANs[i], q.depth), nil
+	if servers {
+		return a.servers(rd, d, q, hit), nil
 	}
+	if lan == "" {
+		return rd.datacenter(d), nil
+	}
+	i := slices.IndexFunc(d.LANs, func(l LAN) bool { return strconv.Itoa(l.ID) == lan })
+	if i < 0 {
+		return nil, fmt.Errorf("LAN %s: %w", lan, ErrUnknown)
+	}
+	return rd.lan(d, d.LANs[i]), nil
+}
+
+// servers is a page of them.
+func (a *api) servers(rd renderer, d Datacenter, q query, hit faults) collection {
+	sortBy(d.Servers, q.orderBy)
+	served := q
+	if hit.has(Repeat) {
+		served.offset = max(q.offset-q.limit, 0)
+	}
+	c := page(rd, d.ID+"/servers", "/datacenters/"+d.ID+"/servers", len(d.Servers), served, func(i, l int) resource { return rd.server(d.ID, d.Servers[i], l) })
+	c.Offset = &q.offset
+	if hit.has(NoLinks) {
+		c.Links = nil
+	}
+	if hit.has(ZeroLimit) {
+		c.Limit = new(int)
+	}
+	if hit.has(Shrink) && len(*c.Items) > 0 {
+		*c.Items = (*c.Items)[1:]
+	}
+	return c
 }
 
 type query struct {

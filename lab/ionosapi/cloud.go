@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -142,41 +141,6 @@ func (c *Cloud) PutDatacenter(dc Datacenter) error {
 	return nil
 }
 
-// PutLAN adds a LAN to a datacenter, or replaces the one of that number.
-func (c *Cloud) PutLAN(dc string, lan LAN) error {
-	return c.edit(dc, func(d *Datacenter) error {
-		if lan.ID < 1 {
-			return fmt.Errorf("LAN %d: expected a number from 1 up", lan.ID)
-		}
-		lan.Failover = slices.Clone(lan.Failover)
-		if i := slices.IndexFunc(d.LANs, func(l LAN) bool { return l.ID == lan.ID }); i >= 0 {
-			d.LANs[i] = lan
-		} else {
-			d.LANs = append(d.LANs, lan)
-		}
-		return nil
-	})
-}
-
-// RemoveLAN removes a LAN.
-func (c *Cloud) RemoveLAN(dc string, id int) error {
-	return c.edit(dc, func(d *Datacenter) error {
-		return remove(&d.LANs, func(l LAN) bool { return l.ID == id }, "LAN", strconv.Itoa(id))
-	})
-}
-
-// SetFailover declares a LAN's failover groups. The addresses also have to be put on NICs.
-func (c *Cloud) SetFailover(dc string, lan int, groups ...Failover) error {
-	return c.edit(dc, func(d *Datacenter) error {
-		i := slices.IndexFunc(d.LANs, func(l LAN) bool { return l.ID == lan })
-		if i < 0 {
-			return fmt.Errorf("LAN %d of datacenter %s: %w", lan, dc, ErrUnknown)
-		}
-		d.LANs[i].Failover = slices.Clone(groups)
-		return nil
-	})
-}
-
 // PutServer adds a server, or replaces the one of that ID; what is left out gets its
 // default. It returns the server as it is now.
 func (c *Cloud) PutServer(dc string, s Server) (Server, error) {
@@ -199,36 +163,18 @@ func (c *Cloud) RemoveServer(dc, id string) error {
 	})
 }
 
-// EditServer changes a server in place: its State to BUSY, its NICs, its name.
-func (c *Cloud) EditServer(dc, id string, change func(*Server)) error {
+// AddNIC gives a server a NIC more.
+func (c *Cloud) AddNIC(dc, server string, nic NIC) error {
 	return c.edit(dc, func(d *Datacenter) error {
-		i := slices.IndexFunc(d.Servers, func(s Server) bool { return s.ID == strings.ToLower(id) })
+		i := slices.IndexFunc(d.Servers, func(s Server) bool { return s.ID == strings.ToLower(server) })
 		if i < 0 {
-			return fmt.Errorf("server %s of datacenter %s: %w", id, dc, ErrUnknown)
+			return fmt.Errorf("server %s of datacenter %s: %w", server, dc, ErrUnknown)
 		}
 		s := d.Servers[i].clone()
-		change(&s)
-		s.ID = d.Servers[i].ID
+		s.NICs = append(s.NICs, nic)
 		d.Servers[i] = c.complete(s)
 		return nil
 	})
-}
-
-// AddNIC gives a server a NIC more.
-func (c *Cloud) AddNIC(dc, server string, nic NIC) error {
-	return c.EditServer(dc, server, func(s *Server) { s.NICs = append(s.NICs, nic) })
-}
-
-// RemoveNIC takes a NIC away.
-func (c *Cloud) RemoveNIC(dc, server, id string) error {
-	return c.EditServer(dc, server, func(s *Server) {
-		s.NICs = slices.DeleteFunc(s.NICs, func(n NIC) bool { return n.ID == id })
-	})
-}
-
-// SetState sets the state of a server's record, such as BUSY or AVAILABLE.
-func (c *Cloud) SetState(dc, server, state string) error {
-	return c.EditServer(dc, server, func(s *Server) { s.State = state })
 }
 
 func (c *Cloud) edit(dc string, change func(*Datacenter) error) error {

@@ -37,57 +37,6 @@ func SideDoor(c *Cloud) http.Handler {
 		}
 		return nil, c.Load(s)
 	})
-	handle("PUT /lab/datacenters/{dc}", func(r *http.Request) (any, error) {
-		var d Datacenter
-		if err := read(r, &d); err != nil {
-			return nil, err
-		}
-		d.ID = r.PathValue("dc")
-		return nil, c.PutDatacenter(d)
-	})
-	handle("GET /lab/datacenters/{dc}/servers", func(r *http.Request) (any, error) {
-		d, err := c.stored(r.PathValue("dc"))
-		return append([]Server{}, d.Servers...), err
-	})
-	handle("POST /lab/datacenters/{dc}/servers", func(r *http.Request) (any, error) {
-		var s Server
-		if err := read(r, &s); err != nil {
-			return nil, err
-		}
-		return c.PutServer(r.PathValue("dc"), s)
-	})
-	handle("GET /lab/datacenters/{dc}/servers/{id}", func(r *http.Request) (any, error) {
-		d, err := c.stored(r.PathValue("dc"))
-		for _, s := range d.Servers {
-			if s.ID == r.PathValue("id") {
-				return s, nil
-			}
-		}
-		return nil, errors.Join(err, ErrUnknown)
-	})
-	handle("PUT /lab/datacenters/{dc}/servers/{id}", func(r *http.Request) (any, error) {
-		var s Server
-		if err := read(r, &s); err != nil {
-			return nil, err
-		}
-		s.ID = r.PathValue("id")
-		return c.PutServer(r.PathValue("dc"), s)
-	})
-	handle("DELETE /lab/datacenters/{dc}/servers/{id}", func(r *http.Request) (any, error) {
-		return nil, c.RemoveServer(r.PathValue("dc"), r.PathValue("id"))
-	})
-	handle("PUT /lab/datacenters/{dc}/lans/{id}", func(r *http.Request) (any, error) {
-		var l LAN
-		if err := read(r, &l); err != nil {
-			return nil, err
-		}
-		l.ID, _ = strconv.Atoi(r.PathValue("id")) // 0 is refused
-		return nil, c.PutLAN(r.PathValue("dc"), l)
-	})
-	handle("DELETE /lab/datacenters/{dc}/lans/{id}", func(r *http.Request) (any, error) {
-		id, _ := strconv.Atoi(r.PathValue("id"))
-		return nil, c.RemoveLAN(r.PathValue("dc"), id)
-	})
 	handle("GET /lab/kinds", func(*http.Request) (any, error) { return Kinds(), nil })
 	handle("GET /lab/faults", func(*http.Request) (any, error) { return c.Faults(), nil })
 	handle("POST /lab/faults", func(r *http.Request) (any, error) {
@@ -107,16 +56,6 @@ func SideDoor(c *Cloud) http.Handler {
 		return object{"asked": c.Asked(), "last": c.Requests()}, nil
 	})
 	return mux
-}
-
-func (c *Cloud) stored(dc string) (Datacenter, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d, err := c.datacenter(dc)
-	if err != nil {
-		return Datacenter{}, err
-	}
-	return d.clone(), nil
 }
 
 // read wants one object without fields that nobody knows: a typing mistake must not pass.

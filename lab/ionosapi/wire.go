@@ -55,18 +55,15 @@ func (r renderer) collection(id string, n, level int, item func(i, level int) re
 	return c
 }
 
-func (r renderer) datacenter(d Datacenter, level int) resource {
-	out := resource{ID: d.ID, Type: "datacenter", Href: r.root + "/datacenters/" + d.ID}
-	if level < 0 {
-		return out
+func (r renderer) datacenter(d Datacenter) resource {
+	return resource{
+		ID: d.ID, Type: "datacenter", Href: r.root + "/datacenters/" + d.ID, Metadata: metadata("AVAILABLE", time.Unix(0, 0)),
+		Properties: object{"name": d.Name, "description": "", "location": d.Location, "version": 1, "features": []string{}, "secAuthProtection": false},
+		Entities: object{
+			"servers": r.collection(d.ID+"/servers", 0, 0, nil),
+			"lans":    r.collection(d.ID+"/lans", 0, 0, nil),
+		},
 	}
-	out.Metadata = metadata("AVAILABLE", time.Unix(0, 0))
-	out.Properties = object{"name": d.Name, "description": "", "location": d.Location, "version": 1, "features": []string{}, "secAuthProtection": false}
-	out.Entities = object{
-		"servers": r.collection(d.ID+"/servers", len(d.Servers), level, func(i, l int) resource { return r.server(d.ID, d.Servers[i], l) }),
-		"lans":    r.collection(d.ID+"/lans", len(d.LANs), level, func(i, l int) resource { return r.lan(d, d.LANs[i], l) }),
-	}
-	return out
 }
 
 func (r renderer) server(dc string, s Server, level int) resource {
@@ -102,44 +99,22 @@ func (r renderer) nic(dc string, s Server, n NIC, level int) resource {
 	return out
 }
 
-func (r renderer) lan(d Datacenter, l LAN, level int) resource {
+func (r renderer) lan(d Datacenter, l LAN) resource {
 	path := d.ID + "/lans/" + strconv.Itoa(l.ID)
-	out := resource{ID: strconv.Itoa(l.ID), Type: "lan", Href: r.root + "/datacenters/" + path}
-	if level < 0 {
-		return out
-	}
 	failover := []object{}
 	for _, f := range l.Failover {
 		failover = append(failover, object{"ip": f.IP, "nicUuid": f.NIC})
 	}
-	out.Metadata = metadata("AVAILABLE", time.Unix(0, 0))
-	out.Properties = object{"name": l.Name, "public": l.Public, "ipFailover": failover, "pcc": nil}
+	out := resource{
+		ID: strconv.Itoa(l.ID), Type: "lan", Href: r.root + "/datacenters/" + path, Metadata: metadata("AVAILABLE", time.Unix(0, 0)),
+		Properties: object{"name": l.Name, "public": l.Public, "ipFailover": failover, "pcc": nil},
+		Entities:   object{"nics": r.collection(path+"/nics", 0, 0, nil)},
+	}
 	if l.IPv4CIDR != "" {
 		out.Properties["ipv4CidrBlock"] = l.IPv4CIDR
 	}
 	if l.IPv6CIDR != "" {
 		out.Properties["ipv6CidrBlock"] = l.IPv6CIDR
-	}
-	members := membersOf(d, l.ID)
-	out.Entities = object{
-		"nics": r.collection(path+"/nics", len(members), level, func(i, lv int) resource { return r.nic(d.ID, members[i].server, members[i].nic, lv) }),
-	}
-	return out
-}
-
-type member struct {
-	server Server
-	nic    NIC
-}
-
-func membersOf(d Datacenter, lan int) []member {
-	var out []member
-	for _, s := range d.Servers {
-		for _, n := range s.NICs {
-			if n.LAN == lan {
-				out = append(out, member{s, n})
-			}
-		}
 	}
 	return out
 }

@@ -16,23 +16,17 @@ import (
 	"github.com/slicefeed/slicefeed/lab/ionosapi"
 )
 
-const help = `Serves the part of the IONOS Cloud API v6 that reads datacenters, servers, NICs and
-LANs, over HTTPS, so that a client can be developed without an account:
+const help = `Serves the part of the IONOS Cloud API v6 that the inventory reads, over HTTPS, so that a client can be developed without an account:
 
-  GET /cloudapi/v6/datacenters[/{dc}]
-  GET /cloudapi/v6/datacenters/{dc}/servers[/{id}[/nics]]
-  GET /cloudapi/v6/datacenters/{dc}/lans[/{lan}[/nics]]     ?depth= &limit= &offset= &orderBy=
+  GET /cloudapi/v6/datacenters/{dc}
+  GET /cloudapi/v6/datacenters/{dc}/servers     ?depth= &limit= &offset= &orderBy=
+  GET /cloudapi/v6/datacenters/{dc}/lans/{lan}
 
 The API only reads. What it shows is changed through the side door, plain HTTP
 without a token, so keep that on the loopback:
 
   curl $SIDE/lab/state                                   # everything, as --state takes it
   curl -X PUT  $SIDE/lab/state --data @state.json
-  curl -X PUT  $SIDE/lab/datacenters/$DC --data '{"lans":[{"id":2}]}'
-  curl         $SIDE/lab/datacenters/$DC/servers
-  curl -X POST $SIDE/lab/datacenters/$DC/servers --data '{"name":"node-1","nics":[{"lan":2,"ips":["10.0.0.11"],"after":"20s"}]}'
-  curl -X PUT|DELETE $SIDE/lab/datacenters/$DC/servers/$ID      # GET too
-  curl -X PUT|DELETE $SIDE/lab/datacenters/$DC/lans/2 --data '{"failover":[{"ip":"10.0.0.99"}]}'
   curl         $SIDE/lab/requests                        # what was asked of the API
 
 Faults are switched there as well. A fault has a kind, and may have a path (a
