@@ -33,6 +33,13 @@ func shared() []Mutant {
 			Suites: []string{inDeltaset},
 		},
 		{
+			Name:   "window-too-long",
+			Harm:   "A reader one change behind the window resumes by a change that is overwritten, and is told to remove a node that it never had.",
+			File:   inDeltaset + "/deltaset.go",
+			Edits:  one("s.revision-p.Revision > uint64(len(s.recent))", "s.revision-p.Revision > uint64(len(s.recent))+1"),
+			Suites: []string{inDeltaset},
+		},
+		{
 			Name:   "no-heartbeat",
 			Harm:   "A stream at rest says nothing, so every writer takes its inventory for dead after three intervals and holds all it has.",
 			File:   inStream + "/stream.go",
