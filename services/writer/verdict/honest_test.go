@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -270,6 +271,11 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 	if o == nil || !o.leader.Equal(w.in.LeadingSince) {
 		o = &oracle{leader: w.in.LeadingSince}
 		w.oracles[s.Name] = o
+	}
+	if w.away { // nobody leaves before it is written; a window begins with the first departure that is
+		unwritten := *o
+		o = &unwritten
+		o.gone = maps.Clone(o.gone)
 	}
 	after := map[netip.Addr]Endpoint{}
 	for _, e := range d.Endpoints {
