@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,6 +30,7 @@ const KubernetesEnv = "SLICEFEED_KUBERNETES"
 // upstream is a module that programs are built from.
 type upstream struct {
 	dir      string // below lab/upstream
+	module   string // whose version the programs have; empty: Kubernetes
 	packages []program
 	also     string // the file of ours that goes into a program, besides the module itself
 }
@@ -52,10 +52,16 @@ var (
 	// A module of its own, because it needs more than any test does: half of a kubelet.
 	controllers = upstream{dir: "controllers", packages: []program{
 		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+		{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"},
+	}}
+	// A module of its own, because it needs another version of client-go.
+	coreDNS = upstream{dir: "coredns", module: "github.com/coredns/coredns", packages: []program{
+		{"coredns", "github.com/coredns/coredns"},
 	}}
 )
 
 const (
+	k8sModule   = "k8s.io/kubernetes"
 	proxychoice = "proxychoice"
 	// The version is not in the module's code. The one that the module requires is appended.
 	ldflags = "-s -w -X k8s.io/component-base/version.gitVersion="
@@ -117,36 +123,31 @@ func BuildPrograms(ctx context.Context, log io.Writer, names ...string) (paths [
 	if err != nil {
 		return nil, err
 	}
-	requested := upstream{also: newest.also}
 	for _, name := range names {
-		i := slices.IndexFunc(newest.packages, func(p program) bool { return p.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("unknown upstream program %q", name)
+		module, err := programModule(name)
+		if err != nil {
+			return nil, err
 		}
-		requested.packages = append(requested.packages, newest.packages[i])
-	}
-	dir, err := requested.build(ctx, log, source)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
+		dir, err := module.build(ctx, log, source)
+		if err != nil {
+			return nil, err
+		}
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	return paths, nil
 }
 
-// BuildControllerManager returns a kube-controller-manager of the newest Kubernetes, which only a
-// comparison with it needs. Otherwise it does as Build does.
-func BuildControllerManager(ctx context.Context, log io.Writer) (path string, err error) {
-	source, err := sourceDir()
-	if err != nil {
-		return "", err
+// programModule returns the module that a program is built from, with no other program.
+func programModule(name string) (upstream, error) {
+	for _, module := range []upstream{newest, controllers, coreDNS} {
+		for _, p := range module.packages {
+			if p.name == name {
+				module.packages = []program{p}
+				return module, nil
+			}
+		}
 	}
-	dir, err := controllers.build(ctx, log, source)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, controllers.packages[0].name), nil
+	return upstream{}, fmt.Errorf("unknown upstream program %q", name)
 }
 
 // build returns the directory that the module's programs are in.
@@ -195,7 +196,7 @@ func (u upstream) programsDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	version, err := u.kubernetes()
+	version, err := u.version()
 	if err != nil {
 		return "", err
 	}
@@ -225,8 +226,9 @@ func target(goos, goarch string) string {
 	return goarch
 }
 
-// kubernetes is the version of Kubernetes that the module requires.
-func (u upstream) kubernetes() (string, error) {
+// version is that of the programs, as the module requires them.
+func (u upstream) version() (string, error) {
+	module := cmp.Or(u.module, k8sModule)
 	path := filepath.Join(u.dir, "go.mod")
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -237,11 +239,11 @@ func (u upstream) kubernetes() (string, error) {
 		return "", err
 	}
 	for _, r := range parsed.Require {
-		if r.Mod.Path == "k8s.io/kubernetes" {
+		if r.Mod.Path == module {
 			return r.Mod.Version, nil
 		}
 	}
-	return "", fmt.Errorf("%s requires no k8s.io/kubernetes", path)
+	return "", fmt.Errorf("%s requires no %s", path, module)
 }
 
 // missing lists the programs that are not in dir.
@@ -255,7 +257,7 @@ func (u upstream) missing(dir string) (programs []string) {
 }
 
 func (u upstream) buildLocked(ctx context.Context, log io.Writer, dir string) error {
-	version, err := u.kubernetes()
+	version, err := u.version()
 	if err != nil {
 		return err
 	}
@@ -277,8 +279,8 @@ func (u upstream) buildLocked(ctx context.Context, log io.Writer, dir string) er
 		return err
 	}
 	defer os.RemoveAll(tmp) //nolint:errcheck // what is left over is in the way of nothing
-	fmt.Fprintf(log, "Building %s of Kubernetes %s once, into %s; from nothing this takes about 4 minutes on 2 cores.\n",
-		strings.Join(programs, ", "), version, dir)
+	fmt.Fprintf(log, "Building %s of %s %s once, into %s; from nothing this takes about 4 minutes on 2 cores.\n",
+		strings.Join(programs, ", "), cmp.Or(u.module, "Kubernetes"), version, dir)
 	start := time.Now()
 	for _, p := range u.packages {
 		final := filepath.Join(dir, p.name)

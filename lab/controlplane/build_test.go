@@ -70,6 +70,17 @@ require k8s.io/kubernetes v1.0.0
 replace k8s.io/kubernetes => ../kubernetes
 `)
 	write(filepath.Join(source, "controllers", "go.sum"), "")
+	write(filepath.Join(source, "dns", "go.mod"), "module github.com/coredns/coredns\n\ngo 1.26\n")
+	write(filepath.Join(source, "dns", "main.go"), program)
+	write(filepath.Join(source, "coredns", "go.mod"), `module coredns
+
+go 1.26
+
+require github.com/coredns/coredns v1.15.0
+
+replace github.com/coredns/coredns => ../dns
+`)
+	write(filepath.Join(source, "coredns", "go.sum"), "")
 	t.Chdir(filepath.Join(root, "lab"))
 	t.Setenv(CacheEnv, filepath.Join(root, "cache"))
 	t.Setenv(KubernetesEnv, "")
@@ -174,7 +185,7 @@ func TestTheOldestKubernetesHasAnAPIServerOfItsOwnAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoAsksForAControllerManagerWaitsForIt(t *testing.T) {
+func TestBuildsOtherProgramsOnDemandOnly(t *testing.T) {
 	checkout(t)
 	var log lineLog
 	if _, err := Build(t.Context(), &log); err != nil {
@@ -183,12 +194,17 @@ func TestOnlyWhoAsksForAControllerManagerWaitsForIt(t *testing.T) {
 	if strings.Contains(string(log.data), "kube-controller-manager") {
 		t.Errorf("it is built for all:\n%s", log.data)
 	}
-	path, err := BuildControllerManager(t.Context(), &log)
+	paths, err := BuildPrograms(t.Context(), &log, "kube-controller-manager", "coredns")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode()&0o100 == 0 {
-		t.Errorf("%s: %v", path, err)
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || info.Mode()&0o100 == 0 {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if !strings.Contains(string(log.data), "coredns of github.com/coredns/coredns v1.15.0") {
+		t.Errorf("it does not say what it builds:\n%s", log.data)
 	}
 }
 

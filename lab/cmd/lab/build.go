@@ -10,19 +10,23 @@ import (
 
 func buildCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "build",
-		Short: "Build etcd, kube-apiserver and kubectl into the cache directory, unless they are there",
-		Long: "Build etcd, kube-apiserver, kubectl and proxychoice (kube-proxy's own code, which tells its\n" +
-			"choice) from their Go modules into the cache directory, unless they are there, and print\n" +
-			"their paths. The directory is slicefeed in the user's\n" +
-			"cache directory, or what " + controlplane.CacheEnv + " says.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			programs, err := controlplane.Build(cmd.Context(), cmd.ErrOrStderr())
+		Use:   "build [PROGRAM...]",
+		Short: "Build upstream programs into the cache directory, unless they are there",
+		Long: "Build programs from their Go modules into the cache directory, unless they are there, and print\n" +
+			"their paths: etcd, kube-apiserver, kubectl and proxychoice (kube-proxy's own code, which tells its\n" +
+			"choice), or the named ones; further ones are kube-controller-manager, kube-proxy and coredns.\n" +
+			"The directory is slicefeed in the user's cache directory, or what " + controlplane.CacheEnv + " says.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			paths, err := controlplane.BuildPrograms(cmd.Context(), cmd.ErrOrStderr(), names...)
+			if len(names) == 0 {
+				var programs controlplane.Programs
+				programs, err = controlplane.Build(cmd.Context(), cmd.ErrOrStderr())
+				paths = []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl, programs.ProxyChoice}
+			}
 			if err != nil {
 				return err
 			}
-			for _, path := range []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl, programs.ProxyChoice} {
+			for _, path := range paths {
 				fmt.Fprintln(cmd.OutOrStdout(), path)
 			}
 			return nil
