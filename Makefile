@@ -61,7 +61,7 @@ bench: build upstream ## Measure everything against baselines of the same run: 2
 
 .PHONY: verify
 verify: ## The longer gate, run before a release: make test, and all that is below it here
-	@tools/steps test fuzz oldest long load faults mutants outside
+	@tools/steps test fuzz oldest long kubernetes load faults mutants outside
 
 .PHONY: oldest
 oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
@@ -70,6 +70,12 @@ oldest: tools build race ## make e2e on API servers of the oldest Kubernetes tha
 .PHONY: long
 long: build race upstream ## Proof of life with every fault at its real pace, and takeovers: a quarter of an hour
 	@SLICEFEED_LONG=1 tools/gotest -v -timeout 25m -run 'ProofOfLife|EveryFault|Bookmarks|ASilentWatch|AtRest|ATakeover|LandsLate|LeaseUpOnce' ./lab/e2e/
+
+.PHONY: kubernetes
+kubernetes: build race upstream ## kube-controller-manager, kube-proxy with real packets and CoreDNS beside the pair; the first time 15 min more
+	@lab build kube-controller-manager kube-proxy coredns >/dev/null
+	@tools/debian nft nftables
+	@SLICEFEED_VERIFY=1 tools/gotest -v -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS' ./lab/e2e
 
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
@@ -107,7 +113,7 @@ release-dry-run: ## Make a release of this commit in a clone, all but the pushin
 .PHONY: outside
 outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus, goreleaser or Python's gRPC; the first two it gets if it can
 	@tools/build monitoring release
-	@tools/chromium
+	@tools/debian chromium
 	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 60m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
 
 # ---- the tests, apart -----------------------------------------------------------

@@ -237,6 +237,12 @@ func TestRemovedLabelOptsOutAfterAMinute(t *testing.T) {
 	})
 }
 
+func anyReady(all []*discoveryv1.EndpointSlice) bool {
+	return slices.ContainsFunc(all, func(s *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready })
+	})
+}
+
 func TestHandOverToAnotherClassIsNeverEmpty(t *testing.T) {
 	f := enterFleet(t, script{writer: map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace}})
 	f.must(f.OpenNamespace(f.ctx(), pair.OtherNamespace))
@@ -261,11 +267,6 @@ func TestHandOverToAnotherClassIsNeverEmpty(t *testing.T) {
 	f.wait(cart, "it is served", only("default"))
 	f.must(blue.Start(f.ctx()))
 	f.metric(blue, leads, equals(1))
-	anyReady := func(all []*discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(all, func(s *discoveryv1.EndpointSlice) bool {
-			return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready })
-		})
-	}
 	for _, to := range []string{"blue", "default", "blue"} {
 		f.step("to "+to, func(f *fleet) {
 			begun := time.Now()

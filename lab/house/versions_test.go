@@ -9,8 +9,14 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// kubernetes is the version that a module of lab/upstream builds its programs of.
+// kubernetes is the version of Kubernetes that a module of lab/upstream builds its programs of.
 func kubernetes(t *testing.T, module string) string {
+	t.Helper()
+	return upstreamVersion(t, module, "k8s.io/kubernetes")
+}
+
+// upstreamVersion is the version of something that a module of lab/upstream requires.
+func upstreamVersion(t *testing.T, module, of string) string {
 	t.Helper()
 	path := filepath.Join(root, "lab/upstream", module, "go.mod")
 	text, err := os.ReadFile(path)
@@ -22,11 +28,11 @@ func kubernetes(t *testing.T, module string) string {
 		t.Fatal(err)
 	}
 	for _, r := range parsed.Require {
-		if r.Mod.Path == "k8s.io/kubernetes" {
+		if r.Mod.Path == of {
 			return strings.TrimPrefix(r.Mod.Version, "v")
 		}
 	}
-	t.Fatalf("%s requires no k8s.io/kubernetes", path)
+	t.Fatalf("%s requires no %s", path, of)
 	return ""
 }
 
@@ -34,12 +40,14 @@ func kubernetes(t *testing.T, module string) string {
 func TestTheVersionsOfKubernetesThatAreNamedAreThoseThatAreRun(t *testing.T) {
 	newest, oldest := kubernetes(t, ""), kubernetes(t, "oldest")
 	if controllers := kubernetes(t, "controllers"); controllers != newest {
-		t.Errorf("the controllers to compare with are of Kubernetes %s, and the API servers of %s", controllers, newest)
+		t.Errorf("the controllers are of Kubernetes %s, and the API servers of %s", controllers, newest)
 	}
+	coreDNS := "CoreDNS " + upstreamVersion(t, "coredns", "github.com/coredns/coredns")
 	minor := oldest[:strings.LastIndex(oldest, ".")]
 	for file, says := range map[string][]string{
 		"README.md":                             {"Kubernetes " + minor + " or newer"},
-		"docs/versions.md":                      {"Kubernetes " + minor + " or newer", oldest, newest},
+		"docs/versions.md":                      {"Kubernetes " + minor + " or newer", oldest, newest, coreDNS},
+		"docs/consumers.md":                     {coreDNS},
 		"docs/policy.md":                        {"Kubernetes " + minor + " or newer"},
 		"deploy/slicefeed-inventory/Chart.yaml": {`kubeVersion: ">=` + minor + `.0-0"`},
 		"deploy/slicefeed-writer/Chart.yaml":    {`kubeVersion: ">=` + minor + `.0-0"`},
