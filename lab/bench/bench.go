@@ -22,11 +22,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slicefeed/slicefeed/lab/bench/churn"
-	"github.com/slicefeed/slicefeed/lab/bench/growth"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/bench/rest"
-	"github.com/slicefeed/slicefeed/lab/bench/services"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/load"
@@ -44,11 +42,9 @@ type section struct {
 
 // sections lists them in the order in which they are measured.
 var sections = []section{
-	{"propagation", "Propagation: Node patch in one API server to EndpointSlice event in the other", 2 * time.Minute, propagation.Run},
-	{"churn", "Churn: what a change of a Service's endpoints costs its API server", 2 * time.Minute, churn.Run},
-	{"services", "Many Services over one source", 90 * time.Second, services.Run},
+	{"propagation", "Propagation: Node patch in one API server to EndpointSlice event in the other", 8 * time.Minute, propagation.Run},
+	{"churn", "Churn: what a change of a Service's endpoints costs its API server", time.Minute, churn.Run},
 	{"fanout", "Fan-out: one change to all subscribers, and all of them at once", 90 * time.Second, load.MeasureFanout},
-	{"growth", "Growth: what one change costs as the fleet grows", 4 * time.Minute, growth.Run},
 	{"rest", "At rest", 5 * time.Minute, rest.Run},
 	{"detection", "Detection: 10,000 targets, each probed every 2 s", 165 * time.Second, probes.MeasureDetection},
 }

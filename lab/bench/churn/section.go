@@ -11,16 +11,14 @@ import (
 type found struct {
 	comparisons []comparison
 	rollings    []rolling
-	counts      []counted
 }
 
 func (f *found) part() *report.Part {
 	s := &report.Part{
 		Setup: "The planner and the reconciler of Kubernetes' own EndpointSlice controller (k8s.io/endpointslice) are given the same slices " +
 			"and the same changes, once from the slices that either left, with 100 endpoints a slice at most. " +
-			"Bytes are those of the objects sent, as protobuf, without the slices' names. " +
-			"The pair runs with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, and its writes are counted from the API server's audit log.",
-		Tables: []report.Table{f.changes(), f.replacements(), f.pair()},
+			"Bytes are those of the objects sent, as protobuf, without the slices' names.",
+		Tables: []report.Table{f.changes(), f.replacements()},
 		Notes: []string{
 			"The reconciler makes slices for Pods. What only a Pod's endpoint has (its name, its UID, its node's name) is in the last column, " +
 				"and is not set against it. Its annotation with the time of the change is left out altogether.",
@@ -40,11 +38,6 @@ func (f *found) part() *report.Part {
 		s.Goals = append(s.Goals,
 			report.Goal{Text: "writes " + name, Figure: ratio(r.ours.writes, r.theirs.writes), AtMost: 1, Unit: "×"},
 			report.Goal{Text: "bytes " + name, Figure: ratio(r.ours.bytes, r.theirs.bytes), AtMost: 1, Unit: "×"})
-	}
-	for _, c := range f.counts {
-		s.Goals = append(s.Goals, report.Goal{
-			Text: fmt.Sprintf("writes for one change, as an API server counts the pair's at %d endpoints", c.size), Figure: ratio(c.writes, c.changes), AtMost: 1,
-		})
 	}
 	return s
 }
@@ -73,14 +66,6 @@ func (f *found) replacements() report.Table {
 			whole(r.size), whole(r.atOnce), whole(r.changes), whole(r.ours.writes), whole(r.theirs.writes),
 			whole(r.ours.bytes), whole(r.theirs.bytes), whole(r.theirs.bytes + r.theirs.pods), whole(r.ourSlices), whole(r.theirSlices),
 		})
-	}
-	return t
-}
-
-func (f *found) pair() report.Table {
-	t := report.Table{Title: "The pair, one change after the other (unready, ready, gone, back), by the audit log:", Columns: []string{"endpoints", "changes", "writes"}}
-	for _, c := range f.counts {
-		t.Rows = append(t.Rows, []string{whole(c.size), whole(c.changes), whole(c.writes)})
 	}
 	return t
 }

@@ -42,8 +42,8 @@ func (b *bench) toggle(ctx context.Context, f *findings) error {
 	return nil
 }
 
-// unjudged toggles the node while no admission policy looks at what either side writes.
-func (b *bench) unjudged(ctx context.Context, f *findings) error {
+// withoutPolicy toggles the node while no admission policy looks at what either side writes.
+func (b *bench) withoutPolicy(ctx context.Context, f *findings) error {
 	back, err := b.pair.SuspendPolicy(ctx)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (b *bench) trace(ctx context.Context, f *findings) error {
 	}
 	var err, errFloor error
 	f.pairStages, err = newStages(all.pair, append(passed[0], passed[1]...), pairStages)
-	f.floorStages, errFloor = newStages(all.floor, b.raw.passed(), floorStages)
+	f.floorStages, errFloor = newStages(all.floor, b.floor.passed(), floorStages)
 	return errors.Join(err, errFloor)
 }
 
@@ -108,8 +108,7 @@ func newStages(samples []sample, passed []mark, of []stage) (stages, error) {
 	return s, nil
 }
 
-// pace is what the inventory leaves between two questions to the cloud: a node that joins sooner
-// after another waits for that.
+// pace is what the inventory leaves between two requests to the cloud: a node that joins sooner after another waits.
 const pace = 5 * time.Second
 
 // come has nodes join, whose machines the cloud shows already, and leave.
@@ -160,7 +159,7 @@ func (b *bench) undrain(ctx context.Context, f *findings) error {
 	if err := b.drainAll(ctx, further); err != nil {
 		return err
 	}
-	if err := b.raw.imitate(ctx, b.pair); err != nil {
+	if err := b.floor.imitate(ctx, b.pair, b.floorWorker.Address); err != nil {
 		return err
 	}
 	if err := b.serveAgain(ctx, &f.undrained, further); err != nil {
@@ -170,7 +169,7 @@ func (b *bench) undrain(ctx context.Context, f *findings) error {
 }
 
 func (b *bench) until(ctx context.Context, workers []*pair.Worker, shows func(*discoveryv1.EndpointSlice, string) bool) error {
-	_, _, err := b.sight.Until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool {
+	_, err := b.sight.until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool {
 		return !slices.ContainsFunc(workers, func(w *pair.Worker) bool { return !shows(slice, w.Address.String()) })
 	})
 	return err
@@ -189,7 +188,7 @@ func (b *bench) drainAll(ctx context.Context, workers []*pair.Worker) error {
 func (b *bench) serveAgain(ctx context.Context, into *sides, workers []*pair.Worker) error {
 	var uncounted []sample
 	for _, w := range workers {
-		err := take(ctx, &uncounted, drain(true)(b.raw.worker), b.raw.sight)
+		err := take(ctx, &uncounted, drain(true)(b.floorWorker), b.floor.sight)
 		if err == nil {
 			err = b.both(ctx, into, drain(false), w)
 		}
@@ -254,7 +253,7 @@ func (b *bench) die(ctx context.Context, workers []*pair.Worker, how backend.Mod
 		return nil
 	})
 	var out []sample
-	_, _, err := b.sight.Until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool {
+	_, err := b.sight.until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool {
 		at := time.Now()
 		mu.Lock()
 		defer mu.Unlock()

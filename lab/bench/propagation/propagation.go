@@ -1,6 +1,6 @@
-// Package propagation measures the main job: how long after a Node changed in one API server
-// the slice says so in the other, against a loop that does nothing else, and where the time goes.
-// It promises that both sides are measured by the same code, in turn, on the same parts.
+// Package propagation measures the main job: how long after a Node has changed in one API server the slices of the other
+// say so, where that time goes, and what becomes of it and of its CPU with more nodes or more Services. The baseline is
+// the floor: a loop that does nothing else. Both sides are measured by the same code, in turn, on the same parts.
 package propagation
 
 import (
@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/lab/bench/floor"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/netns"
@@ -24,8 +23,8 @@ import (
 
 const warmUp = 20
 
-// size is how much is measured.
-type size struct {
+// extent is how much is measured with one node of four.
+type extent struct {
 	toggles int           // of each side
 	traced  time.Duration // then, for the stages
 	freely  int           // then, of each side, without the admission policy; an even number
@@ -35,8 +34,8 @@ type size struct {
 }
 
 var (
-	whole = size{toggles: 600, traced: 8 * time.Second, freely: 200, joins: 8, undrain: 40, deaths: 30}
-	quick = size{toggles: 60, traced: 2 * time.Second, freely: 20, joins: 1, undrain: 6, deaths: 3}
+	whole = extent{toggles: 600, traced: 8 * time.Second, freely: 200, joins: 8, undrain: 40, deaths: 30}
+	quick = extent{toggles: 60, traced: 2 * time.Second, freely: 20, joins: 1, undrain: 6, deaths: 3}
 )
 
 // Run is the section of the bench.
@@ -53,7 +52,11 @@ func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 		return nil, err
 	}
 	found, err := measure(ctx, env, p)
-	return found, errors.Join(err, p.Stop())
+	if err := errors.Join(err, p.Stop()); err != nil {
+		return nil, err
+	}
+	sizes, err := measureSizes(ctx, env, programs)
+	return append([]*report.Part{found.part()}, sizes...), err
 }
 
 // bare are the settings that have nothing hold a change up.
@@ -61,17 +64,18 @@ var bare = map[string]string{"HEALTH_CHECK_MODE": "off", "SHRINK_WINDOW": "0"}
 
 // bench is what all parts of the section are measured with.
 type bench struct {
-	pair  *pair.Pair
-	raw   *raw
-	sight *floor.Sight
-	out   io.Writer
+	pair        *pair.Pair
+	floor       *floor
+	floorWorker *pair.Worker // its readiness is that of the floor's slice
+	sight       *sight
+	out         io.Writer
 
 	workers []*pair.Worker
 }
 
 // findings are what was measured.
 type findings struct {
-	size
+	extent
 
 	floor, pair  []sample // toggles
 	floorStages  stages
@@ -87,18 +91,18 @@ type findings struct {
 // sides are samples that were taken in turn.
 type sides struct{ floor, pair []sample }
 
-func measure(ctx context.Context, env report.Env, p *pair.Pair) ([]*report.Part, error) {
+func measure(ctx context.Context, env report.Env, p *pair.Pair) (*findings, error) {
 	b, err := prepare(ctx, env.Out, p)
 	if err != nil {
 		return nil, err
 	}
-	f := &findings{size: whole}
+	f := &findings{extent: whole}
 	if env.Quick {
-		f.size = quick
+		f.extent = quick
 	}
 	measuring, stop := context.WithCancel(ctx)
 	loops, measuring := errgroup.WithContext(measuring)
-	loops.Go(func() error { return b.raw.Run(measuring) })
+	loops.Go(func() error { return b.floor.run(measuring) })
 	loops.Go(func() error {
 		defer stop()
 		for _, part := range []struct {
@@ -107,7 +111,7 @@ func measure(ctx context.Context, env report.Env, p *pair.Pair) ([]*report.Part,
 		}{
 			{"a node toggles Ready", b.toggle},
 			{"the same, traced", b.trace},
-			{"the same, without the admission policy", b.unjudged},
+			{"the same, without the admission policy", b.withoutPolicy},
 			{"nodes join and leave", b.come},
 			{"draining nodes are served again", b.undrain},
 			{"the same with guards and probes, and backends die", b.guarded},
@@ -122,7 +126,7 @@ func measure(ctx context.Context, env report.Env, p *pair.Pair) ([]*report.Part,
 	if err := loops.Wait(); err != nil {
 		return nil, err
 	}
-	return []*report.Part{f.part()}, nil
+	return f, nil
 }
 
 // readyWorkers are there beside the one that toggles.
@@ -151,10 +155,10 @@ func prepare(ctx context.Context, out io.Writer, p *pair.Pair) (*bench, error) {
 	}
 	p.StopWatching()
 	var err error
-	if b.raw, err = newRaw(ctx, p, netip.AddrFrom4([4]byte{10, 0, 1, 9})); err != nil {
-		return nil, err
+	if b.floor, b.floorWorker, err = newLeastPrivilegeFloor(ctx, p, netip.AddrFrom4([4]byte{10, 0, 1, 9})); err != nil {
+		return nil, fmt.Errorf("prepare the floor: %w", err)
 	}
-	b.sight, err = floor.NewSight(ctx, p, pair.Namespace)
+	b.sight, err = newSight(ctx, p, pair.Namespace)
 	return b, err
 }
 
@@ -185,46 +189,44 @@ type change struct {
 }
 
 // sample makes a change and waits until it is seen.
-func (c change) sample(ctx context.Context, at *floor.Sight) (sample, error) {
-	select { // not a wait for anything: see floor.Pause
-	case <-ctx.Done():
-		return sample{}, ctx.Err()
-	case <-time.After(floor.Pause):
+func (c change) sample(ctx context.Context, at *sight) (sample, error) {
+	if err := pause(ctx); err != nil {
+		return sample{}, err
 	}
-	began := time.Now()
+	start := time.Now()
 	if err := c.make(ctx); err != nil {
 		return sample{}, err
 	}
 	address := c.of.Address.String()
-	ended, _, err := at.Until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool { return c.shows(slice, address) })
+	seen, err := at.until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool { return c.shows(slice, address) })
 	if err != nil {
-		return sample{}, fmt.Errorf("wait for what becomes of %s: %w", c.of.Name, err)
+		return sample{}, fmt.Errorf("wait for the change of %s: %w", c.of.Name, err)
 	}
-	return sample{began, ended}, nil
+	return sample{start, seen[0]}, nil
 }
 
 // both makes a change to a worker of each side, by chance of the floor first or of the pair.
 func (b *bench) both(ctx context.Context, into *sides, of func(*pair.Worker) change, w *pair.Worker) error {
 	turns := []func() error{
-		func() error { return take(ctx, &into.floor, of(b.raw.worker), b.raw.sight) },
+		func() error { return take(ctx, &into.floor, of(b.floorWorker), b.floor.sight) },
 		func() error { return take(ctx, &into.pair, of(w), b.sight) },
 	}
 	first := rand.IntN(2)
 	return errors.Join(turns[first](), turns[1-first]())
 }
 
-func take(ctx context.Context, into *[]sample, c change, at *floor.Sight) error {
+func take(ctx context.Context, into *[]sample, c change, at *sight) error {
 	s, err := c.sample(ctx, at)
 	*into = append(*into, s)
 	return err
 }
 
 func isReady(slice *discoveryv1.EndpointSlice, address string) bool {
-	return floor.Says(slice, address, true)
+	return lists(slice, address, true)
 }
 
 func isUnready(slice *discoveryv1.EndpointSlice, address string) bool {
-	return floor.Says(slice, address, false)
+	return lists(slice, address, false)
 }
 
 func isGone(slice *discoveryv1.EndpointSlice, address string) bool {

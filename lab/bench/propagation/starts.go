@@ -1,4 +1,4 @@
-package growth
+package propagation
 
 import (
 	"context"
@@ -81,7 +81,7 @@ func starts(ctx context.Context, out io.Writer, p *pair.Pair, times int) (*start
 			{&s.listed, func(ctx context.Context) error { return list(ctx, nodes) }},
 			{&s.cloud, cloud.list},
 			{&s.synced, func(ctx context.Context) (err error) {
-				s.nodes, err = start(ctx, p, conn)
+				s.nodes, err = startInventory(ctx, p, conn)
 				return err
 			}},
 		} {
@@ -121,10 +121,12 @@ type reader struct {
 }
 
 func newReader(cloud *pair.Cloud) (*reader, error) {
-	roots, err := pool(cloud.CAFile)
+	pem, err := os.ReadFile(cloud.CAFile)
 	if err != nil {
 		return nil, err
 	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
 	return &reader{
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}},
 		url:    cloud.URL + "/cloudapi/v6/datacenters/" + pair.Datacenter, token: cloud.Token,
@@ -179,8 +181,8 @@ func (r *reader) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// start starts the inventory, and returns how many nodes the first synced message told.
-func start(ctx context.Context, p *pair.Pair, conn *grpc.ClientConn) (nodes int, err error) {
+// startInventory starts the inventory, and returns how many nodes the first synced message told.
+func startInventory(ctx context.Context, p *pair.Pair, conn *grpc.ClientConn) (nodes int, err error) {
 	if err := p.Inventory.Launch(); err != nil {
 		return 0, err
 	}
@@ -207,26 +209,10 @@ func dial(p *pair.Pair) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	roots, err := pool(p.Operator.CAFile)
-	if err != nil {
-		return nil, err
-	}
 	at := fmt.Sprintf("passthrough:%s:%d", p.Inventory.Address, pair.LinkPort)
 	return grpc.NewClient(at, grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{leaf}, RootCAs: roots, ServerName: p.Inventory.Name + ".lab.example", MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{leaf}, RootCAs: p.CAs.Inventory.Pool(), ServerName: p.Inventory.Name + ".lab.example", MinVersion: tls.VersionTLS13,
 	})), grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond}, MinConnectTimeout: time.Second,
 	}))
-}
-
-func pool(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate", file)
-	}
-	return roots, nil
 }

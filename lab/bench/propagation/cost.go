@@ -1,4 +1,4 @@
-package services
+package propagation
 
 import (
 	"bytes"
@@ -10,26 +10,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// cost is what the API server counted of a change.
+// cost is what the API server counted in its metrics.
 type cost struct {
 	writes   float64 // of EndpointSlices that it answered with success
 	refused  float64 // requests of any kind that it answered with 429
 	rejected float64 // those of them that its priority and fairness turned away
 }
 
-// counted has the API server count what a change costs.
-func (s *scene) counted(ctx context.Context, change func(context.Context) (*spread, error)) (*spread, error) {
-	before, err := counts(ctx, s.client)
-	if err != nil {
-		return nil, err
-	}
-	found, err := change(ctx)
-	if err != nil {
-		return nil, err
-	}
-	after, err := counts(ctx, s.client)
-	found.cost = cost{after.writes - before.writes, after.refused - before.refused, after.rejected - before.rejected}
-	return found, err
+func (c cost) minus(before cost) cost {
+	return cost{c.writes - before.writes, c.refused - before.refused, c.rejected - before.rejected}
 }
 
 func counts(ctx context.Context, client *kubernetes.Clientset) (cost, error) {

@@ -24,6 +24,7 @@ const (
 
 func (f *findings) part() *report.Part {
 	return &report.Part{
+		Title: "One node of four",
 		Setup: fmt.Sprintf("One node toggles Ready beside %d ready ones, with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, %d times. "+
 			"By chance before or after each of them a loop without logic, link, cache or process of its own does the same: the floor. "+
 			"Its Node, its slice and the rights of its accounts are like the pair's, and the same admission policy checks what it writes.",
@@ -60,8 +61,8 @@ func (f *findings) whole() report.Table {
 		Rows: [][]string{
 			line("floor: two API servers, no logic", f.floor), line(slicefeedName, f.pair),
 			line("floor, without the admission policy", f.free.floor), line("slicefeed, without the admission policy", f.free.pair),
-			{"the admission policy's own cost, of the floor", cost(f.floor, f.free.floor), "", ""},
-			{"the same, of slicefeed", cost(f.pair, f.free.pair), "", ""},
+			{"the admission policy's own cost, of the floor", policyCost(f.floor, f.free.floor), "", ""},
+			{"the same, of slicefeed", policyCost(f.pair, f.free.pair), "", ""},
 		},
 	}
 }
@@ -101,8 +102,8 @@ func (f *findings) stageTable() report.Table {
 	return t
 }
 
-// cost is how much later the median change is through with something than without it.
-func cost(with, without []sample) string {
+// policyCost is how much later the median change is through with something than without it.
+func policyCost(with, without []sample) string {
 	return ms(figures.Percentile(times(with), 50) - figures.Percentile(times(without), 50))
 }
 
