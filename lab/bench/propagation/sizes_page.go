@@ -30,7 +30,7 @@ func growthPart(of plan, sizes []*size, starts *started) *report.Part {
 	writer.Remark = whyWriterGrows
 	part := &report.Part{
 		Title: "More nodes",
-		Setup: fmt.Sprintf("Nodes of some 12 KB in the secured cluster, each with a server in the cloud's emulator; one Service; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. "+
+		Setup: fmt.Sprintf("Nodes of real size (50 images) in the secured cluster, each with a server in the cloud's emulator; one Service; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. "+
 			"At each size %d changes of one Node's readiness, each of another Node, in turn with as many of the floor, whose slice is as large as the one that is written (%d endpoints at most); "+
 			"then %d rounds of %d changes of the pair's alone, for its CPU, and %d Nodes that leave and join again. Writes are counted by the API server in all of these.", of.samples, perSlice, of.rounds, of.changes, replaced),
 		Goals: []report.Goal{

@@ -1,7 +1,6 @@
-// Package rest measures what the two halves take while nothing happens: requests, writes, time on
-// a core, memory. It promises Nodes of real size whose kubelets tell their heartbeats, and counts
-// what the API servers and the cloud were asked, not what we say that we asked. It refuses to ask
-// the halves anything while they are watched.
+// Package rest measures what both components take while nothing happens: requests, writes, time on a core, memory.
+// Nodes have their real size and kubelets send heartbeats. Requests are counted where they arrive, at the API servers and
+// the cloud. Nothing is requested of the components while they are observed.
 package rest
 
 import (
@@ -91,8 +90,8 @@ func measure(ctx context.Context, out io.Writer, programs controlplane.Programs,
 		Programs: programs, Dir: dir,
 		// Relative: each API server runs in a directory of its own. They take the place of the pair's own.
 		APIServerArg: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + auditLog},
-		Inventory:    map[string]string{"SECURED_SUBNET_CIDR": subnet.String()},
-		Writer:       map[string]string{"SECURED_SUBNET_CIDR": subnet.String()},
+		Inventory:    map[string]string{"SECURED_SUBNET_CIDR": pair.HerdSubnet},
+		Writer:       map[string]string{"SECURED_SUBNET_CIDR": pair.HerdSubnet},
 	})
 	if err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func measure(ctx context.Context, out io.Writer, programs controlplane.Programs,
 }
 
 func each(ctx context.Context, out io.Writer, p *pair.Pair, stages []stage) (rows []row, err error) {
-	if err := netns.AddLocal(subnet); err != nil {
+	if err := netns.AddLocal(netip.MustParsePrefix(pair.HerdSubnet)); err != nil {
 		return nil, err
 	}
 	answering, err := backend.Start("all workers", netip.AddrPortFrom(netip.IPv4Unspecified(), pair.NodePort))
@@ -110,17 +109,16 @@ func each(ctx context.Context, out io.Writer, p *pair.Pair, stages []stage) (row
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, answering.Close()) }()
-	f, err := newFleet(p)
+	herd, err := p.NewHerd()
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range stages {
-		if err := f.grow(ctx, s.workers); err != nil {
+		if err := herd.Grow(ctx, s.workers); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(out, "%d Nodes of %d bytes each\n", f.made, f.weight)
-		r := row{stage: s, weight: f.weight}
-		if err := r.play(ctx, out, p, f); err != nil {
+		r := row{stage: s}
+		if err := r.play(ctx, out, p, herd); err != nil {
 			return nil, fmt.Errorf("at rest with %d Nodes: %w", s.workers, err)
 		}
 		rows = append(rows, r)
@@ -129,7 +127,7 @@ func each(ctx context.Context, out io.Writer, p *pair.Pair, stages []stage) (row
 }
 
 // play starts the halves, lets them come to rest, watches them, and ends them.
-func (r *row) play(ctx context.Context, out io.Writer, p *pair.Pair, f *fleet) (err error) {
+func (r *row) play(ctx context.Context, out io.Writer, p *pair.Pair, herd *pair.Herd) (err error) {
 	mode := "off"
 	if r.probing {
 		mode = "" // as it is by default
@@ -147,12 +145,12 @@ func (r *row) play(ctx context.Context, out io.Writer, p *pair.Pair, f *fleet) (
 	if _, err := p.WaitSlices(waiting, func(all []*discoveryv1.EndpointSlice) bool { return ready(all) == r.workers }); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d endpoints are ready; letting the halves come to rest\n", r.workers)
+	fmt.Fprintf(out, "%d endpoints are ready; letting the components come to rest\n", r.workers)
 
 	living, end := context.WithCancel(ctx)
 	hearts, living := errgroup.WithContext(living)
 	defer func() { end(); err = errors.Join(err, hearts.Wait()) }()
-	hearts.Go(func() error { return f.live(living) })
+	hearts.Go(func() error { return sendHeartbeats(living, herd.Nodes()) })
 	select {
 	case <-time.After(r.settle):
 	case <-living.Done():
@@ -173,7 +171,7 @@ func (r *row) play(ctx context.Context, out io.Writer, p *pair.Pair, f *fleet) (
 	if r.writer.asked, err = requests(filepath.Join(p.Consuming.Dir(), auditLog), from, to); err != nil {
 		return err
 	}
-	r.decoding, err = f.decoding()
+	r.decoding, r.weight, err = decoding(ctx, p, herd.Nodes())
 	return err
 }
 

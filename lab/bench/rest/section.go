@@ -10,7 +10,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 )
 
-// The goals, a half.
+// The goals of each component.
 const (
 	mostCPU      = 0.5 // % of a core
 	mostFew      = 40  // MB
@@ -21,7 +21,7 @@ const (
 func part(rows []row) *report.Part {
 	s := &report.Part{
 		Setup: fmt.Sprintf("Nodes of %.0f KB (50 images, managed fields), each with a kubelet's heartbeat every 5 min, and a server of the cloud each; "+
-			"IONOS_POLL_INTERVAL is 1m as by default. Goals are with HEALTH_CHECK_MODE=off: what probes cost is the section on probes, and a row here. "+
+			"IONOS_POLL_INTERVAL is 1m as by default. Goals are with HEALTH_CHECK_MODE=off: what probes cost is measured by detection, and by a row here. "+
 			"Each size has %v to come to rest after its start and is then watched for %v; the highest resident memory counts.",
 			float64(rows[0].weight)/1024, rows[0].settle, rows[0].watch),
 		Tables: []report.Table{
