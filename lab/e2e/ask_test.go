@@ -2,17 +2,13 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -23,18 +19,10 @@ import (
 // inventoryAt is where the inventory listens.
 func inventoryAt() string { return netip.AddrPortFrom(pair.InventoryAddress, pair.LinkPort).String() }
 
-// dial makes a connection to the inventory by stock TLS, as any third-party client would.
+// dial makes a connection to the inventory.
 func (s *stage) dial(certFile, keyFile, caFile string) *grpc.ClientConn {
 	s.t.Helper()
-	leaf, err := tls.LoadX509KeyPair(certFile, keyFile)
-	s.must(err)
-	ca, err := os.ReadFile(caFile)
-	s.must(err)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	conn, err := grpc.NewClient(inventoryAt(), grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{leaf}, RootCAs: roots, ServerName: "inventory.lab.example", MinVersion: tls.VersionTLS13,
-	})))
+	conn, err := pair.Dial(pair.InventoryAddress, certFile, keyFile, caFile)
 	s.must(err)
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn

@@ -2,8 +2,6 @@ package faults
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -355,20 +352,7 @@ func (e *env) observe(ctx context.Context, inventory *pair.Half) error {
 }
 
 func (e *env) requestObservation(ctx context.Context, inventory *pair.Half) error {
-	leaf, err := tls.LoadX509KeyPair(e.Operator.CertFile, e.Operator.KeyFile)
-	if err != nil {
-		return err
-	}
-	ca, err := os.ReadFile(e.Operator.CAFile)
-	if err != nil {
-		return err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	conn, err := grpc.NewClient(fmt.Sprintf("%s:%d", inventory.Address, pair.LinkPort), grpc.WithNoProxy(),
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-			Certificates: []tls.Certificate{leaf}, RootCAs: roots, ServerName: "inventory.lab.example", MinVersion: tls.VersionTLS13,
-		})))
+	conn, err := pair.Dial(inventory.Address, e.Operator.CertFile, e.Operator.KeyFile, e.Operator.CAFile)
 	if err != nil {
 		return err
 	}
