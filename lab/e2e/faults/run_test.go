@@ -128,7 +128,9 @@ func runRow(t *testing.T, e *env, row row) {
 	}
 	var examples []string
 	f.lost, examples = l.classify(failed)
-	f.check(t, row, examples)
+	if err := f.brokenBounds(row); err != nil {
+		t.Errorf("%v; examples of lost requests: %q; timers were late by %s", err, examples, f.lag)
+	}
 	t.Logf("%+v", f)
 	if !t.Failed() {
 		t.Attr(tableRowAttr, row.tableRow(f))
@@ -151,14 +153,7 @@ func (r *run) awaitCorrect(when string, since time.Time, allowed time.Duration, 
 	return took
 }
 
-// check fails the row if a bound is broken.
-func (f figures) check(t *testing.T, row row, examples []string) {
-	t.Helper()
-	if err := f.brokenBounds(row); err != nil {
-		t.Errorf("%v; examples of lost requests: %q; timers were late by %s", err, examples, f.lag)
-	}
-}
-
+// brokenBounds is apart from times, which awaitCorrect checks.
 func (f figures) brokenBounds(row row) error {
 	var errs []error
 	if allowed := row.writes(); f.writes > allowed {
