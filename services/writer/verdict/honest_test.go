@@ -261,8 +261,6 @@ type oracle struct {
 	observation uint64
 }
 
-func (o *oracle) isGone(a netip.Addr) bool { return o.gone[a] }
-
 func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 	if w.in.Limits.ShrinkWindow == 0 {
 		return
@@ -285,17 +283,14 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 	for _, m := range s.Members {
 		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || w.probeOf(m.Address).Status != Passing)
 	}
-	ready, waiting, still := 0, 0, map[netip.Addr]bool{} // waiting: counted, and still ready in the slices
+	ready, still := 0, map[netip.Addr]bool{}
 	var leaving []netip.Addr
 	for _, h := range w.in.Current {
 		if h.sourceName() != s.Name || !h.Conditions.Ready {
 			continue
 		}
 		ready++
-		if o.gone[h.Address] {
-			still[h.Address] = true
-			waiting++
-		}
+		still[h.Address] = o.gone[h.Address]
 		e := after[h.Address]
 		if !e.Listed || !e.Conditions.Ready {
 			if confirmed := nothing && w.speaks(s, d); !w.failed(h.Address) && !confirmed {
@@ -308,9 +303,6 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 		return
 	}
 	size := w.in.Limits.ShrinkWindow
-	if o.count > 0 && o.count == waiting && slices.ContainsFunc(leaving, o.isGone) && w.now.Before(o.opened.Add(size)) {
-		o.opened, o.epoch, o.observation = w.now, s.Epoch, s.Observation // none of them could be written yet
-	}
 	if w.now.Before(w.in.LeadingSince.Add(size)) {
 		t.Fatalf("%v left %s in the leader's first window:\n%s", leaving, s.Name, reasons(d))
 	}
