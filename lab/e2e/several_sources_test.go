@@ -239,6 +239,9 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	first, second, one, two := east, west, "east", "west"
 	eastHasBoth := whose(map[string]string{one: both[0].Address.String() + " ready, " + both[1].Address.String() + " ready"})
 	f.slices("the first has both", eastHasBoth)
+	// Another watch than f.slices has: it may still show the Service's first slices, with one address.
+	_, err := f.seen.WaitSince(f.ctx(), time.Now(), nameOf(f.service), eastHasBoth)
+	f.must(err)
 	began := time.Now()
 	f.quiet(func() {
 		f.must(west.Start(f.ctx()))
