@@ -20,7 +20,7 @@ const (
 	goalServicesMemory = 256 // MB
 )
 
-const whyWriterGrows = "A change of one Service is two decisions (on the source's report, and on the watch event of the write), and each looks at all endpoints " +
+const whyWriterGrows = "A change of one Service is three decisions (on the source's report, on the response to the write, and on its watch event), and each looks at all endpoints " +
 	"of the Service, since guards are about the whole: is anything ready, how many leave, does any probe pass. A decision that is patched instead of made would be a second form of the rules, to be held to the first. Other Services cost a change nothing."
 
 func growthPart(of plan, sizes []*size, starts *started) *report.Part {

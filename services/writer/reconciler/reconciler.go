@@ -311,7 +311,9 @@ func (r *Reconciler) Write(ctx context.Context, key targets.Key, now time.Time) 
 	if changed {
 		order.causes.observe(r.propagation, stageWritten, time.Now())
 	}
-	if failedBefore { // else the watch event of the write queues the next decision
+	if changed || failedBefore { // else nothing is new
+		// Waiting for the watch event instead would save a decision. But one of 50,000 simulated runs (seed 15597) then
+		// changed a write back without news, and the CPU of a change stayed the same.
 		r.decisions.Add(key)
 	}
 }
