@@ -36,7 +36,7 @@ demo: build upstream ## Show the main job step by step, on real parts (KEEP=1 le
 	@lab demo $(if $(KEEP),--keep)
 
 .PHONY: up
-up: ## Bring up both sides in containers, or what has changed of them (Docker; docs/compose.md)
+up: ## Bring up both sides in containers, or what has changed of them (Docker; docs/start/compose.md)
 	@deploy/compose/up
 
 .PHONY: down

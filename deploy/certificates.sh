@@ -17,7 +17,7 @@ SIDE is one of
   all         the three of them in one place, for a first try
 
 STEP replaces the CA of inventory or writer while the link goes on. After each step run what it
-prints, and wait until it has arrived (docs/runbooks/rotate-credentials.md):
+prints, and wait until it has arrived (docs/operate/runbooks/rotate-credentials.md):
   next-ca     make the next CA: the other side trusts both
   switch-ca   sign with it from now on
   drop-ca     the other side trusts the old one no longer

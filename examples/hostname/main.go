@@ -1,7 +1,7 @@
 // Command hostname points a Service without a selector at the addresses of a DNS name, such as a database
 // outside of the cluster. Unlike a Service of type ExternalName, this one keeps its cluster IP and its ports.
 //
-// It uses the writer's planner as a library (docs/planner.md): the planner computes the writes, and this program
+// It uses the writer's planner as a library (docs/use/planner.md): the planner computes the writes, and this program
 // sends them.
 package main
 

@@ -1,5 +1,5 @@
 // Command proxy is a consumer that reads no EndpointSlices: a small TCP proxy that a writer programs by
-// WatchEndpoints (docs/writer-api.md). Package endpointsync receives the endpoints, and Proxy passes connections on.
+// WatchEndpoints (docs/use/writer-api.md). Package endpointsync receives the endpoints, and Proxy passes connections on.
 package main
 
 import (

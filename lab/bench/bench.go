@@ -50,7 +50,7 @@ var sections = []section{
 }
 
 // pages is the directory of the pages, below the repository's root.
-const pages = "docs/performance"
+const pages = "docs/proof/performance"
 
 // Command returns the subcommand of lab.
 func Command() *cobra.Command {

@@ -178,7 +178,7 @@ func terminal(ctx context.Context, t *testing.T, binary string, half *pair.Half)
 	}
 	t.Logf("%s status\n%s", binary, text)
 	if *update {
-		document(t, filepath.Join(root, "docs", "statusz.md"), binary, text+errs)
+		document(t, filepath.Join(root, "docs", "operate", "statusz.md"), binary, text+errs)
 	}
 	_, narrow, _ := run([]string{"COLUMNS=40"})
 	if lines := regexp.MustCompile(`(?m)^.{41,}$`).FindAllString(narrow, -1); lines != nil {

@@ -304,7 +304,7 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 	})
 }
 
-// grpcurl asks what docs/writer-api.md asks by it.
+// grpcurl asks what docs/use/writer-api.md asks by it.
 func (d *doors) grpcurl(s *stage, writer *pair.Half, address string) {
 	root, err := pair.Root()
 	s.must(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// maxSliceBytes is what a slice that is made under the policy takes in etcd at most, as docs/policy.md says.
+// maxSliceBytes is what a slice that is made under the policy takes in etcd at most, as docs/design/policy.md says.
 const maxSliceBytes = 42 << 10
 
 // largest makes of a slice the largest one that the policy passes: endpoints and ports in full, and labels as

@@ -23,7 +23,7 @@ import (
 // etcdQuota is what etcd holds by default, --quota-backend-bytes: then nobody can write anything.
 const etcdQuota = 2 << 30
 
-// The figures of docs/policy.md: how fast a stolen credential fills etcd, by each way that there is, and how long an
+// The figures of docs/design/policy.md: how fast a stolen credential fills etcd, by each way that there is, and how long an
 // honest writer takes for 500 Services, both with and without the FlowSchema. It takes minutes, and some hundred MB of
 // disk, so it runs on demand: SLICEFEED_LONG=1.
 func TestAttackStorageIsMeasured(t *testing.T) {

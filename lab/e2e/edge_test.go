@@ -38,7 +38,7 @@ type passage struct {
 	err          error
 }
 
-// edge starts the example client of docs/writer-api.md beside a writer.
+// edge starts the example client of docs/use/writer-api.md beside a writer.
 func (d *doors) edge(s *stage, writer *pair.Half, at string) *edge {
 	s.t.Helper()
 	root, err := pair.Root()

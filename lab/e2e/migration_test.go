@@ -24,7 +24,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/polling"
 )
 
-// migration is docs/migration.md, whose commands are run as they are written there, and the
+// migration is docs/deploy/migration.md, whose commands are run as they are written there, and the
 // old controller.
 type migration struct {
 	*stage
@@ -41,7 +41,7 @@ func (s *stage) migrate() *migration {
 	s.t.Helper()
 	root, err := pair.Root()
 	s.must(err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "migration.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "deploy", "migration.md"))
 	s.must(err)
 	programs, err := controlplane.Build(s.ctx(), os.Stderr)
 	s.must(err)

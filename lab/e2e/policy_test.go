@@ -125,12 +125,12 @@ func owned(s *stage) func([]*discoveryv1.EndpointSlice) bool {
 	}
 }
 
-// The commands of docs/policy.md, run as they are written there.
+// The commands of docs/design/policy.md, run as they are written there.
 func TestAttackPolicyCanBeSeenToWork(t *testing.T) {
 	s := enter(t, script{})
 	root, err := pair.Root()
 	s.must(err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "policy.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "design", "policy.md"))
 	s.must(err)
 	programs, err := controlplane.Build(s.ctx(), os.Stderr)
 	s.must(err)
@@ -138,7 +138,7 @@ func TestAttackPolicyCanBeSeenToWork(t *testing.T) {
 	command, rest, ok := strings.Cut(rest, "\nEOF\n")
 	want, _, ends := strings.Cut(rest, "\n```")
 	if !ok || !ends || !strings.Contains(command, "10.99.99.99") {
-		t.Fatal("docs/policy.md shows no command")
+		t.Fatal("docs/design/policy.md shows no command")
 	}
 	run := func(command string) string {
 		cmd := exec.CommandContext(s.ctx(), "sh", "-c", command+"\nEOF\n")

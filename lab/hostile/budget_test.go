@@ -53,7 +53,7 @@ func isTimeout(err error) bool { return os.IsTimeout(err) }
 func TestRapidResetsAreReadAtTheBudgetsRate(t *testing.T) {
 	i := startInventory(t, 10)
 	const (
-		rate, burst = 128 << 10, 512 << 10 // docs/limits.md
+		rate, burst = 128 << 10, 512 << 10 // docs/design/limits.md
 		stream      = 30                   // bytes: two frame headers, an error code, six header fields
 	)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func TestRapidResetsAreReadAtTheBudgetsRate(t *testing.T) {
 func TestConnectionsAboveTheLimitAreClosedOrAnswered(t *testing.T) {
 	i := startInventory(t, 10)
 	cfg := i.as(enemy)
-	const dials, most = 64, 16 + 8 // docs/limits.md
+	const dials, most = 64, 16 + 8 // docs/design/limits.md
 	var open []net.Conn
 	for range dials {
 		conn, err := tls.Dial("tcp", i.address, cfg)

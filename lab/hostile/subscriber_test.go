@@ -25,7 +25,7 @@ import (
 const watch = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
 
 // enemyBound is what all that one client does may have the inventory hold, in MB: its connections
-// with what docs/limits.md grants each of them, and garbage that has not been collected yet.
+// with what docs/design/limits.md grants each of them, and garbage that has not been collected yet.
 const enemyBound = 64
 
 // attack is what a client with a valid certificate can do besides asking. It goes on until ctx is done.

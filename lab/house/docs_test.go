@@ -40,7 +40,7 @@ func TestEveryRowOfWhatHappensInTheDocsIsATest(t *testing.T) {
 		}
 	}
 	var pages []string
-	for _, glob := range []string{"docs/*.md", "docs/*/*.md"} {
+	for _, glob := range []string{"docs/*.md", "docs/*/*.md", "docs/*/*/*.md"} {
 		some, err := filepath.Glob(filepath.Join(root, glob))
 		if err != nil {
 			t.Fatal(err)

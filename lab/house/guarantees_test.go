@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-var shownBy = regexp.MustCompile(`\[((?:Test|Fuzz)\w+)\]\(\.\./([^)]+)\)`)
+var shownBy = regexp.MustCompile(`\[((?:Test|Fuzz)\w+)\]\(\.\./\.\./([^)]+)\)`)
 
 // No promise without a test: every row of what is promised, and of what is not, names tests that
 // there are.
 func TestEveryPromiseNamesTestsThatThereAre(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/guarantees.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs/proof/guarantees.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,17 +23,17 @@ func TestEachGuardIsExplainedAndHasAHistory(t *testing.T) {
 	for _, name := range names {
 		histories += read(t, name)
 	}
-	glossary := regexp.MustCompile(`(?m)^\| guard \|.*$`).FindString(read(t, filepath.Join(root, "docs/glossary.md")))
+	glossary := regexp.MustCompile(`(?m)^\| guard \|.*$`).FindString(read(t, filepath.Join(root, "docs/start/glossary.md")))
 	contract := regexp.MustCompile(`(?s)message Guard \{.*?;`).FindString(read(t, filepath.Join(root, "proto/slicefeed/writer/v1/writer.proto")))
 	for _, rule := range verdict.GuardOrder {
 		guard := string(rule)
 		for place, explained := range map[string]bool{
-			"the list of SlicefeedGuardActive in docs/alerts.md":       strings.Contains(read(t, filepath.Join(root, "docs/alerts.md")), "\n- `"+guard+"`: "),
-			"the table of docs/runbooks/endpoints-are-wrong.md":        strings.Contains(read(t, filepath.Join(root, "docs/runbooks/endpoints-are-wrong.md")), "`"+guard+"`"),
-			"the row guard of docs/glossary.md":                        namesWord(glossary, guard),
-			"the comment on rule in message Guard of writer.proto":     namesWord(contract, guard),
-			"a decision in services/writer/verdict/testdata/histories": strings.Contains(histories, "guard "+guard+" "),
-			"Rules in lab/sim/coverage.go":                             slices.Contains(sim.Rules, guard),
+			"the list of SlicefeedGuardActive in docs/operate/alerts.md": strings.Contains(read(t, filepath.Join(root, "docs/operate/alerts.md")), "\n- `"+guard+"`: "),
+			"the table of docs/operate/runbooks/endpoints-are-wrong.md":  strings.Contains(read(t, filepath.Join(root, "docs/operate/runbooks/endpoints-are-wrong.md")), "`"+guard+"`"),
+			"the row guard of docs/start/glossary.md":                    namesWord(glossary, guard),
+			"the comment on rule in message Guard of writer.proto":       namesWord(contract, guard),
+			"a decision in services/writer/verdict/testdata/histories":   strings.Contains(histories, "guard "+guard+" "),
+			"Rules in lab/sim/coverage.go":                               slices.Contains(sim.Rules, guard),
 		} {
 			if !explained {
 				t.Errorf("the guard %s is missing in %s", guard, place)
@@ -43,7 +43,7 @@ func TestEachGuardIsExplainedAndHasAHistory(t *testing.T) {
 }
 
 func TestEachProbeModeIsDocumentedAndMeasured(t *testing.T) {
-	page := read(t, filepath.Join(root, "docs/probes.md"))
+	page := read(t, filepath.Join(root, "docs/use/probes.md"))
 	demo := regexp.MustCompile(`probe is "ping": want (.*) or (.*)\.`).FindStringSubmatch(read(t, filepath.Join(root, "README.md")))
 	if demo == nil {
 		t.Fatal("README.md does not quote the Event about a probe mode")
@@ -53,7 +53,7 @@ func TestEachProbeModeIsDocumentedAndMeasured(t *testing.T) {
 			t.Errorf("the mode %s is not in the demo's output in README.md", mode)
 		}
 		if !regexp.MustCompile("(?m)^\\| `" + mode.String() + "`( \\(default\\))? \\|").MatchString(page) {
-			t.Errorf("the mode %s has no row in the table of modes in docs/probes.md", mode)
+			t.Errorf("the mode %s has no row in the table of modes in docs/use/probes.md", mode)
 		}
 		if mode != probe.Off && !slices.ContainsFunc(probes.Ways, func(w probes.Way) bool { return w.Mode == mode }) {
 			t.Errorf("the mode %s is not in Ways of lab/probes, which measure how soon a failure is noticed", mode)

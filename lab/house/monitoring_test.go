@@ -58,16 +58,16 @@ func read(t *testing.T, path string) string {
 }
 
 func TestEachAlertSaysWhatToDoAndIsTested(t *testing.T) {
-	const page = "https://github.com/slicefeed/slicefeed/blob/main/docs/alerts.md#"
-	headings := map[string]bool{} // of docs/alerts.md, by anchor; true: an alert has it
-	for _, heading := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "alerts.md")), -1) {
+	const page = "https://github.com/slicefeed/slicefeed/blob/main/docs/operate/alerts.md#"
+	headings := map[string]bool{} // of docs/operate/alerts.md, by anchor; true: an alert has it
+	for _, heading := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "operate", "alerts.md")), -1) {
 		headings[strings.ToLower(heading[1])] = false
 	}
 	tests := read(t, ofChart("inventory", "alerts_test.yaml")) + read(t, ofChart("writer", "alerts_test.yaml"))
 	for _, a := range alerts(t) {
 		anchor := strings.ToLower(a.Alert)
 		if used, there := headings[anchor]; !there || used {
-			t.Errorf("%s: docs/alerts.md has no section of its own for it", a.Alert)
+			t.Errorf("%s: docs/operate/alerts.md has no section of its own for it", a.Alert)
 		}
 		headings[anchor] = true
 		if got := a.Annotations["runbook_url"]; got != page+anchor {
@@ -90,7 +90,7 @@ func TestEachAlertSaysWhatToDoAndIsTested(t *testing.T) {
 	}
 	for anchor, used := range headings {
 		if !used {
-			t.Errorf("docs/alerts.md has a section %s, and there is no such alert", anchor)
+			t.Errorf("docs/operate/alerts.md has a section %s, and there is no such alert", anchor)
 		}
 	}
 }
@@ -171,11 +171,11 @@ var metricName = regexp.MustCompile(`\b(?:slicefeed|process|go|up)_[a-z0-9_]+`)
 
 func TestAlertsAndDashboardsSpeakOfMetricsThatThereAre(t *testing.T) {
 	kinds := map[string]string{"process_resident_memory_bytes": "gauge"} // by name; ours are held to the code by tests of the halves
-	for _, row := range regexp.MustCompile("(?m)^\\| `(slicefeed_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "metrics.md")), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(slicefeed_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "reference", "metrics.md")), -1) {
 		kinds[row[1]] = row[2]
 	}
 	if len(kinds) < 60 {
-		t.Fatalf("docs/metrics.md has only %d metrics: are the tables still as they were?", len(kinds))
+		t.Fatalf("docs/reference/metrics.md has only %d metrics: are the tables still as they were?", len(kinds))
 	}
 	exprs := map[string][]string{}
 	for _, a := range alerts(t) {

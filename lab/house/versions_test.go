@@ -46,9 +46,9 @@ func TestTheVersionsOfKubernetesThatAreNamedAreThoseThatAreRun(t *testing.T) {
 	minor := oldest[:strings.LastIndex(oldest, ".")]
 	for file, says := range map[string][]string{
 		"README.md":                             {"Kubernetes " + minor + " or newer"},
-		"docs/versions.md":                      {"Kubernetes " + minor + " or newer", oldest, newest, coreDNS},
-		"docs/consumers.md":                     {coreDNS},
-		"docs/policy.md":                        {"Kubernetes " + minor + " or newer"},
+		"docs/deploy/versions.md":               {"Kubernetes " + minor + " or newer", oldest, newest, coreDNS},
+		"docs/use/consumers.md":                 {coreDNS},
+		"docs/design/policy.md":                 {"Kubernetes " + minor + " or newer"},
 		"deploy/slicefeed-inventory/Chart.yaml": {`kubeVersion: ">=` + minor + `.0-0"`},
 		"deploy/slicefeed-writer/Chart.yaml":    {`kubeVersion: ">=` + minor + `.0-0"`},
 	} {

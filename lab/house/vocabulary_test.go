@@ -15,7 +15,7 @@ import (
 	"unicode"
 )
 
-// oldVocabulary lists words of the project's early texts that docs/glossary.md has replaced.
+// oldVocabulary lists words of the project's early texts that docs/start/glossary.md has replaced.
 // The terms to use instead are in the comments.
 var oldVocabulary = []string{
 	"told", "tells", "telling", // reported, published, sent
@@ -245,7 +245,7 @@ func TestUsesTheGlossarysTerms(t *testing.T) {
 			}
 		}
 		if !covered {
-			t.Errorf("%s:%d: %q is no term of docs/glossary.md; use one of its terms, or add a line to lab/house/%s: %q",
+			t.Errorf("%s:%d: %q is no term of docs/start/glossary.md; use one of its terms, or add a line to lab/house/%s: %q",
 				use.path, use.line, use.word, vocabularyAllowlist, use.text)
 		}
 	}

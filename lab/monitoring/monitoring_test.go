@@ -294,9 +294,9 @@ func (r *room) asked(deploy string) {
 	}
 }
 
-// documented compares the types that Prometheus was told with those of docs/metrics.md.
+// documented compares the types that Prometheus was told with those of docs/reference/metrics.md.
 func (r *room) documented(deploy string) {
-	text, err := os.ReadFile(filepath.Join(deploy, "..", "docs", "metrics.md"))
+	text, err := os.ReadFile(filepath.Join(deploy, "..", "docs", "reference", "metrics.md"))
 	must(r.t, err)
 	types, err := r.Types(r.t.Context())
 	must(r.t, err)

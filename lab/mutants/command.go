@@ -14,7 +14,7 @@ import (
 )
 
 // page is where the results are kept, from the root of the checkout.
-const page = "docs/mutants.md"
+const page = "docs/proof/mutants.md"
 
 // Command is "lab mutants".
 func Command() *cobra.Command {

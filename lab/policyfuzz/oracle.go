@@ -1,6 +1,6 @@
 // Package policyfuzz draws requests that whoever has stolen a writer's credential could make of
 // the consuming cluster, and judges what may come of them. It promises the same requests for
-// the same seed, and an oracle that knows docs/policy.md and nothing of the policy's
+// the same seed, and an oracle that knows docs/design/policy.md and nothing of the policy's
 // expressions; it refuses to know how the policy is installed.
 package policyfuzz
 

@@ -32,14 +32,14 @@ func TestARehearsalMakesAllThatAReleaseConsistsOf(t *testing.T) {
 	}
 	t.Logf("%s", said[max(0, len(said)-2500):])
 
-	page, err := os.ReadFile(filepath.Join(top, "docs/release.md"))
+	page, err := os.ReadFile(filepath.Join(top, "docs/deploy/release.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ran := regexp.MustCompile(`v\d+\.\d+\.\d+`).ReplaceAllString(string(said), "v0.1.0")
 	for _, command := range commands(string(page)) {
 		if !strings.Contains(ran, command) {
-			t.Errorf("docs/release.md has %q, and that was not run", command)
+			t.Errorf("docs/deploy/release.md has %q, and that was not run", command)
 		}
 	}
 

@@ -20,7 +20,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 )
 
-const docs = "../../docs/runbooks/"
+const docs = "../../docs/operate/runbooks/"
 
 type events = map[string]func(context.Context) error
 

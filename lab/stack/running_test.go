@@ -93,7 +93,7 @@ func TestTheStackIsAsItsPageSays(t *testing.T) {
 	if there := left(t); there != "" {
 		t.Skipf("not run: the docker-compose stack: one is up already; make down first:\n%s", there)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "compose.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "start", "compose.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (g *tour) take(s step) {
 			return
 		}
 		if err != nil || time.Since(start) > time.Minute {
-			g.t.Fatalf("this step of docs/compose.md: %v\n%s\nprints no line %q, in its place, but\n%s", err, s.commands, lacks, out)
+			g.t.Fatalf("this step of docs/start/compose.md: %v\n%s\nprints no line %q, in its place, but\n%s", err, s.commands, lacks, out)
 		}
 		time.Sleep(200 * time.Millisecond) // commands that print what is so tell nobody when it changes
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const page = "../../../docs/guarantees.md"
+const page = "../../../docs/proof/guarantees.md"
 
 var (
 	update = flag.String("update", "", "a file with the output of go test -json, whose figures go into "+page)

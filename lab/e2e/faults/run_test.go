@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// takeover is how long no writer writes when a leader dies; docs/high-availability.md has the sum.
+// takeover is how long no writer writes when a leader dies; docs/design/high-availability.md has the sum.
 const takeover = 17 * time.Second
 
 // warmUp is how long the client sends requests before the fault: each lane has its connection by then.

@@ -8,7 +8,7 @@ import (
 
 // maxConnsPerListener bounds the connections of a listener. A kubelet and a few scrapers have some each.
 // They do not identify themselves, so only their addresses distinguish them.
-const maxConnsPerListener = 128 // also in docs/limits.md
+const maxConnsPerListener = 128 // also in docs/design/limits.md
 
 // limitListener makes room for a new connection by closing the oldest of the source address that has the
 // most. Letting new connections wait (netutil.LimitListener) was rejected: idle connections would block

@@ -98,7 +98,7 @@ func TestAdminListenerDropsSlowPeers(t *testing.T) {
 }
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/limits.md")
+	text, err := os.ReadFile("../../../docs/design/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		fmt.Sprintf("| %.0f s each |", maxRequestTime.Seconds()),
 	} {
 		if !bytes.Contains(text, []byte(row)) {
-			t.Errorf("docs/limits.md has no row with %q", row)
+			t.Errorf("docs/design/limits.md has no row with %q", row)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text := string(must(os.ReadFile("../../../docs/limits.md"))(t))
+	text := string(must(os.ReadFile("../../../docs/design/limits.md"))(t))
 	kb := func(n int) string { return fmt.Sprintf("%d KB", n>>10) }
 	for title, number := range map[string]string{
 		"unfinished TLS handshakes":                   fmt.Sprintf("%d,%03d", maxHandshakes/1000, maxHandshakes%1000),
@@ -35,7 +35,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		"age":                                         fmt.Sprintf("%.0f min", maxConnAge.Minutes()),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(text, row) {
-			t.Errorf("docs/limits.md has no row %q", row[1:])
+			t.Errorf("docs/design/limits.md has no row %q", row[1:])
 		}
 	}
 }

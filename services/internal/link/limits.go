@@ -21,7 +21,7 @@ import (
 
 // The limits of one client. A client is one entry of the client list: all connections whose
 // certificates have its name count together. The limits are far above what a correct client needs, and
-// low enough that a client that misbehaves affects only itself. docs/limits.md has the table.
+// low enough that a client that misbehaves affects only itself. docs/design/limits.md has the table.
 const (
 	// maxConns is the number of connections of one client. Three writer replicas that reconnect over a
 	// bad network leave a dozen dead connections that are not detected yet.

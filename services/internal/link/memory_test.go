@@ -23,7 +23,7 @@ func liveMemory() float64 {
 }
 
 // The measurement includes the client's end in the same process, so the server's part is smaller.
-// docs/limits.md has the bounds.
+// docs/design/limits.md has the bounds.
 func TestMemoryPerPeer(t *testing.T) {
 	const peers = maxConns - 1 // of one client; the first connection is not measured
 	others := &certBuilder{T: t, ca: newTestCA(t, "another CA"), san: writerURI, usages: forClients}

@@ -1,5 +1,5 @@
 // Package metricstest checks a component's metrics against the conventions of Prometheus and
-// against their table in docs/metrics.md. It guarantees that the table lists exactly the metrics
+// against their table in docs/reference/metrics.md. It guarantees that the table lists exactly the metrics
 // that can be registered, with type, labels and help. It does not write the last column,
 // which says when to investigate.
 package metricstest

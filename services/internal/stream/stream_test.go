@@ -42,7 +42,7 @@ func TestAdmitRejectsAfterStop(t *testing.T) {
 	if _, err := s.Admit("a"); status.Code(err) != codes.Unavailable {
 		t.Errorf("after the stop: %v", err)
 	}
-	for reason, want := range map[string]float64{reasonTooManyStreams: 1, reasonStopping: 1} { // docs/metrics.md names the first
+	for reason, want := range map[string]float64{reasonTooManyStreams: 1, reasonStopping: 1} { // docs/reference/metrics.md names the first
 		if got := testutil.ToFloat64(s.Metrics.Ended.WithLabelValues(reason)); got != want {
 			t.Errorf("%v streams ended with %s, want %v", got, reason, want)
 		}

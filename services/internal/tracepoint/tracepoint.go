@@ -1,6 +1,6 @@
 // Package tracepoint names the steps that a change takes from the source to the EndpointSlice. A step
 // is marked in the execution trace of the runtime, where go tool trace and the bench of propagation
-// show its time, and it is the message of the Debug lines that show what changed (docs/logs.md).
+// show its time, and it is the message of the Debug lines that show what changed (docs/operate/logs.md).
 //
 // It guarantees that a step costs next to nothing while neither a trace is taken from
 // /debug/pprof/trace nor the level is debug, and that a trace has no content of the change, so that
@@ -45,7 +45,7 @@ func Mark(p Point) { trace.Log(context.Background(), category, string(p)) }
 //nolint:contextcheck,nolintlint // as for Mark
 func Enabled(log *slog.Logger) bool { return log.Enabled(context.Background(), slog.LevelDebug) }
 
-// Log writes the Debug line of a point. Its keys are listed in docs/logs.md.
+// Log writes the Debug line of a point. Its keys are listed in docs/operate/logs.md.
 //
 //nolint:contextcheck,nolintlint // as for Mark
 func Log(log *slog.Logger, p Point, attrs ...slog.Attr) {

@@ -20,7 +20,7 @@ import (
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
-var update = flag.Bool("update", false, "write the tables into docs/metrics.md")
+var update = flag.Bool("update", false, "write the tables into docs/reference/metrics.md")
 
 func TestMetricsAreDocumented(t *testing.T) {
 	files := metricstest.NewLinkFiles(t)
@@ -48,5 +48,5 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 		all = append(all, component.registry)
 	}
-	metricstest.CheckMetrics(t, "../../../docs/metrics.md", "inventory", *update, all...)
+	metricstest.CheckMetrics(t, "../../../docs/reference/metrics.md", "inventory", *update, all...)
 }

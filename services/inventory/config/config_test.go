@@ -18,16 +18,16 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 )
 
-var update = flag.Bool("update", false, "write the tables into docs/settings.md")
+var update = flag.Bool("update", false, "write the tables into docs/reference/settings.md")
 
 func TestSettingsAreDocumented(t *testing.T) {
-	if err := settingstest.CheckDocs("../../../docs/settings.md", "inventory", &config.Config{}, *update); err != nil {
+	if err := settingstest.CheckDocs("../../../docs/reference/settings.md", "inventory", &config.Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestEveryKindOfSourceIsCreatedTestedAndDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/sources/README.md")
+	page, err := os.ReadFile("../../../docs/use/sources/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestEveryKindOfSourceIsCreatedTestedAndDocumented(t *testing.T) {
 				t.Errorf("%s: NewSource creates no source of this kind", kind)
 			}
 			if !strings.Contains(string(page), fmt.Sprintf("| [`%s`](%[1]s.md) |", kind)) {
-				t.Errorf("%s: docs/sources/README.md has no row and no page for it", kind)
+				t.Errorf("%s: docs/use/sources/README.md has no row and no page for it", kind)
 			}
 			if test := "func Test" + strings.ToUpper(kind[:1]) + kind[1:] + "("; !strings.Contains(string(suite), test) {
 				t.Errorf("%s: sourcetest_test.go has no %s) that runs the suite of all sources", kind, test)

@@ -57,13 +57,13 @@ func TestFreesStoreAfterTimeout(t *testing.T) {
 }
 
 func TestDocumentedLimitMatchesCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/limits.md")
+	text, err := os.ReadFile("../../../docs/design/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := fmt.Sprintf("\n| sets of nodes | one for each view that is read, or was in the last %.0f min |", unusedTimeout.Minutes())
 	if !strings.Contains(string(text), row) {
-		t.Errorf("docs/limits.md has no row %q", row[1:])
+		t.Errorf("docs/design/limits.md has no row %q", row[1:])
 	}
 }
 

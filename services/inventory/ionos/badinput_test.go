@@ -83,7 +83,7 @@ type badInput struct {
 	wantNodes     []string              // that are listed; none: a and b as they were, and c unless it is left out
 }
 
-// badInputs are the rows of the table in docs/sources/ionos.md, by name.
+// badInputs are the rows of the table in docs/use/sources/ionos.md, by name.
 func badInputs() []badInput {
 	one, two, three := serverJSON(1, nicJSON("2", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.3"))
 	all := []string{one, two, three}
@@ -349,7 +349,7 @@ func TestListsAllPairsOrNone(t *testing.T) {
 
 // The table of the documentation and the test above have the same rows.
 func TestBadInputsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "sources", "ionos.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "use", "sources", "ionos.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/limits.md")
+	text, err := os.ReadFile("../../../docs/design/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 			maxNICs, maxAddresses, thousands(maxTextLength)),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
-			t.Errorf("docs/limits.md has no row %q", row[1:])
+			t.Errorf("docs/design/limits.md has no row %q", row[1:])
 		}
 	}
 }

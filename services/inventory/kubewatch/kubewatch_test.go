@@ -237,7 +237,7 @@ func TestFindsMismatchesWithListing(t *testing.T) {
 	}
 }
 
-// TestBadInput has a subtest for each failure of an API server in docs/sources/kubernetes.md,
+// TestBadInput has a subtest for each failure of an API server in docs/use/sources/kubernetes.md,
 // which applies to every source that watches.
 func TestBadInput(t *testing.T) {
 	t.Run("unreachable: the API server rejects requests", testListRejected)

@@ -71,7 +71,7 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 }
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/limits.md")
+	text, err := os.ReadFile("../../../docs/design/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		"usual message":               fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
-			t.Errorf("docs/limits.md has no row %q", row[1:])
+			t.Errorf("docs/design/limits.md has no row %q", row[1:])
 		}
 	}
 }

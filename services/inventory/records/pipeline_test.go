@@ -154,10 +154,10 @@ func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, se
 	}
 }
 
-// checkDocumented compares the titles with the rows of the table in docs/sources.
+// checkDocumented compares the titles with the rows of the table in docs/use/sources.
 func checkDocumented(t *testing.T, kind string, titles []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/sources/" + kind + ".md")
+	text, err := os.ReadFile("../../../docs/use/sources/" + kind + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +169,6 @@ func checkDocumented(t *testing.T, kind string, titles []string) {
 		}
 	}
 	if d := cmp.Diff(titles, rows[min(2, len(rows)):]); d != "" {
-		t.Errorf("the table in docs/sources/%s.md has other rows (-test +docs):\n%s", kind, d)
+		t.Errorf("the table in docs/use/sources/%s.md has other rows (-test +docs):\n%s", kind, d)
 	}
 }

@@ -31,7 +31,7 @@ const (
 	maxDebounce = 800 * time.Millisecond
 )
 
-// Reader reads the records of all nodes, in the format of docs/sources/file.md. The result is
+// Reader reads the records of all nodes, in the format of docs/use/sources/file.md. The result is
 // complete and was current at some time during the call. Read returns when ctx is done, and need
 // not read more than MaxBytes+1 bytes. It is not called concurrently.
 //

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Source reports which nodes exist. docs/sources/README.md has its contract, which package
+// Source reports which nodes exist. docs/use/sources/README.md has its contract, which package
 // sourcetest tests for every kind.
 type Source interface {
 	// Run follows the nodes until ctx is done; its error is then nil.

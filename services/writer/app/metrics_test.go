@@ -12,7 +12,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 )
 
-var update = flag.Bool("update", false, "write the table into docs/metrics.md")
+var update = flag.Bool("update", false, "write the table into docs/reference/metrics.md")
 
 // kubeconfig is of a cluster that is never called.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a, namespace: slicefeed}}],
@@ -36,5 +36,5 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconciler.New(writer.reconcilerConfig, nil, nil) // registers the metrics of decisions, as Run does
-	metricstest.CheckMetrics(t, "../../../docs/metrics.md", "writer", *update, writer.registry)
+	metricstest.CheckMetrics(t, "../../../docs/reference/metrics.md", "writer", *update, writer.registry)
 }

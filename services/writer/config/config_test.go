@@ -15,10 +15,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-var update = flag.Bool("update", false, "write the tables into docs/settings.md")
+var update = flag.Bool("update", false, "write the tables into docs/reference/settings.md")
 
 func TestSettingsAreDocumented(t *testing.T) {
-	if err := settingstest.CheckDocs("../../../docs/settings.md", "writer", &config.Config{}, *update); err != nil {
+	if err := settingstest.CheckDocs("../../../docs/reference/settings.md", "writer", &config.Config{}, *update); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,7 +18,7 @@ func heapInUse() float64 {
 }
 
 // The memory of a stream does not depend on the number of endpoints. Both ends are in this process, so
-// the writer's part is smaller; the connection is extra. docs/limits.md has the limit.
+// the writer's part is smaller; the connection is extra. docs/design/limits.md has the limit.
 func TestMemoryPerClient(t *testing.T) {
 	const askers = 30
 	runTestServer(t, func(r *testServer) {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/limits.md")
+	text, err := os.ReadFile("../../../docs/design/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		"addresses of a port that is gathered": thousands(endpoints.MaxBackends),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
-			t.Errorf("docs/limits.md has no row %q", row[1:])
+			t.Errorf("docs/design/limits.md has no row %q", row[1:])
 		}
 	}
 }
@@ -48,6 +48,6 @@ func TestLargestGroupFitsIntoMessage(t *testing.T) {
 		e.Backends = append(e.Backends, endpoints.Backend{Address: address, Conditions: ready, Source: long, Zone: long})
 	}
 	if size := proto.Size(encodeEntry(e)); size >= 2<<20 {
-		t.Errorf("%d bytes, want less than the 2 MB of docs/limits.md", size)
+		t.Errorf("%d bytes, want less than the 2 MB of docs/design/limits.md", size)
 	}
 }

@@ -8,12 +8,12 @@ import (
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/limits.md")
+	text, err := os.ReadFile("../../../docs/design/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if row := fmt.Sprintf("\n| log lines about reported changes | %d a second, %d at once |", maxLogRate, maxLogBurst); !strings.Contains(string(text), row) {
-		t.Errorf("docs/limits.md has no row %q", row[1:])
+		t.Errorf("docs/design/limits.md has no row %q", row[1:])
 	}
 }
 

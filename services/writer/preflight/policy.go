@@ -73,7 +73,7 @@ func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 	}
 	if len(unguarded) > 0 {
 		return "", preflight.Warning("a slice with %s, outside %s, was accepted; a stolen credential could redirect the Services of %s anywhere; "+
-			"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/policy.md)", outside, allowlists, display.List(slices.Compact(unguarded)), policyFile)
+			"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/design/policy.md)", outside, allowlists, display.List(slices.Compact(unguarded)), policyFile)
 	}
 	for _, scope := range pc.scopes() {
 		if !scope.hasTargets {

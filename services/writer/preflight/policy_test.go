@@ -42,7 +42,7 @@ func TestPolicyCheckOnlyDryRuns(t *testing.T) {
 			}
 			return nil
 		}, "ok"},
-		{"no policy", nil, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|192.0.2.1, outside|was accepted|deploy/manifests/writer-policy.yaml|docs/policy.md"},
+		{"no policy", nil, func(*discoveryv1.EndpointSlice) error { return nil }, "WARN|192.0.2.1, outside|was accepted|deploy/manifests/writer-policy.yaml|docs/design/policy.md"},
 		{"it denies everything", nil, func(*discoveryv1.EndpointSlice) error { return denied("namespace web") }, "FAIL|denied too|namespace web|agree with the writer's settings"},
 		{"a CIDR is missing", map[string]string{"SECURED_SUBNET_CIDR": "10.0.1.0/24,10.0.2.0/24"}, func(s *discoveryv1.EndpointSlice) error {
 			for _, e := range s.Endpoints {

@@ -20,7 +20,7 @@ const maxGRPCMessage = 1 << 10 // a response is one enum value
 // serves long connections: large buffers, growing windows, idling, a service config, retries.
 //
 // A client per call costs more than twice the CPU of a handwritten call over net/http's HTTP/2
-// (docs/probes.md has the figures). In return the result comes from the library that backends and
+// (docs/use/probes.md has the figures). In return the result comes from the library that backends and
 // kubelets use.
 var dialOptions = []grpc.DialOption{
 	grpc.WithUserAgent(userAgent),

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/limits.md")
+	text, err := os.ReadFile("../../../docs/design/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 			contract.MaxChunk, contract.MaxLabels, contract.MaxSourcePorts),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
-			t.Errorf("docs/limits.md has no row %q", row[1:])
+			t.Errorf("docs/design/limits.md has no row %q", row[1:])
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 func readPage(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/targets.md")
+	text, err := os.ReadFile("../../../docs/use/services.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestDocumentedAnnotationsMatchCode(t *testing.T) {
 	_, rest, _ := strings.Cut(readPage(t), "<!-- annotations -->\n")
 	got, _, found := strings.Cut(rest, "<!-- /annotations -->")
 	if diff := cmp.Diff(want.String(), got); diff != "" || !found {
-		t.Errorf("docs/targets.md should have between its marks:\n%s\n%s", want.String(), diff)
+		t.Errorf("docs/use/services.md should have between its marks:\n%s\n%s", want.String(), diff)
 	}
 }
 

@@ -13,7 +13,7 @@
 // alone needs wakeAt; what the guard must know next time goes into Memory.
 //
 // Its settings are part of Limits. Its rule needs a reason for Events, where decisions become warnings, and a line in
-// docs/alerts.md, docs/glossary.md and Guard of writer.proto. Add a script to testdata/histories, and give lab/mutants
+// docs/operate/alerts.md, docs/start/glossary.md and Guard of writer.proto. Add a script to testdata/histories, and give lab/mutants
 // a way to break it.
 package verdict
 

@@ -1,5 +1,5 @@
 // Package settingstest writes and checks what is generated from a component's settings: their tables in
-// docs/settings.md and their schema in a Helm chart. Only tests use it. It is not in tools/, a module of
+// docs/reference/settings.md and their schema in a Helm chart. Only tests use it. It is not in tools/, a module of
 // its own, because that may not import the configuration structs.
 package settingstest
 

@@ -1,5 +1,5 @@
 // Package sourcetest has the test suite that every source of the inventory must pass: Run. It
-// guarantees to test only what docs/sources/README.md requires of a source, through the four
+// guarantees to test only what docs/use/sources/README.md requires of a source, through the four
 // methods that the inventory uses. It does not depend on what the source reads.
 package sourcetest
 
