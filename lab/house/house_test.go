@@ -96,7 +96,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 		inventory: {"source", "resolve", "assign", "observe", "roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "collector", "config", "nodeserver", "overview", "preflight", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "nodeclient", "probe", "prober", "targets", "targetwatch", "config", "verdict", "endpoints", "history", "election", "events", "applier", "health", "reconciler", "plan", "endpointserver", "overview", "query", "adopt", "preflight", "app"},
+		writer: {"planner", "sources", "subscriber", "nodeclient", "probe", "prober", "targets", "targetwatch", "config", "verdict", "inputs", "propagation", "endpoints", "history", "election", "events", "applier", "health", "reconciler", "plan", "endpointserver", "overview", "query", "adopt", "preflight", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
@@ -129,7 +129,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 func TestPureCoresImportNoClient(t *testing.T) {
 	clients := regexp.MustCompile(`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`)
 	for _, core := range []string{
-		inventory + "/source", inventory + "/resolve", inventory + "/assign", inventory + "/observe", inventory + "/roster", inventory + "/feed", writer + "/subscriber", writer + "/verdict", writer + "/planner", writer + "/endpoints", writer + "/history",
+		inventory + "/source", inventory + "/resolve", inventory + "/assign", inventory + "/observe", inventory + "/roster", inventory + "/feed", writer + "/subscriber", writer + "/verdict", writer + "/inputs", writer + "/planner", writer + "/endpoints", writer + "/history",
 		module + "services/internal/deltaset",
 	} {
 		for _, p := range list(t, core) {
@@ -153,7 +153,7 @@ func TestPureCoresImportNoClient(t *testing.T) {
 func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 	impure := regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`)
 	files := []string{
-		"inventory/source/*.go", "inventory/resolve/*.go", "inventory/assign/*.go", "inventory/observe/*.go", "inventory/roster/*.go", "inventory/feed/*.go", "inventory/collector/publisher.go", "writer/verdict/*.go", "writer/subscriber/*.go", "writer/planner/*.go", "writer/targets/*.go",
+		"inventory/source/*.go", "inventory/resolve/*.go", "inventory/assign/*.go", "inventory/observe/*.go", "inventory/roster/*.go", "inventory/feed/*.go", "inventory/collector/publisher.go", "writer/verdict/*.go", "writer/inputs/*.go", "writer/subscriber/*.go", "writer/planner/*.go", "writer/targets/*.go",
 		"writer/endpoints/*.go", "writer/history/*.go", "internal/deltaset/*.go",
 		// The cores that share a package with their shell, by file.
 		"writer/nodeclient/schedule.go", "writer/prober/schedule.go",

@@ -1,14 +1,13 @@
 package reconciler
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -19,14 +18,6 @@ import (
 
 // The functions in this file convert what one stage returns to what the next one takes. The stages do not import each
 // other, so that each can be read, tested and simulated alone.
-
-// limits converts a target's settings.
-func limits(s targets.Settings) verdict.Limits {
-	return verdict.Limits{
-		MaxStaleness: s.MaxStaleness, EmptyThreshold: s.EmptyThreshold, ShrinkWindow: s.ShrinkWindow,
-		ListUnready: s.ListUnready, Probing: s.Probe.Mode != probe.Off, Resync: s.Resync,
-	}
-}
 
 // snapshots records that the target's next decision depends on its sources, and returns what they report. It records
 // first, so that a report in between queues another decision.
@@ -47,11 +38,15 @@ func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscri
 
 // input returns what a decision depends on.
 func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, current []verdict.CurrentEndpoint) verdict.Input {
+	settings := &view.Target.Settings
 	return verdict.Input{
 		Sources: r.sourceInputs(s, view, snapshots),
 		Probes:  r.probes(s.probed),
 		Current: current,
-		Limits:  limits(view.Target.Settings),
+		Limits: verdict.Limits{
+			MaxStaleness: settings.MaxStaleness, EmptyThreshold: settings.EmptyThreshold, ShrinkWindow: settings.ShrinkWindow,
+			ListUnready: settings.ListUnready, Probing: settings.Probe.Mode != probe.Off, Resync: settings.Resync,
+		},
 
 		Rejected:     view.Rejection != nil,
 		Paused:       view.Paused,
@@ -61,71 +56,18 @@ func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscr
 
 // sourceInputs returns the target's sources as input of a decision.
 func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots []subscriber.Snapshot) []verdict.Source {
+	choice := inputs.Choice{Families: view.Target.Families, Selector: view.Target.Settings.NodeSelector, Zones: r.Zones}
 	all := make([]verdict.Source, 0, len(snapshots))
 	for _, snapshot := range snapshots {
-		kept := s.members[snapshot.Source]
+		kept := s.sources[snapshot.Source]
 		if kept == nil {
-			kept = &reported{}
-			s.members[snapshot.Source] = kept
+			kept = &inputs.Source{}
+			s.sources[snapshot.Source] = kept
 		}
-		all = append(all, sourceInput(snapshot, kept, choice{view.Target.Families, view.Target.Settings.NodeSelector, r.Zones},
-			verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}))
+		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
+		all = append(all, kept.Convert(snapshot, choice, allowlist))
 	}
 	return all
-}
-
-func sourceInput(s subscriber.Snapshot, ours *reported, of choice, allowlist verdict.Allowlist) verdict.Source {
-	now, trusted := ours.of(s, of)
-	return verdict.Source{
-		Name:               s.Source,
-		EverSynced:         s.EverSynced,
-		Connected:          s.Connected && s.SyncedInStream,
-		MembershipSynced:   s.Membership.State == subscriber.Synced,
-		MembershipSyncedAt: s.MembershipSyncedAt,
-		Epoch:              s.ObservationEpoch,
-		Observation:        s.Observation,
-		ObservationAt:      s.ObservationReceivedAt,
-		Members:            now,
-		Trusted:            trusted,
-		Selector:           of.selects(),
-		Allowlist:          allowlist,
-	}
-}
-
-// choice selects the members of a snapshot that concern a target.
-type choice struct {
-	families []discoveryv1.AddressType
-	selector labels.Selector // nil: all nodes
-	zones    map[string]string
-}
-
-func (c choice) selects() string {
-	if c.selector == nil {
-		return ""
-	}
-	return c.selector.String()
-}
-
-// key is equal for two choices only if they select the same.
-func (c choice) key() string { return fmt.Sprint(c.families, c.selects()) }
-
-var states = [...]verdict.State{
-	subscriber.Unknown: verdict.Unknown, subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
-}
-
-// take appends a member for each chosen address.
-func (c choice) take(list []verdict.Member, member *subscriber.Member) []verdict.Member {
-	if c.selector != nil && !c.selector.Matches(labels.Set(member.Labels)) {
-		return list
-	}
-	for _, a := range member.Addresses {
-		if slices.Contains(c.families, planner.FamilyOf(a)) {
-			list = append(list, verdict.Member{
-				Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: c.zones[member.Zone],
-			})
-		}
-	}
-	return list
 }
 
 var probeStatuses = [...]verdict.ProbeStatus{prober.Pending: verdict.Pending, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
@@ -149,19 +91,7 @@ func (r *Reconciler) current(s *state, view targets.Resolution, slices []*discov
 	if view.Rejection == nil {
 		slices = s.applier.LastApplied(view.ServiceRef, slices)
 	}
-	return s.holding.of(view.Target.Desired(), slices)
-}
-
-// toCurrent converts what the slices list to input of a decision.
-func toCurrent(listed []planner.Endpoint) []verdict.CurrentEndpoint {
-	held := make([]verdict.CurrentEndpoint, len(listed))
-	for i, e := range listed {
-		held[i] = verdict.CurrentEndpoint{
-			Address: e.Address, Source: e.Source, Zone: e.Zone,
-			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
-		}
-	}
-	return held
+	return s.current.Convert(view.Target.Desired(), slices)
 }
 
 // listed converts what a decision lists to input of the planner.

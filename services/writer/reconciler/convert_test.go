@@ -7,89 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 var addresses = cmpopts.EquateComparable(netip.Addr{})
-
-func dualStack() subscriber.Snapshot {
-	return subscriber.Snapshot{Generation: 1, Members: []*subscriber.Member{
-		{Name: "b", State: subscriber.Draining, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.2"), netip.MustParseAddr("fd00::2")}},
-		{Name: "a", State: subscriber.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.1")}},
-		{Name: "c", State: subscriber.Unknown, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.3")}},
-	}}
-}
-
-func TestMembersAreTheAddressesOfTheServicesFamilies(t *testing.T) {
-	ipv4 := []verdict.Member{
-		{Address: netip.MustParseAddr("10.0.1.1"), Name: "a", State: verdict.Ready},
-		{Address: netip.MustParseAddr("10.0.1.2"), Name: "b", State: verdict.Draining},
-		{Address: netip.MustParseAddr("10.0.1.3"), Name: "c", State: verdict.Unknown},
-	}
-	ipv6 := []verdict.Member{{Address: netip.MustParseAddr("fd00::2"), Name: "b", State: verdict.Draining}}
-	var m members
-	for _, tt := range []struct {
-		name     string
-		families []discoveryv1.AddressType
-		want     []verdict.Member
-	}{
-		{"IPv4", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, ipv4},
-		{"IPv6, though the same members were asked for before", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, ipv6},
-		{"both, sorted", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeIPv4}, append(ipv4[:3:3], ipv6...)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, m.of(dualStack(), choice{families: tt.families}), addresses); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestMembersAreThoseThatTheNodeSelectorMatches(t *testing.T) {
-	s := dualStack()
-	s.Members[1].Labels = map[string]string{"pool": "blue"}
-	selector, err := labels.Parse("pool=blue")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := choice{families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}}
-	some := all
-	some.selector = selector
-	var m members
-	for _, tt := range []struct {
-		of   choice
-		want int
-	}{{all, 3}, {some, 1}, {all, 3}} {
-		if got := m.of(s, tt.of); len(got) != tt.want {
-			t.Errorf("%q selects %v", tt.of.selects(), got)
-		}
-	}
-}
-
-func TestAZoneIsWrittenOnlyUnderTheNameThatItHasHere(t *testing.T) {
-	s := dualStack()
-	s.Members[0].Zone, s.Members[1].Zone = "theirs", "another"
-	var m members
-	got := m.of(s, choice{families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, zones: map[string]string{"theirs": "ours"}})
-	if got[0].Zone != "" || got[1].Zone != "ours" {
-		t.Errorf("zones %q and %q", got[0].Zone, got[1].Zone)
-	}
-}
-
-func TestMembersFollowTheGeneration(t *testing.T) {
-	ipv4 := []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
-	var m members
-	s := dualStack()
-	m.of(s, choice{families: ipv4})
-	s.Generation, s.Members = 2, s.Members[1:2]
-	if got := m.of(s, choice{families: ipv4}); len(got) != 1 || got[0].Name != "a" {
-		t.Errorf("got %v", got)
-	}
-}
 
 func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 	judged := []verdict.Endpoint{
@@ -101,7 +24,7 @@ func TestWhatIsListedComesBackAsHeld(t *testing.T) {
 		{Address: judged[0].Address, Source: "default", Conditions: judged[0].Conditions},
 		{Address: judged[2].Address, Source: "default", Conditions: judged[2].Conditions},
 	}
-	if diff := cmp.Diff(want, toCurrent(listed(judged)), addresses); diff != "" {
+	if diff := cmp.Diff(want, inputs.CurrentEndpoints(listed(judged)), addresses); diff != "" {
 		t.Error(diff)
 	}
 	if got := listed(nil); len(got) > 0 {

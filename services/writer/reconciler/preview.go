@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -40,7 +41,7 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 		}
 	}
 	p.Desired, s.term.since = p.View.Target.Desired(), now
-	current := toCurrent(planner.CurrentEndpoints(p.Desired, p.View.Slices))
+	current := inputs.CurrentEndpoints(planner.CurrentEndpoints(p.Desired, p.View.Slices))
 	for range 3 { // what is probed follows from a decision, and the decision from the probes
 		input := r.input(s, p.View, snapshots, current)
 		_, p.Decision = verdict.Decide(verdict.Memory{}, input, now)

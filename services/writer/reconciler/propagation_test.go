@@ -2,7 +2,6 @@ package reconciler
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,8 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
+	"github.com/slicefeed/slicefeed/services/writer/propagation"
 )
 
 // measured are the names of the Services that any metric has a series of.
@@ -62,61 +60,14 @@ func TestASeriesIsThereWhileItsServiceIsOurs(t *testing.T) {
 	})
 }
 
-func TestMeasuresWhatADecisionWaitedFor(t *testing.T) {
-	start := time.Now()
-	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	snapshots := func(seconds int) []subscriber.Snapshot {
-		return []subscriber.Snapshot{{Source: "default", ChangedAt: at(seconds)}}
-	}
-	a := netip.MustParseAddr("10.0.1.7")
-	probed := func(seconds int) []verdict.Probe {
-		return []verdict.Probe{{Address: a, Since: at(seconds)}}
-	}
-	for _, tt := range []struct {
-		name      string
-		decisions func(*stimuli, *prometheus.HistogramVec)
-		causes    causes
-		want      map[string]float64 // cause and stage to the sum of seconds
-	}{
-		{"what was known before the first decision did not wait", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.observe(m, at(100), snapshots(0), probed(0))
-		}, causes{}, nil},
-		{"a report", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.observe(m, at(1), snapshots(0), probed(0))
-			s.observe(m, at(11), snapshots(10), probed(0))
-		}, causes{feed: at(10)}, map[string]float64{"feed decided": 1}},
-		{"a report and a probe", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.observe(m, at(1), snapshots(0), probed(0))
-			s.observe(m, at(12), snapshots(10), probed(11))
-		}, causes{at(10), at(11)}, map[string]float64{"feed decided": 2, "probe decided": 1}},
-		{"nothing new", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.observe(m, at(1), snapshots(0), probed(0))
-			s.observe(m, at(11), snapshots(10), probed(0))
-			s.observe(m, at(20), snapshots(10), probed(0))
-		}, causes{}, map[string]float64{"feed decided": 1}},
-		{"another target's prober has known an address for long", func(s *stimuli, m *prometheus.HistogramVec) {
-			s.observe(m, at(500), snapshots(0), nil)
-			s.observe(m, at(500), snapshots(0), probed(100))
-		}, causes{}, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			reg, s := prometheus.NewRegistry(), stimuli{}
-			tt.decisions(&s, newPropagation(reg))
-			if diff := cmp.Diff(tt.want, sums(t, reg)); diff != "" || s.causes != tt.causes {
-				t.Errorf("causes %v, want %v; (-want +got)\n%s", s.causes, tt.causes, diff)
-			}
-		})
-	}
-}
-
 func TestMeasuresWritesThatChangeSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(withSlice())
 		registry := prometheus.NewRegistry()
-		f.propagation = newPropagation(registry)
+		f.propagation = propagation.NewMetrics(registry)
 		write := func() {
 			f.Decide(fixtureKey, time.Now())
-			f.states[fixtureKey].slot.order.causes = causes{feed: time.Now()}
+			f.states[fixtureKey].slot.order.causes = propagation.Causes{Feed: time.Now()}
 			time.Sleep(time.Second)
 			f.Write(t.Context(), fixtureKey, time.Now())
 		}

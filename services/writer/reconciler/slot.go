@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -22,7 +23,7 @@ type order struct {
 	withdraw bool               // delete the current slices
 	decided  []verdict.Endpoint // Desired.Endpoints are made of these when it is carried out
 	term     int                // in which it was given
-	causes   causes             // the oldest of each kind
+	causes   propagation.Causes // the oldest of each kind
 }
 
 // orderOf returns what follows from a decision; nil: nothing may be written.
@@ -71,20 +72,20 @@ func (o *order) repeats(written *order) bool {
 type slot struct {
 	mu        sync.Mutex
 	order     *order
-	written   *order    // the last one, if nothing has been written since; its Current are the slices as it left them
-	unwritten causes    // of earlier orders that were not carried out
-	notBefore time.Time // when the next write may start
+	written   *order             // the last one, if nothing has been written since; its Current are the slices as it left them
+	unwritten propagation.Causes // of earlier orders that were not carried out
+	notBefore time.Time          // when the next write may start
 }
 
 // put replaces the order, and reports whether there is anything to write now. An order of nil, or in no term: nothing.
 // Else its causes include those of earlier orders that were not carried out.
-func (s *slot) put(o *order, term int, of causes) bool {
+func (s *slot) put(o *order, term int, of propagation.Causes) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.order != nil {
-		s.unwritten = s.unwritten.with(s.order.causes)
+		s.unwritten = s.unwritten.With(s.order.causes)
 	}
-	s.unwritten, of, s.order = causes{}, of.with(s.unwritten), nil
+	s.unwritten, of, s.order = propagation.Causes{}, of.With(s.unwritten), nil
 	if o == nil || term == 0 {
 		return false
 	}
@@ -120,10 +121,10 @@ func (s *slot) setWritten(o *order, left []*discoveryv1.EndpointSlice) {
 }
 
 // keepCauses keeps the causes of an order that was not carried out for the next one.
-func (s *slot) keepCauses(of causes) {
+func (s *slot) keepCauses(of propagation.Causes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unwritten = s.unwritten.with(of)
+	s.unwritten = s.unwritten.With(of)
 }
 
 // delay sets when the next write may start.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/propagation"
 )
 
 func TestFailedWriteIsRepeatedLessAndLessOften(t *testing.T) {
@@ -76,23 +77,23 @@ func TestDelayedWriteWaitsAsLongAsRequested(t *testing.T) {
 func TestSlotKeepsTheOldestCausesUntilTheyAreWritten(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
 	var s slot
-	s.put(&order{}, 1, causes{feed: at(3)})
-	s.put(&order{}, 1, causes{feed: at(5), probe: at(5)})
+	s.put(&order{}, 1, propagation.Causes{Feed: at(3)})
+	s.put(&order{}, 1, propagation.Causes{Feed: at(5), Probe: at(5)})
 	first, _ := s.take(at(6))
-	if want := (causes{at(3), at(5)}); first.causes != want {
+	if want := (propagation.Causes{Feed: at(3), Probe: at(5)}); first.causes != want {
 		t.Errorf("causes of a replaced order: %v, want %v", first.causes, want)
 	}
-	s.put(&order{}, 1, causes{feed: at(7)})
+	s.put(&order{}, 1, propagation.Causes{Feed: at(7)})
 	s.keepCauses(first.causes)
-	s.put(&order{}, 1, causes{})
+	s.put(&order{}, 1, propagation.Causes{})
 	second, _ := s.take(at(8))
-	if want := (causes{at(3), at(5)}); second.causes != want {
+	if want := (propagation.Causes{Feed: at(3), Probe: at(5)}); second.causes != want {
 		t.Errorf("causes of an order that failed: %v, want %v", second.causes, want)
 	}
 	s.keepCauses(second.causes)
-	s.put(nil, 1, causes{})
-	s.put(&order{}, 1, causes{})
-	if third, _ := s.take(at(9)); third.causes != (causes{}) {
+	s.put(nil, 1, propagation.Causes{})
+	s.put(&order{}, 1, propagation.Causes{})
+	if third, _ := s.take(at(9)); third.causes != (propagation.Causes{}) {
 		t.Errorf("causes of what does not have to be written: %v, want none", third.causes)
 	}
 }
@@ -104,14 +105,14 @@ func TestOrderWaits(t *testing.T) {
 		t.Errorf("empty: %v, %s", o, wait)
 	}
 	s.delay(now.Add(time.Second))
-	s.put(&order{}, 1, causes{})
+	s.put(&order{}, 1, propagation.Causes{})
 	if o, wait := s.take(now); o != nil || wait != time.Second {
 		t.Errorf("too early: %v, %s", o, wait)
 	}
 	if o, wait := s.take(now.Add(time.Second)); o == nil || wait != 0 {
 		t.Errorf("in time: %v, %s", o, wait)
 	}
-	s.put(&order{}, 1, causes{})
+	s.put(&order{}, 1, propagation.Causes{})
 	if o, wait := s.take(now); o == nil || wait != 0 {
 		t.Errorf("the next one: %v, %s", o, wait)
 	}

@@ -1,4 +1,4 @@
-package reconciler
+package inputs
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 // Whatever changes, and however much of it, what is kept from before gives the same as nothing.
 func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		of := choice{families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}}
+		of := Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}}
 		nodes := map[string]*subscriber.Member{}
 		var followed members
 		for generation := range rapid.IntRange(1, 8).Draw(t, "generations") {
@@ -46,7 +46,7 @@ func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 				s.Members = append(s.Members, nodes[name])
 			}
 			before, then := followed.list, slices.Clone(followed.list)
-			if diff := cmp.Diff(new(members).of(s, of), followed.of(s, of), addresses); diff != "" {
+			if diff := cmp.Diff(new(members).convert(s, of), followed.convert(s, of), addresses); diff != "" {
 				t.Fatal(diff)
 			}
 			if diff := cmp.Diff(then, before, addresses); diff != "" {
@@ -72,7 +72,7 @@ func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
 		for i := range slicesNow {
 			slicesNow[i] = drawSlice(t, i)
 		}
-		var followed holding
+		var followed Current
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			slicesNow = slices.Clone(slicesNow)
 			for i := range slicesNow {
@@ -81,8 +81,8 @@ func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
 				}
 			}
 			before, then := followed.list, slices.Clone(followed.list)
-			got := followed.of(desired, slicesNow)
-			if diff := cmp.Diff(toCurrent(planner.CurrentEndpoints(desired, slicesNow)), got, addresses); diff != "" {
+			got := followed.Convert(desired, slicesNow)
+			if diff := cmp.Diff(CurrentEndpoints(planner.CurrentEndpoints(desired, slicesNow)), got, addresses); diff != "" {
 				t.Fatal(diff)
 			}
 			if diff := cmp.Diff(then, before, addresses); diff != "" {
@@ -114,7 +114,7 @@ func drawSlice(t *rapid.T, i int) *discoveryv1.EndpointSlice {
 }
 
 func TestPatchThatDoesNotFitIsRejected(t *testing.T) {
-	at := func(h *verdict.CurrentEndpoint) netip.Addr { return h.Address }
+	at := func(e *verdict.CurrentEndpoint) netip.Addr { return e.Address }
 	list := []verdict.CurrentEndpoint{{Address: address(1)}, {Address: address(3)}}
 	for _, tt := range []struct {
 		name string
@@ -129,7 +129,8 @@ func TestPatchThatDoesNotFitIsRejected(t *testing.T) {
 		{"one comes that is there", nil, []verdict.CurrentEndpoint{{Address: address(3)}}, nil},
 		{"one goes that is not there", []netip.Addr{address(2)}, nil, nil},
 	} {
-		got, ok := patched(list, at, tt.gone, tt.came)
+		p := patch[verdict.CurrentEndpoint]{at, tt.gone, tt.came}
+		got, ok := p.apply(list)
 		var is []netip.Addr
 		for i := range got {
 			is = append(is, got[i].Address)

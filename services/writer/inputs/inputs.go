@@ -1,0 +1,104 @@
+// Package inputs converts what a source reports and what slices list to the input of verdict. It keeps each conversion
+// for one target, and converts only what has changed since: most changes concern one endpoint of many.
+//
+// It guarantees that a kept conversion equals a new one, and never alters a list that it has returned. It does not
+// decide which sources or slices count.
+package inputs
+
+import (
+	"fmt"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// Choice selects the members of a snapshot that concern a target.
+type Choice struct {
+	Families []discoveryv1.AddressType
+	Selector labels.Selector   // nil: all nodes
+	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
+}
+
+// selects returns the text of the selector; empty: all nodes.
+func (c Choice) selects() string {
+	if c.Selector == nil {
+		return ""
+	}
+	return c.Selector.String()
+}
+
+// key is equal for two choices only if they select the same.
+func (c Choice) key() string { return fmt.Sprint(c.Families, c.selects()) }
+
+var states = [...]verdict.State{
+	subscriber.Unknown: verdict.Unknown, subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
+}
+
+// appendMembers appends a member for each chosen address.
+func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) []verdict.Member {
+	if c.Selector != nil && !c.Selector.Matches(labels.Set(member.Labels)) {
+		return list
+	}
+	for _, a := range member.Addresses {
+		if slices.Contains(c.Families, planner.FamilyOf(a)) {
+			list = append(list, verdict.Member{
+				Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: c.Zones[member.Zone],
+			})
+		}
+	}
+	return list
+}
+
+// Source has the members of a source's snapshots that concern a target.
+type Source struct{ current, trusted members }
+
+// Convert returns what a snapshot reports, as input of a decision.
+func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist verdict.Allowlist) verdict.Source {
+	current, trusted := s.members(snapshot, choice)
+	return verdict.Source{
+		Name:               snapshot.Source,
+		EverSynced:         snapshot.EverSynced,
+		Connected:          snapshot.Connected && snapshot.SyncedInStream,
+		MembershipSynced:   snapshot.Membership.State == subscriber.Synced,
+		MembershipSyncedAt: snapshot.MembershipSyncedAt,
+		Epoch:              snapshot.ObservationEpoch,
+		Observation:        snapshot.Observation,
+		ObservationAt:      snapshot.ObservationReceivedAt,
+		Members:            current,
+		Trusted:            trusted,
+		Selector:           choice.selects(),
+		Allowlist:          allowlist,
+	}
+}
+
+// members returns the chosen members of a snapshot, and those of its last trusted report.
+func (s *Source) members(snapshot subscriber.Snapshot, choice Choice) (current, trusted []verdict.Member) {
+	current = s.current.convert(snapshot, choice)
+	switch {
+	case snapshot.TrustedGeneration == snapshot.Generation && len(snapshot.TrustedMembers) == len(snapshot.Members):
+		s.trusted = s.current
+	case snapshot.TrustedMembers == nil:
+		s.trusted = members{}
+	default:
+		snapshot.Members, snapshot.Generation = snapshot.TrustedMembers, snapshot.TrustedGeneration
+		return current, s.trusted.convert(snapshot, choice)
+	}
+	return current, s.trusted.list
+}
+
+// CurrentEndpoints converts what slices list.
+func CurrentEndpoints(listed []planner.Endpoint) []verdict.CurrentEndpoint {
+	current := make([]verdict.CurrentEndpoint, len(listed))
+	for i, e := range listed {
+		current[i] = verdict.CurrentEndpoint{
+			Address: e.Address, Source: e.Source, Zone: e.Zone,
+			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
+		}
+	}
+	return current
+}
