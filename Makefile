@@ -168,6 +168,7 @@ generate: tools ## Regenerate code, the tables in the docs, the charts' schemas 
 	@rm -rf gen/slicefeed
 	@buf generate
 	@go test ./services/inventory/app ./services/inventory/config ./services/writer/app ./services/writer/config -run 'Settings|Metrics' -update >/dev/null
+	@go test ./services/writer/targets ./services/inventory/app ./services/writer/app -run 'Annotations|CommandLine' -update >/dev/null
 	@go test ./lab/chartdocs -run TestTheREADMEsHave -update >/dev/null
 	@tools/manifests
 

@@ -30,6 +30,7 @@ func TestEachGuardIsExplainedAndHasAHistory(t *testing.T) {
 		for place, explained := range map[string]bool{
 			"the list of SlicefeedGuardActive in docs/operate/alerts.md": strings.Contains(read(t, filepath.Join(root, "docs/operate/alerts.md")), "\n- `"+guard+"`: "),
 			"the table of docs/operate/runbooks/endpoints-are-wrong.md":  strings.Contains(read(t, filepath.Join(root, "docs/operate/runbooks/endpoints-are-wrong.md")), "`"+guard+"`"),
+			"the table of docs/use/guards.md":                            strings.Contains(read(t, filepath.Join(root, "docs/use/guards.md")), "\n| `"+guard+"` |"),
 			"the row guard of docs/start/glossary.md":                    namesWord(glossary, guard),
 			"the comment on rule in message Guard of writer.proto":       namesWord(contract, guard),
 			"a decision in services/writer/verdict/testdata/histories":   strings.Contains(histories, "guard "+guard+" "),

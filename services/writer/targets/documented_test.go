@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -18,9 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-func readPage(t *testing.T) string {
+var update = flag.Bool("update", false, "write the table into docs/reference/annotations.md")
+
+func readPage(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/use/services.md")
+	text, err := os.ReadFile("../../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,15 +31,24 @@ func readPage(t *testing.T) string {
 }
 
 func TestDocumentedAnnotationsMatchCode(t *testing.T) {
+	const name, begin, end = "reference/annotations.md", "<!-- annotations -->\n", "<!-- /annotations -->"
 	var want strings.Builder
 	want.WriteString("| annotation | takes | unset | meaning |\n|---|---|---|---|\n")
 	for _, a := range knownAnnotations {
 		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", a.name, a.accepts, a.defaultText, a.description)
 	}
-	_, rest, _ := strings.Cut(readPage(t), "<!-- annotations -->\n")
-	got, _, found := strings.Cut(rest, "<!-- /annotations -->")
-	if diff := cmp.Diff(want.String(), got); diff != "" || !found {
-		t.Errorf("docs/use/services.md should have between its marks:\n%s\n%s", want.String(), diff)
+	before, rest, _ := strings.Cut(readPage(t, name), begin)
+	got, after, found := strings.Cut(rest, end)
+	diff := cmp.Diff(want.String(), got)
+	switch {
+	case !found:
+		t.Errorf("docs/%s has no marks around the table", name)
+	case diff != "" && *update:
+		if err := os.WriteFile("../../../docs/"+name, []byte(before+begin+want.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case diff != "":
+		t.Errorf("the table in docs/%s is out of date; run: make generate\n%s", name, diff)
 	}
 }
 
@@ -63,7 +75,8 @@ func allReasons(t *testing.T) []string {
 }
 
 func TestDocumentedReasonsMatchCode(t *testing.T) {
-	_, table, _ := strings.Cut(readPage(t), "## Rejected Services")
+	_, table, _ := strings.Cut(readPage(t, "reference/events.md"), "## Rejections")
+	table, _, _ = strings.Cut(table, "\n## ")
 	var got []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
 		got = append(got, row[1])
@@ -88,7 +101,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 func TestDocumentedServiceIsAccepted(t *testing.T) {
 	cfg := newConfig()
 	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readPage(t), -1)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readPage(t, "use/services.md"), -1)
 	if len(blocks) == 0 {
 		t.Fatal("there is no YAML")
 	}
