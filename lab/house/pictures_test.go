@@ -65,6 +65,26 @@ func TestPictureOfTheDecisionTableFitsTheCode(t *testing.T) {
 	}
 }
 
+func TestPageOfTheDecisionTableFitsTheCode(t *testing.T) {
+	want := decisionTable(t)
+	page := read(t, filepath.Join(root, "docs/design/decision-rules.md"))
+	_, rest, _ := strings.Cut(page, "<!-- table:begin -->")
+	table, _, _ := strings.Cut(rest, "<!-- table:end -->")
+	found := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+		if actions := want[cells[0]]; actions != nil {
+			found++
+			if !slices.Equal(cells[1:], actions) {
+				t.Errorf("row %q of the page: got %q, want %q", cells[0], cells[1:], actions)
+			}
+		}
+	}
+	if found != len(want) {
+		t.Errorf("the page has %d rows of the table, want %d", found, len(want))
+	}
+}
+
 func TestPicturesAreReadableOnDarkBackgrounds(t *testing.T) {
 	pictures, err := filepath.Glob(filepath.Join(root, "docs/images/*.svg"))
 	if err != nil || len(pictures) < 4 {
