@@ -302,7 +302,7 @@ func FuzzParse(f *testing.F) {
 
 // TestParsesDocumentedExample parses the example that people copy.
 func TestParsesDocumentedExample(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/use/writer-sources.md")
+	page, err := os.ReadFile("../../../docs/use/several-clusters.md")
 	if err != nil {
 		t.Fatal(err)
 	}
