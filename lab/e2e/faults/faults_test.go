@@ -4,7 +4,7 @@
 // correct again. The tests see only what an operator could see.
 //
 // `make test` runs the short rows, at least one of each kind. `make faults` runs all rows and writes their figures into
-// docs/proof/guarantees.md.
+// docs/proof/faults.md.
 package faults
 
 import (

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const page = "../../../docs/proof/guarantees.md"
+const page = "../../../docs/proof/faults.md"
 
 var (
 	update = flag.String("update", "", "a file with the output of go test -json, whose figures go into "+page)
