@@ -1,5 +1,5 @@
-// Package inputs converts what a source reports and what slices list to the input of verdict. It keeps each conversion
-// for one target, and converts only what has changed since: most changes concern one endpoint of many.
+// Package inputs converts what a source reports and what slices list to the input of verdict, and what verdict lists to
+// that of planner. It keeps each input for one target, and converts only what has changed since: most changes concern one endpoint of many.
 //
 // It guarantees that a kept conversion equals a new one, and never alters a list that it has returned. It does not
 // decide which sources or slices count.
@@ -101,4 +101,18 @@ func CurrentEndpoints(listed []planner.Endpoint) []verdict.CurrentEndpoint {
 		}
 	}
 	return current
+}
+
+// ListedEndpoints converts what a decision lists to input of the planner.
+func ListedEndpoints(decided []verdict.Endpoint) []planner.Endpoint {
+	list := make([]planner.Endpoint, 0, len(decided))
+	for i := range decided {
+		if e := &decided[i]; e.Listed {
+			list = append(list, planner.Endpoint{
+				Address: e.Address, Source: e.Source, Zone: e.Zone,
+				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
+			})
+		}
+	}
+	return list
 }

@@ -91,3 +91,21 @@ func TestMembersFollowTheGeneration(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestWhatIsListedComesBackAsHeld(t *testing.T) {
+	judged := []verdict.Endpoint{
+		{Address: netip.MustParseAddr("10.0.1.1"), Source: "default", Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}},
+		{Address: netip.MustParseAddr("10.0.1.2"), Source: "default", Verdict: verdict.Remove},
+		{Address: netip.MustParseAddr("10.0.1.3"), Source: "default", Listed: true, Conditions: verdict.Conditions{Serving: true, Terminating: true}},
+	}
+	want := []verdict.CurrentEndpoint{
+		{Address: judged[0].Address, Source: "default", Conditions: judged[0].Conditions},
+		{Address: judged[2].Address, Source: "default", Conditions: judged[2].Conditions},
+	}
+	if diff := cmp.Diff(want, CurrentEndpoints(ListedEndpoints(judged)), addresses); diff != "" {
+		t.Error(diff)
+	}
+	if got := ListedEndpoints(nil); len(got) > 0 {
+		t.Errorf("nothing becomes %v", got)
+	}
+}

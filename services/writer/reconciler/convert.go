@@ -8,7 +8,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -92,20 +91,6 @@ func (r *Reconciler) current(s *state, view targets.Resolution, slices []*discov
 		slices = s.applier.LastApplied(view.ServiceRef, slices)
 	}
 	return s.current.Convert(view.Target.Desired(), slices)
-}
-
-// listed converts what a decision lists to input of the planner.
-func listed(judged []verdict.Endpoint) []planner.Endpoint {
-	list := make([]planner.Endpoint, 0, len(judged))
-	for i := range judged {
-		if e := &judged[i]; e.Listed {
-			list = append(list, planner.Endpoint{
-				Address: e.Address, Source: e.Source, Zone: e.Zone,
-				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
-			})
-		}
-	}
-	return list
 }
 
 // why returns the reason of the decision about an address.

@@ -57,7 +57,7 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 			break
 		}
 	}
-	p.Desired.Endpoints = listed(p.Decision.Endpoints)
+	p.Desired.Endpoints = inputs.ListedEndpoints(p.Decision.Endpoints)
 	p.Warnings = events.TargetWarnings(p.View, snapshots)
 	return p, nil
 }

@@ -1,8 +1,12 @@
 package reconciler
 
 import (
+	"log/slog"
+	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -46,4 +50,19 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 		t.State = endpoints.Paused
 	}
 	r.Board.Put(t)
+}
+
+// logDecision logs each address that the decision changes in the slices, and each that a guard holds.
+// Both lists are sorted by address.
+func (r *Reconciler) logDecision(key targets.Key, current []verdict.CurrentEndpoint, decided []verdict.Endpoint) {
+	for i := range decided {
+		e := &decided[i]
+		n, listed := slices.BinarySearchFunc(current, e.Address, func(h verdict.CurrentEndpoint, a netip.Addr) int { return h.Address.Compare(a) })
+		if e.Verdict != verdict.Hold && e.Listed == listed && (!listed || current[n].Conditions == e.Conditions) {
+			continue
+		}
+		tracepoint.Log(r.Logger, tracepoint.Decision, slog.String("service", key.String()), slog.String("source", e.Source),
+			slog.String("address", e.Address.String()), slog.String("verdict", e.Verdict.String()),
+			slog.String("rule", string(e.Rule)), slog.String("reason", e.Reason))
+	}
 }

@@ -184,18 +184,6 @@ func (r *Reconciler) state(key targets.Key) *state {
 	return s
 }
 
-// keys returns the targets that match.
-func (r *Reconciler) keys(match func(*state) bool) (keys []targets.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, s := range r.states {
-		if match(s) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // dependsOn reports whether the target's decision depends on a source.
 func (s *state) dependsOn(source string) bool {
 	names := s.sourceNames.Load()

@@ -79,8 +79,12 @@ func onEach(ctx context.Context, signals <-chan struct{}, f func()) {
 
 // decideAll queues a decision about each target that matches.
 func (r *Reconciler) decideAll(match func(*state) bool) {
-	for _, key := range r.keys(match) {
-		r.decisions.Add(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, s := range r.states {
+		if match(s) {
+			r.decisions.Add(key)
+		}
 	}
 }
 

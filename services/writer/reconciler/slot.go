@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -54,7 +55,7 @@ func (o *order) carryOut(ctx context.Context, a *applier.Applier) (changed bool,
 		return len(o.Current) > 0, a.Withdraw(ctx, o.Service, o.Current)
 	}
 	complete := o.Order
-	complete.Desired.Endpoints = listed(o.decided)
+	complete.Desired.Endpoints = inputs.ListedEndpoints(o.decided)
 	plan, err := a.Apply(ctx, complete)
 	return !plan.Empty(), err
 }
