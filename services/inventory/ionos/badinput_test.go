@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -96,7 +97,7 @@ func badInputs() []badInput {
 	return []badInput{
 		// unreachable, slow
 		{name: "the connection is refused", prepare: func(s *cloudRoster) {
-			s.api.GetConfig().HTTPClient.Transport.(*transport).base = refusedTransport{}
+			s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base = refusedTransport{}
 		}, wantAddresses: failed, wantReason: "connection refused", wantOmission: later},
 		{
 			name: "the connection breaks", fault: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -116,7 +117,7 @@ func badInputs() []badInput {
 			}, wantAddresses: failed, wantReason: "no complete response within", wantOmission: later,
 		},
 		{name: "the certificate is not trusted", prepare: func(s *cloudRoster) {
-			raw := s.api.GetConfig().HTTPClient.Transport.(*transport).base.(*http.Transport)
+			raw := s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base.(*http.Transport)
 			raw.CloseIdleConnections()
 			raw.TLSClientConfig.RootCAs = nil
 		}, wantAddresses: failed, wantReason: "certificate", wantOmission: later},
@@ -134,7 +135,7 @@ func badInputs() []badInput {
 			respond(w, 200, complete)
 		}, wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later},
 		{name: "the token file is missing", prepare: func(s *cloudRoster) {
-			s.api.GetConfig().HTTPClient.Transport.(*transport).token.file = "/nowhere/token"
+			s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Token.File = "/nowhere/token"
 		}, wantAddresses: failed, wantReason: "/nowhere/token", wantOmission: later},
 		{name: "the cloud limits the rate of requests", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "600")
@@ -159,7 +160,7 @@ func badInputs() []badInput {
 		{name: "a date has an offset instead of the Z", fault: respondWith(strings.Replace(complete, "03:04:05Z", "03:04:05+00:00", 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
 		{name: "a type is unknown", fault: respondWith(strings.Replace(complete, `"type":"nic"`, `"type":"quantum"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
 		{name: "the response is too long", prepare: func(s *cloudRoster) {
-			s.api.GetConfig().HTTPClient.Transport.(*transport).limit = 500
+			s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Limit = 500
 		}, wantAddresses: failed, wantReason: "longer than 500 bytes", wantOmission: later},
 
 		// partly valid

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 // Description is what the API returns about a configured pair, for preflight.
@@ -21,11 +23,19 @@ type Description struct {
 	IPv4, IPv6 netip.Prefix
 }
 
-// Clock returns the Date header of the last response that had one, even if it was an error response, and
-// the time at which this machine received it. Both are zero if there was none.
-func (c *Client) Clock() (serverTime, readAt time.Time) {
-	date := ionoscloud.ToValueDefault(c.transport.date.Load())
-	return date.serverTime, date.readAt
+// Clock returns the server's time in the last response that had one, and the time at which this machine
+// received it.
+func (c *Client) Clock() (serverTime, readAt time.Time) { return c.transport.Clock() }
+
+// TokenExpiry reads the token that the next request would use. known is false if the token does not
+// state its expiry.
+func (c *Client) TokenExpiry() (at time.Time, known bool, err error) {
+	token, err := c.transport.Token.Read()
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	at, known = ionoshttp.ParseExpiry(token)
+	return at, known, nil
 }
 
 // Describe reads the datacenter and the LAN of a pair. It sends two requests, which count in the budget.

@@ -13,6 +13,7 @@ import (
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 // Limits of the pause that the API may request.
@@ -78,8 +79,8 @@ func callAPI[T any](ctx context.Context, c *Client, request func(context.Context
 	if err := c.budget.acquire(ctx); err != nil {
 		return response, err
 	}
-	x := new(exchange)
-	callCtx, cancel := context.WithTimeout(context.WithValue(ctx, exchangeKey{}, x), c.timeout)
+	x := new(ionoshttp.Exchange)
+	callCtx, cancel := context.WithTimeout(ionoshttp.WithExchange(ctx, x), c.timeout)
 	defer cancel()
 	response, _, err = request(callCtx)
 	if err == nil {
@@ -92,34 +93,37 @@ func callAPI[T any](ctx context.Context, c *Client, request func(context.Context
 }
 
 // describeError returns what went wrong in a call, in words for people and without the token.
-func (c *Client) describeError(ctx, callCtx context.Context, x *exchange, err error) error {
+func (c *Client) describeError(ctx, callCtx context.Context, x *ionoshttp.Exchange, err error) error {
 	var tooLarge *http.MaxBytesError
-	e := &apiError{retryAfter: x.retryAfter}
+	e := new(apiError)
+	if pause, ok := parseRetryAfter(x.Status, x.Header, time.Now()); ok {
+		e.retryAfter = &pause
+	}
 	switch {
 	case ctx.Err() != nil:
 		e.text, e.err = ctx.Err().Error(), ctx.Err()
 	case callCtx.Err() != nil:
 		e.text, e.err = fmt.Sprintf("no complete response within %s", c.timeout), err
-	case x.status == http.StatusUnauthorized:
+	case x.Status == http.StatusUnauthorized:
 		// The body is omitted: it may repeat the token.
 		e.err = errUnauthorized
-		e.text = "token not accepted (HTTP 401), it is wrong or expired; check " + c.transport.token.String()
-	case x.status >= 300 && x.status < 400:
-		e.text = fmt.Sprintf("redirect (HTTP %d) to %s not followed; check IONOS_API_URL", x.status, redirectHost(x.location))
-	case x.status >= 300:
-		e.text = fmt.Sprintf("HTTP %d %s%s", x.status, http.StatusText(x.status), errorMessages(err))
+		e.text = "token not accepted (HTTP 401), it is wrong or expired; check " + c.transport.Token.String()
+	case x.Status >= 300 && x.Status < 400:
+		e.text = fmt.Sprintf("redirect (HTTP %d) to %s not followed; check IONOS_API_URL", x.Status, redirectHost(x.Header.Get("Location")))
+	case x.Status >= 300:
+		e.text = fmt.Sprintf("HTTP %d %s%s", x.Status, http.StatusText(x.Status), errorMessages(err))
 	case errors.As(err, &tooLarge):
 		e.text, e.err = fmt.Sprintf("response is longer than %d bytes", tooLarge.Limit), err
-	case x.status != 0:
-		e.text, e.err = fmt.Sprintf("invalid response (HTTP %d): %s", x.status, truncate(err.Error())), err
+	case x.Status != 0:
+		e.text, e.err = fmt.Sprintf("invalid response (HTTP %d): %s", x.Status, truncate(err.Error())), err
 	default:
 		if of, ok := errors.AsType[*url.Error](err); ok {
 			err = of.Err // without method and URL, which the caller knows
 		}
 		e.text, e.err = err.Error(), err
 	}
-	if x.token != "" && strings.Contains(e.text, x.token) {
-		e.text, e.err = strings.ReplaceAll(e.text, x.token, "<token>"), nil
+	if x.Token != "" && strings.Contains(e.text, x.Token) {
+		e.text, e.err = strings.ReplaceAll(e.text, x.Token, "<token>"), nil
 	}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -149,7 +150,7 @@ func FuzzTokenExpiry(f *testing.F) {
 	f.Add("a.eyJleHAiOi0xfQ.c")
 	f.Add("a.eyJleHAiOjFlNDB9.c") // 1e40
 	f.Fuzz(func(t *testing.T, token string) {
-		if at, ok := parseExpiry(token); at.IsZero() == ok || ok && at.Unix() < 0 {
+		if at, ok := ionoshttp.ParseExpiry(token); at.IsZero() == ok || ok && at.Unix() < 0 {
 			t.Errorf("%q: %v, %t", token, at, ok)
 		}
 	})

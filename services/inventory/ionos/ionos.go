@@ -25,6 +25,8 @@ import (
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 // Defaults of Config.
@@ -66,7 +68,7 @@ type Client struct {
 	datacenters []datacenter
 	timeout     time.Duration
 	pageSize    int
-	transport   *transport
+	transport   *ionoshttp.Transport
 	budget      *budget
 	lastListing prometheus.Gauge
 	log         *slog.Logger
@@ -97,9 +99,9 @@ func New(cfg Config) (*Client, error) {
 		baseTransport.TLSClientConfig.RootCAs, err = cert.NewPool(cfg.CAFile)
 		problems = append(problems, err)
 	}
-	token := tokenSource{file: cfg.TokenFile, fixed: cfg.Token}
-	if token.file == "" { // a file is often mounted after the start
-		_, err = token.read()
+	token := ionoshttp.TokenSource{File: cfg.TokenFile, Fixed: cfg.Token}
+	if token.File == "" { // a file is often mounted after the start
+		_, err = token.Read()
 		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -108,21 +110,14 @@ func New(cfg Config) (*Client, error) {
 
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	budget := newBudget(cmp.Or(cfg.Budget, DefaultBudget), log)
-	metrics := newMetrics(cfg.Registerer, budget)
 	c := &Client{
 		datacenters: datacenters,
 		timeout:     cmp.Or(cfg.Timeout, DefaultTimeout),
 		pageSize:    cmp.Or(cfg.PageSize, DefaultPageSize),
 		budget:      budget,
-		lastListing: metrics.lastListing,
-		transport: &transport{
-			base:      baseTransport,
-			token:     token,
-			limit:     cmp.Or(cfg.MaxResponse, DefaultMaxResponse),
-			metrics:   metrics,
-			expiryLog: &expiryLogger{log: log, advice: token.advice()},
-		},
-		log: log,
+		lastListing: registerMetrics(cfg.Registerer, budget),
+		transport:   ionoshttp.New(baseTransport, token, cmp.Or(cfg.MaxResponse, DefaultMaxResponse), cfg.Registerer, log),
+		log:         log,
 	}
 	// ionoscloud.NewConfiguration is not used, because it reads IONOS_LOG_LEVEL: at level trace, the SDK
 	// writes the bearer token to stderr.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 const (
@@ -129,7 +131,7 @@ func newOfflineClient(t testing.TB, cfg Config, h http.Handler) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.api.GetConfig().HTTPClient.Transport.(*transport).base = handlerTransport{h}
+	c.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base = handlerTransport{h}
 	return c
 }
 
@@ -146,7 +148,7 @@ func newTestClient(t *testing.T, cfg Config) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.api.GetConfig().HTTPClient.Transport.(*transport).base.(*http.Transport).CloseIdleConnections)
+	t.Cleanup(c.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base.(*http.Transport).CloseIdleConnections)
 	return c
 }
 

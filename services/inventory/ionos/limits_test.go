@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
@@ -16,8 +18,8 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	for title, number := range map[string]string{
 		"an answer of the cloud":                   fmt.Sprintf("%d MiB", DefaultMaxResponse>>20),
 		"servers of a page":                        thousands(DefaultPageSize),
-		"one server in it":                         fmt.Sprintf("%d KiB", maxServerBytes>>10),
-		"the rest of a page, and any other answer": fmt.Sprintf("%d MiB", maxOtherBytes>>20),
+		"one server in it":                         fmt.Sprintf("%d KiB", ionoshttp.MaxServerBytes>>10),
+		"the rest of a page, and any other answer": fmt.Sprintf("%d MiB", ionoshttp.MaxOtherBytes>>20),
 		"servers of a datacenter":                  thousands(maxServers),
 		"NICs of a server on the LANs, addresses of a NIC, an ID or a name": fmt.Sprintf("%d, %d, %s bytes",
 			maxNICs, maxAddresses, thousands(maxTextLength)),

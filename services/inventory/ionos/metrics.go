@@ -1,51 +1,14 @@
 package ionos
 
 import (
-	"strconv"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-type metrics struct {
-	requests    *prometheus.CounterVec
-	duration    prometheus.Histogram
-	lastListing prometheus.Gauge
-	// Vectors without labels are absent while unknown; plain gauges would be zero.
-	remaining *prometheus.GaugeVec
-	expiry    *prometheus.GaugeVec
-}
-
-func newMetrics(registry prometheus.Registerer, budget *budget) *metrics {
+// registerMetrics registers the metrics of the budget and of listings. Those of requests are the transport's.
+func registerMetrics(registry prometheus.Registerer, budget *budget) (lastListing prometheus.Gauge) {
 	const ns, sub = "slicefeed", "inventory_ionos"
 	with := promauto.With(registry)
-	m := &metrics{
-		requests: with.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "requests_total",
-			Help: "Number of requests to the IONOS API, by HTTP status code; error: no response.",
-		}, []string{"code"}),
-		duration: with.NewHistogram(prometheus.HistogramOpts{
-			Namespace: ns, Subsystem: sub, Name: "request_duration_seconds",
-			Help:    "Time from a request to the IONOS API to the headers of its response.",
-			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}),
-		lastListing: with.NewGauge(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "last_listing_timestamp_seconds",
-			Help: "Unix time of the last complete listing; 0: none yet.",
-		}),
-		remaining: with.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "rate_limit_remaining",
-			Help: "Number of requests that the IONOS API still allows, according to its last response.",
-		}, nil),
-		expiry: with.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "token_expiry_timestamp_seconds",
-			Help: "Unix time at which the token in use expires; absent if the token does not contain it.",
-		}, nil),
-	}
-	for _, code := range []string{"200", "error"} { // exported as 0 before the first request
-		m.requests.WithLabelValues(code)
-	}
 	budget.waited = with.NewCounter(prometheus.CounterOpts{
 		Namespace: ns, Subsystem: sub, Name: "budget_wait_seconds_total",
 		Help: "Time that requests to the IONOS API have waited for the request budget.",
@@ -54,24 +17,8 @@ func newMetrics(registry prometheus.Registerer, budget *budget) *metrics {
 		Namespace: ns, Subsystem: sub, Name: "budget_remaining",
 		Help: "Number of requests that the request budget allows now; below 1, the next request waits.",
 	}, budget.Tokens)
-	return m
-}
-
-func (m *metrics) observeRequest(code string, took time.Duration) {
-	m.requests.WithLabelValues(code).Inc()
-	m.duration.Observe(took.Seconds())
-}
-
-func (m *metrics) setRateLimit(header string) {
-	if n, err := strconv.ParseUint(header, 10, 32); err == nil {
-		m.remaining.WithLabelValues().Set(float64(n))
-	}
-}
-
-func (m *metrics) setTokenExpiry(expires time.Time, known bool) {
-	if !known {
-		m.expiry.Reset()
-		return
-	}
-	m.expiry.WithLabelValues().Set(float64(expires.Unix()))
+	return with.NewGauge(prometheus.GaugeOpts{
+		Namespace: ns, Subsystem: sub, Name: "last_listing_timestamp_seconds",
+		Help: "Unix time of the last complete listing; 0: none yet.",
+	})
 }

@@ -1,9 +1,7 @@
 package ionos
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 // flood is a response that repeats a part between head and tail until it is long enough, and measures the
@@ -106,7 +104,7 @@ func TestHugePageIsNotHeldInMemory(t *testing.T) {
 			accepted := name == "a valid page of the maximum size"
 			c := newOfflineClient(t, Config{}, http.NotFoundHandler())
 			c.timeout = 5 * time.Minute // memory is tested, not speed: the race detector makes it slow
-			c.api.GetConfig().HTTPClient.Transport.(*transport).base = floodServer{f}
+			c.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base = floodServer{f}
 			var before runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -128,52 +126,16 @@ func TestHugePageIsNotHeldInMemory(t *testing.T) {
 func TestHugeOtherResponsesAreNotHeldInMemory(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"a LAN": func(w http.ResponseWriter, _ *http.Request) {
-			respond(w, 200, `{"id":"2","type":"lan","properties":{"name":"`+strings.Repeat("x", maxOtherBytes)+`"}}`)
+			respond(w, 200, `{"id":"2","type":"lan","properties":{"name":"`+strings.Repeat("x", ionoshttp.MaxOtherBytes)+`"}}`)
 		},
 		"an error response": func(w http.ResponseWriter, _ *http.Request) {
-			respond(w, 503, `{"messages":[{"message":"`+strings.Repeat("x", maxOtherBytes)+`"}]}`)
+			respond(w, 503, `{"messages":[{"message":"`+strings.Repeat("x", ionoshttp.MaxOtherBytes)+`"}]}`)
 		},
 	} {
 		c := newOfflineClient(t, Config{}, h)
 		_, err := c.readLAN(t.Context(), testDatacenter, "2")
 		if err == nil || name == "a LAN" && !strings.Contains(err.Error(), "longer than") || name == "an error response" && !strings.Contains(err.Error(), "HTTP 503") {
 			t.Errorf("%s: got %.200v", name, err)
-		}
-	}
-}
-
-// Apart from the servers, the SDK decodes the same from the rest as from the page.
-func TestExtractServers(t *testing.T) {
-	for _, tc := range []struct{ page, rest, fails string }{
-		{`{"id":"x","items":[{"id":"a"},{"id":"b"}],"limit":2.0,"_links":{"next":"n"}}`, `{"_links":{"next":"n"},"id":"x","items":[],"limit":2.0}`, ""},
-		{` { "items" : [ ] , "offset" : 0 } `, `{"items":[],"offset":0}`, ""},
-		{`{"ITEMS":[{"id":"a"},{"id":"b"}]}`, `{"items":[]}`, ""},
-		{`{"items":null}`, `{"items":null}`, ""},
-		{`{}`, `{}`, ""},
-		{`null`, "", "want {"},
-		{``, "", "unexpected end of JSON input"},
-		{`{"items":[{"id":"a"}`, "", "unexpected end of JSON input"},
-		{`{"items":[{"id":"a"}],"items":[]}`, "", "twice"},
-		{`{"items":[]} {"items":[]}`, "", "trailing data after the response: {"},
-		{`{"items":{}}`, "", "not a list"},
-		{`{"items":[{"id":7}]}`, "", "cannot unmarshal number"},
-		{`[]`, "", "unexpected [ in the response, want {"},
-		{`<html>`, "", "invalid character"},
-		{`{"items":[],}`, "", "invalid character"},
-	} {
-		var ids []string
-		rest, err := extractServers(strings.NewReader(tc.page), func(s ionoscloud.Server) error {
-			ids = append(ids, *s.Id)
-			return nil
-		})
-		if tc.fails != "" {
-			if err == nil || !strings.Contains(err.Error(), tc.fails) {
-				t.Errorf("%s: got %v, want %q", tc.page, err, tc.fails)
-			}
-			continue
-		}
-		if err != nil || string(rest) != tc.rest || strings.Contains(tc.page, `"a"`) && fmt.Sprint(ids) != "[a b]" {
-			t.Errorf("%s: got %s, %v, servers %v; want %s", tc.page, rest, err, ids, tc.rest)
 		}
 	}
 }
@@ -212,30 +174,4 @@ func TestLimitsServerSize(t *testing.T) {
 	if _, err := c.List(t.Context()); err == nil || !strings.Contains(err.Error(), "more than the requested 2 servers") {
 		t.Errorf("got %v", err)
 	}
-}
-
-func FuzzExtractServers(f *testing.F) {
-	f.Add([]byte(readTestdata(f, "servers.json")))
-	f.Add([]byte(`{"items":[{"id":"a"}],"id":"x"}`))
-	f.Add([]byte(`{"Items":null}`))
-	f.Fuzz(func(t *testing.T, page []byte) {
-		n := 0
-		rest, err := extractServers(bytes.NewReader(page), func(ionoscloud.Server) error { n++; return nil })
-		if err != nil {
-			return
-		}
-		var sdk, left ionoscloud.Servers
-		if len(page) > 0 {
-			pageErr, restErr := json.Unmarshal(page, &sdk), json.Unmarshal(rest, &left)
-			if (pageErr == nil) != (restErr == nil) {
-				t.Fatalf("%q: the page gives %v, the rest %q gives %v", page, pageErr, rest, restErr)
-			}
-			if pageErr != nil {
-				return
-			}
-		}
-		if (sdk.Items == nil) != (left.Items == nil) || sdk.Items != nil && len(*sdk.Items) != n || ionoscloud.ToValueDefault(sdk.Id) != ionoscloud.ToValueDefault(left.Id) {
-			t.Errorf("page %q gives %q and %d servers", page, rest, n)
-		}
-	})
 }

@@ -8,6 +8,7 @@ import (
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -99,7 +100,7 @@ type page struct {
 
 func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page, error) {
 	var servers []serverResult
-	ctx = withServerSink(ctx, func(s ionoscloud.Server) error {
+	ctx = ionoshttp.WithServerSink(ctx, func(s ionoscloud.Server) error {
 		position := offset + len(servers)
 		switch id := serverID(s); {
 		case len(servers) == c.pageSize:
@@ -128,7 +129,7 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 		return page{}, errors.New("response without items")
 	}
 	if len(*response.Items) > 0 {
-		return page{}, errors.New("servers are not in JSON") // pageBody takes the servers out of JSON only
+		return page{}, errors.New("servers are not in JSON") // ionoshttp takes the servers out of JSON only
 	}
 	if response.Offset != nil && *response.Offset != float32(offset) {
 		return page{}, fmt.Errorf("%w: want position %d, got %g", errInconsistentPages, offset, *response.Offset)

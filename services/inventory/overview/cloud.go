@@ -7,7 +7,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
-	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 // cloudSection shows the last listing, the request budget and the expiry of the token.
@@ -55,9 +55,9 @@ func (b *pageBuilder) tokenLine() statuspage.Line {
 	remaining := duration.HumanDuration(left)
 	line := statuspage.OKf("expires in %s, on %s", remaining, at.UTC().Format(time.DateOnly))
 	switch {
-	case left <= ionos.ExpiryCritical:
+	case left <= ionoshttp.ExpiryCritical:
 		line.Severity = statuspage.Error
-	case left <= ionos.ExpiryWarning:
+	case left <= ionoshttp.ExpiryWarning:
 		line.Severity = statuspage.Warning
 	default:
 		return line

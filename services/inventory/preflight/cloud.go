@@ -10,6 +10,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 func (c *preflightChecker) cloudChecks() []preflight.Check {
@@ -72,7 +73,7 @@ func (c *preflightChecker) checkToken(callErr error) (string, error) {
 		return "", fmt.Errorf("expired on %s; create a new token", at.UTC().Format(time.RFC3339))
 	case ionos.Unauthorized(callErr):
 		return "", callErr
-	case known && left < ionos.ExpiryWarning:
+	case known && left < ionoshttp.ExpiryWarning:
 		return "", preflight.Warning("%s; create a new token (IONOS_TOKEN_FILE is reloaded without a restart)", expiry)
 	}
 	return accepted + expiry, nil

@@ -1,4 +1,4 @@
-package ionos
+package ionoshttp
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 
 // Limits of the parts of a response that are held in memory, in bytes.
 const (
-	maxServerBytes = 256 << 10 // of one server; real ones have about 10 KB
-	maxOtherBytes  = 1 << 20   // of a response that is not a page of servers, and of the rest of a page
+	MaxServerBytes = 256 << 10 // of one server; real ones have about 10 KB
+	MaxOtherBytes  = 1 << 20   // of a response that is not a page of servers, and of the rest of a page
 )
 
 // serverSink receives a server of a page. Its error ends the reading.
@@ -31,8 +31,8 @@ type serverSink func(ionoscloud.Server) error
 
 type serverSinkKey struct{}
 
-// withServerSink returns a context in which the transport passes the servers of a page to the sink.
-func withServerSink(ctx context.Context, sink serverSink) context.Context {
+// WithServerSink returns a context in which the transport passes the servers of a page to the sink.
+func WithServerSink(ctx context.Context, sink serverSink) context.Context {
 	return context.WithValue(ctx, serverSinkKey{}, sink)
 }
 
@@ -40,7 +40,7 @@ func withServerSink(ctx context.Context, sink serverSink) context.Context {
 func limitBody(r *http.Response, limit int64) io.ReadCloser {
 	sink, isPage := r.Request.Context().Value(serverSinkKey{}).(serverSink)
 	if !isPage || r.StatusCode >= 300 || !strings.Contains(strings.ToLower(r.Header.Get("Content-Type")), "json") {
-		return http.MaxBytesReader(nil, r.Body, min(limit, maxOtherBytes))
+		return http.MaxBytesReader(nil, r.Body, min(limit, MaxOtherBytes))
 	}
 	return &pageBody{ReadCloser: http.MaxBytesReader(nil, r.Body, limit), sink: sink}
 }
@@ -94,7 +94,7 @@ func (p *pageReader) readPage() error {
 		return err
 	}
 	for p.hasMore() {
-		token, err := p.nextToken(maxServerBytes)
+		token, err := p.nextToken(MaxServerBytes)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (p *pageReader) readPage() error {
 	if err := p.expectToken(json.Delim('}')); err != nil {
 		return err
 	}
-	token, err := p.nextToken(maxOtherBytes)
+	token, err := p.nextToken(MaxOtherBytes)
 	if errors.Is(err, io.EOF) && p.input.N > 0 {
 		return nil
 	}
@@ -119,14 +119,14 @@ func (p *pageReader) readPage() error {
 }
 
 func (p *pageReader) readMember(name string) error {
-	p.limitNext(maxOtherBytes)
+	p.limitNext(MaxOtherBytes)
 	var value json.RawMessage
 	if err := p.decoder.Decode(&value); err != nil {
 		return err
 	}
 	p.rest[name] = value
-	if p.restBytes += len(name) + len(value); p.restBytes > maxOtherBytes {
-		return fmt.Errorf("response without its servers is longer than %d bytes", maxOtherBytes)
+	if p.restBytes += len(name) + len(value); p.restBytes > MaxOtherBytes {
+		return fmt.Errorf("response without its servers is longer than %d bytes", MaxOtherBytes)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (p *pageReader) readItems() error {
 	if p.rest["items"] != nil {
 		return errors.New("response has items twice")
 	}
-	token, err := p.nextToken(maxServerBytes)
+	token, err := p.nextToken(MaxServerBytes)
 	switch {
 	case err != nil:
 		return err
@@ -147,7 +147,7 @@ func (p *pageReader) readItems() error {
 	}
 	p.rest["items"] = json.RawMessage("[]")
 	for p.hasMore() {
-		p.limitNext(maxServerBytes)
+		p.limitNext(MaxServerBytes)
 		var s ionoscloud.Server
 		if err := p.decoder.Decode(&s); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (p *pageReader) readItems() error {
 }
 
 func (p *pageReader) expectToken(want json.Token) error {
-	token, err := p.nextToken(maxServerBytes)
+	token, err := p.nextToken(MaxServerBytes)
 	if err == nil && token != want {
 		err = fmt.Errorf("unexpected %.40v in the response, want %s", token, want)
 	}
@@ -173,7 +173,7 @@ func (p *pageReader) nextToken(maxBytes int64) (json.Token, error) {
 }
 
 func (p *pageReader) hasMore() bool {
-	p.limitNext(maxServerBytes)
+	p.limitNext(MaxServerBytes)
 	return p.decoder.More()
 }
 

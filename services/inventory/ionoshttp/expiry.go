@@ -1,4 +1,4 @@
-package ionos
+package ionoshttp
 
 import (
 	"context"
@@ -19,20 +19,9 @@ const (
 
 const expiryLogInterval = 24 * time.Hour
 
-// TokenExpiry reads the token that the next request would use. known is false if the token does not
-// state its expiry.
-func (c *Client) TokenExpiry() (at time.Time, known bool, err error) {
-	token, err := c.transport.token.read()
-	if err != nil {
-		return time.Time{}, false, err
-	}
-	at, known = parseExpiry(token)
-	return at, known, nil
-}
-
-// parseExpiry returns the exp claim of a token that is a JWT (RFC 7519). It only informs people, so that
+// ParseExpiry returns the exp claim of a token that is a JWT (RFC 7519). It only informs people, so that
 // the signature does not matter.
-func parseExpiry(token string) (time.Time, bool) {
+func ParseExpiry(token string) (time.Time, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return time.Time{}, false

@@ -1,4 +1,4 @@
-package ionos
+package ionoshttp
 
 import (
 	"errors"
@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-// tokenSource is a file that is read each time, or a fixed token. Its errors never contain the token.
-type tokenSource struct {
-	file, fixed string
+// TokenSource is a file that is read each time, or a fixed token. Its errors never contain the token.
+type TokenSource struct {
+	File, Fixed string
 }
 
 // String returns where the token comes from.
-func (t tokenSource) String() string {
-	if t.file != "" {
-		return "file " + t.file + " (IONOS_TOKEN_FILE)"
+func (t TokenSource) String() string {
+	if t.File != "" {
+		return "file " + t.File + " (IONOS_TOKEN_FILE)"
 	}
 	return "variable IONOS_TOKEN"
 }
 
 // advice explains how to replace the token.
-func (t tokenSource) advice() string {
-	if t.file != "" {
+func (t TokenSource) advice() string {
+	if t.File != "" {
 		return "create a new token and write it to " + t.String() + ", which is read for each request"
 	}
 	return "create a new token, set " + t.String() + " and restart; a token in IONOS_TOKEN_FILE needs no restart"
 }
 
-// read returns the current token.
-func (t tokenSource) read() (string, error) {
-	s := t.fixed
-	if t.file != "" {
-		b, err := os.ReadFile(t.file)
+// Read returns the current token.
+func (t TokenSource) Read() (string, error) {
+	s := t.Fixed
+	if t.File != "" {
+		b, err := os.ReadFile(t.File)
 		if of, ok := errors.AsType[*fs.PathError](err); ok {
 			err = of.Err // without the text "token:": log processors may redact what follows it
 		}
