@@ -177,7 +177,7 @@ func verdicts() []Mutant {
 			Name:   "shrink-counts-only-members",
 			Harm:   "The shrink guard counts who drains and not who is gone, so a lie that leaves nodes out takes all of them at once.",
 			File:   inVerdict + "/shrink.go",
-			Edits:  one("return !stays && r.status != Failing &&", "return !stays && r.report != unlisted && r.status != Failing &&"),
+			Edits:  one("return r.status != Failing &&", "return r.report != unlisted && r.status != Failing &&"),
 			Suites: []string{inVerdict},
 			Seeds:  200,
 		},

@@ -19,7 +19,8 @@ type shrinkWindow struct {
 // limitDepartures is the output guard shrink: a source's report alone takes at most half of its ready endpoints (or
 // one) out of ready in one window, by whatever route; the next half takes a newer observation; and a new leader,
 // which cannot know what the last one let go, lets none go in its first window. Endpoints whose probe fails too,
-// that the allowlist denies, that our own settings drop or whose source is confirmed to be empty do not count.
+// that the allowlist denies, that our own settings drop or whose source is confirmed to be empty do not count:
+// neither as departures nor as ready.
 func (e *evaluation) limitDepartures() (guards []Guard) {
 	if e.input.Limits.ShrinkWindow <= 0 {
 		return nil
@@ -30,10 +31,13 @@ func (e *evaluation) limitDepartures() (guards []Guard) {
 		if !r.conditions().Ready || r.currentSource == noSource {
 			continue
 		}
-		ready[r.currentSource]++
-		if e.countsAsDeparture(r) {
+		if stays := r.result.Listed && r.result.Conditions.Ready; !stays {
+			if !e.countsAsDeparture(r) {
+				continue // it may have left already, and only the answer to that write was lost
+			}
 			leaving[r.currentSource] = append(leaving[r.currentSource], r)
 		}
+		ready[r.currentSource]++
 	}
 	for i := range e.sources {
 		if len(leaving[i]) > 0 {
@@ -43,9 +47,9 @@ func (e *evaluation) limitDepartures() (guards []Guard) {
 	return guards
 }
 
+// countsAsDeparture reports whether an endpoint that leaves ready does so on its source's report alone.
 func (e *evaluation) countsAsDeparture(r *row) bool {
-	stays := r.result.Listed && r.result.Conditions.Ready
-	return !stays && r.status != Failing && !r.memory.deselected && !r.memory.resyncTakes &&
+	return r.status != Failing && !r.memory.deselected && !r.memory.resyncTakes &&
 		r.deniedBy != r.currentSource && !e.sources[r.currentSource].confirmedEmpty
 }
 
