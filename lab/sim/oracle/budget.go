@@ -1,6 +1,9 @@
 package oracle
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // window is a budget of the guard against shrinking (§5, guard 7): a tumbling window, opened by
 // the first that leaves.
@@ -15,33 +18,68 @@ type window struct {
 
 func (w *window) full() bool { return w.used >= max(1, w.size/2) }
 
+// readings are the windows of a source under both readings of a departure whose probe fails too: the writer did not
+// count it, or it did, since no failure counted for it. The oracle cannot know which. What leaves must fit one of them,
+// and a reading that it does not fit is given up.
+type readings struct{ without, with *window }
+
 // budget judges I4: in a window at most half of those that were ready when it opened, or one,
 // leave ready on the source's report alone; none does in a leader's first window; a further one
 // needs a newer observation. It counts at the time of the plan, since that is when a writer
 // books; what it booked and the API server refused has no effect and may be planned again.
-func (o *Oracle) budget(f Wrote, p *plan, c change) {
-	source, length := c.was.source, p.config.ShrinkWindow
-	first := p.led.Add(length)
+func (o *Oracle) budget(f Wrote, p *plan, c change, counts bool) {
+	source, first := c.was.source, p.led.Add(p.config.ShrinkWindow)
 	if p.at.Before(first) {
-		o.broke("I4", "shrink", "none leaves on its source's report in a leader's first window",
-			"%s let %s go %s after it took the Lease", f.Writer, c.address, p.at.Sub(p.led))
+		if counts {
+			o.broke("I4", "shrink", "none leaves on its source's report in a leader's first window",
+				"%s let %s go %s after it took the Lease", f.Writer, c.address, p.at.Sub(p.led))
+		}
 		return
 	}
-	w := p.aim.windows[source]
-	over := func(from time.Time) bool { return !p.at.Before(from.Add(length)) }
-	if w == nil || over(w.opened) || w.full() && over(w.since) {
-		next := o.open(p, source, w, first)
-		if t := p.told[source]; w != nil && t != nil && t.Epoch == w.epoch && t.Observation <= w.observed {
-			o.broke("I4", "shrink", "a further window needs a newer observation than the last one used",
-				"%s let %s go on observation %d of %s, as before", f.Writer, c.address, t.Observation, source)
+	r := p.aim.windows[source]
+	with, wrongWith := o.spend(p, source, r.with, first)
+	if !counts {
+		if wrongWith == nil {
+			p.aim.windows[source] = readings{r.without, with}
 		}
-		w = next
-		p.aim.windows[source] = w
-	} else if w.full() {
-		o.broke("I4", "shrink", "no more than half leave in a window on their source's report alone",
-			"%s let %s go, the %d. of %s of which %d were ready at %s", f.Writer, c.address, w.used+1, source, w.size, w.opened.Format(time.TimeOnly))
+		return
 	}
-	w.used++
+	without, wrong := o.spend(p, source, r.without, first)
+	switch {
+	case wrong != nil && wrongWith != nil:
+		o.broke("I4", "shrink", wrong.sentence, "%s let %s go%s", f.Writer, c.address, wrong.detail)
+	case wrong != nil:
+		without = with
+	case wrongWith != nil:
+		with = without
+	}
+	p.aim.windows[source] = readings{without, with}
+}
+
+// excess says why a departure exceeds the budget.
+type excess struct{ sentence, detail string }
+
+// spend is the window that a departure uses, with it, and what is wrong with that.
+func (o *Oracle) spend(p *plan, source string, last *window, first time.Time) (*window, *excess) {
+	over := func(from time.Time) bool { return !p.at.Before(from.Add(p.config.ShrinkWindow)) }
+	var next window
+	var wrong *excess
+	switch {
+	case last == nil || over(last.opened) || last.full() && over(last.since):
+		next = *o.open(p, source, last, first)
+		if t := p.told[source]; last != nil && t != nil && t.Epoch == last.epoch && t.Observation <= last.observed {
+			wrong = &excess{"a further window needs a newer observation than the last one used",
+				fmt.Sprintf(" on observation %d of %s, as before", t.Observation, source)}
+		}
+	case last.full():
+		next = *last
+		wrong = &excess{"no more than half leave in a window on their source's report alone", fmt.Sprintf(
+			", the %d. of %s of which %d were ready at %s", last.used+1, source, last.size, last.opened.Format(time.TimeOnly))}
+	default:
+		next = *last
+	}
+	next.used++
+	return &next, wrong
 }
 
 // open opens a window. Where its writer may have opened it before, as it had booked who was to leave and that was

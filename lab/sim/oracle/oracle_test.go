@@ -138,6 +138,22 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			r.wait(20 * time.Second)
 			r.observes("default")
 		}
+		// failedToo is one that fails and is deleted, and another that leaves 50 s later. After 10 s more the window is over
+		// that the first of them opened if its failure did not count.
+		failedToo := func(r *rig, wait time.Duration) {
+			again(r)
+			r.see(Lies{"default"})
+			r.wait(time.Minute)
+			r.probe(0, Failing)
+			r.wait(time.Second)
+			r.tells("default", r.node(1, Ready), r.node(2, Ready), r.node(3, Ready))
+			r.write(all(gone, 0))
+			r.wait(50 * time.Second)
+			r.tells("default", r.node(3, Ready))
+			r.write(all(gone, 1))
+			r.wait(wait)
+			r.tells("default", r.node(3, Draining))
+		}
 		check(t, plain,
 			right("its window was over when they went", func(r *rig) { late(r, 1); r.write(all(gone, 2)) }),
 			wrong("I4 shrink", "its window was not over when they went", func(r *rig) { late(r, 3); r.write(all(gone, 2)) }),
@@ -158,6 +174,16 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				r.tells("default", r.node(3, Ready))
 				r.wait(61 * time.Second)
 				r.observes("default")
+				r.write(all(gone, 2))
+			}),
+			right("its window began with one that failed too, if that was not counted", func(r *rig) { failedToo(r, 20*time.Second); r.write(all(gone, 2)) }),
+			wrong("I4 shrink", "it began with one that failed too or with the next, and neither allows that", func(r *rig) {
+				failedToo(r, 20*time.Second)
+				r.write(all(gone, 2))
+				r.write(all(gone, 3))
+			}),
+			wrong("I4 shrink", "the window that one may have opened that failed too was not over", func(r *rig) {
+				failedToo(r, 5*time.Second)
 				r.write(all(gone, 2))
 			}),
 			wrong("I4 shrink", "a leader's first window", func(r *rig) {

@@ -166,10 +166,11 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
 		return // what someone else added or altered is not held (§5)
 	}
 	label := c.was.source
-	if p.ours(c.address, label) || p.failed(c.address) {
+	if p.ours(c.address, label) {
 		return
 	}
 	told, says := p.told[label], p.reported(c.address, label)
+	failed := p.failed(c.address)
 	broke := func(rule, sentence string) {
 		o.broke("I4", rule, sentence, "%s made %s %s, which was %s; the source reports %s, the probe is %s",
 			f.Writer, c.address, c.to, c.from, says, p.probed(c.address))
@@ -177,8 +178,9 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
 	switch {
 	case says == absent || says == reportsDraining || says == reportsNotReady && p.probed(c.address) != Passing:
 		if c.from.Ready && ours.Ready && !c.to.Ready && p.config.ShrinkWindow > 0 && !p.emptied(label) {
-			o.budget(f, p, c)
+			o.budget(f, p, c, !failed)
 		}
+	case failed:
 	case p.probed(c.address) == Failing:
 		broke("corroboration", "a failure that nothing corroborates takes nothing away")
 	case told == nil || !told.Ever:

@@ -28,7 +28,7 @@ type aim struct {
 	known     bool
 	selectors []map[string]string // that were in force before
 	emptiness map[string]*emptiness
-	windows   map[string]*window
+	windows   map[string]readings
 	acts      []string
 	withheld  map[string]int       // by source, how many the writer says that its budget holds back
 	booked    map[string]time.Time // by source, when that began last, or became less
@@ -46,7 +46,7 @@ func newWriter() *writer {
 }
 
 func newAim() *aim {
-	return &aim{emptiness: map[string]*emptiness{}, windows: map[string]*window{}, booked: map[string]time.Time{}, noticed: map[string]uint64{}}
+	return &aim{emptiness: map[string]*emptiness{}, windows: map[string]readings{}, booked: map[string]time.Time{}, noticed: map[string]uint64{}}
 }
 
 func (w *writer) aim(name string) *aim { return entry(w.aims, name, newAim) }
