@@ -94,10 +94,13 @@ func definitions(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("download the definitions of custom resources: %w\n%s", err, out)
 	}
-	where := map[string]string{
-		"github.com/cert-manager/cert-manager":                     "deploy/crds/cert-manager.io_certificates.yaml",
-		"github.com/prometheus-operator/prometheus-operator":       "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
-		"github.com/prometheus-operator/prometheus-operator/rules": "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+	where := map[string][]string{
+		"github.com/cert-manager/cert-manager":  {"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml"},
+		"github.com/cert-manager/trust-manager": {"deploy/crds/trust.cert-manager.io_bundles.yaml"},
+		"github.com/prometheus-operator/prometheus-operator": {
+			"example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+			"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+		},
 	}
 	var files []string
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
@@ -105,10 +108,8 @@ func definitions(ctx context.Context) ([]string, error) {
 		if err := decoder.Decode(&module); err != nil {
 			return nil, err
 		}
-		for _, path := range []string{module.Path, module.Path + "/rules"} {
-			if file, ok := where[path]; ok {
-				files = append(files, filepath.Join(module.Dir, file))
-			}
+		for _, file := range where[module.Path] {
+			files = append(files, filepath.Join(module.Dir, file))
 		}
 	}
 	return files, nil

@@ -46,7 +46,7 @@ func TestTheVersionsOfKubernetesThatAreNamedAreThoseThatAreRun(t *testing.T) {
 	minor := oldest[:strings.LastIndex(oldest, ".")]
 	for file, says := range map[string][]string{
 		"README.md":                             {"Kubernetes " + minor + " or newer"},
-		"docs/deploy/versions.md":               {"Kubernetes " + minor + " or newer", oldest, newest, coreDNS},
+		"docs/deploy/upgrade.md":                {"Kubernetes " + minor + " or newer", oldest, newest, coreDNS},
 		"docs/use/consumers.md":                 {coreDNS},
 		"docs/design/policy.md":                 {"Kubernetes " + minor + " or newer"},
 		"deploy/slicefeed-inventory/Chart.yaml": {`kubeVersion: ">=` + minor + `.0-0"`},

@@ -2,6 +2,7 @@ package runbooks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -94,6 +95,8 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			},
 			"the secured cluster is gone, and there is a new one with two workers": w.rebuild,
 		}},
+		{"../../deploy/uninstall.md", nil},
+		{"../../deploy/manifests.md", events{"the cloud is another one": w.otherCloudInManifests}},
 	} {
 		if page.name == "first-run.md" && !t.Run("README", w.readme) {
 			return
@@ -123,6 +126,28 @@ func (w *world) readme(t *testing.T) {
 func (w *world) otherCloud(ctx context.Context) error {
 	return errors.Join(w.TrustCloud(ctx), w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: ionos-ca}\nsettings:\n  IONOS_API_URL: "+
 		w.Cloud.URL+"\n  IONOS_POLL_INTERVAL: 2s\n  IONOS_REQUEST_BUDGET: 600\n"))
+}
+
+// otherCloudInManifests does the same where there is no chart that mounts the CA: the token's Secret has it too.
+func (w *world) otherCloudInManifests(ctx context.Context) error {
+	ca, err := os.ReadFile(w.Cloud.CAFile)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"stringData": map[string]string{"ca.crt": string(ca)}})
+	if err != nil {
+		return err
+	}
+	const first = "        - name: IONOS_DATACENTER_ID\n"
+	environment := ""
+	for _, variable := range [][2]string{
+		{"IONOS_CA_FILE", "/etc/slicefeed/ionos/ca.crt"}, {"IONOS_API_URL", w.Cloud.URL},
+		{"IONOS_POLL_INTERVAL", "2s"}, {"IONOS_REQUEST_BUDGET", "600"},
+	} {
+		environment += fmt.Sprintf("        - name: %s\n          value: %q\n", variable[0], variable[1])
+	}
+	return errors.Join(w.edit("inventory-deployment.yaml", first, environment+first),
+		w.run(ctx, "kubectl --context secured -n slicefeed patch secret slicefeed-inventory-ionos --patch '"+string(patch)+"'"))
 }
 
 // nextRelease is the version that upgrade.md upgrades to, and that no page after it may leave.
