@@ -45,13 +45,13 @@ func TestEachGuardIsExplainedAndHasAHistory(t *testing.T) {
 
 func TestEachProbeModeIsDocumentedAndMeasured(t *testing.T) {
 	page := read(t, filepath.Join(root, "docs/use/probes.md"))
-	demo := regexp.MustCompile(`probe is "ping": want (.*) or (.*)\.`).FindStringSubmatch(read(t, filepath.Join(root, "README.md")))
+	demo := regexp.MustCompile(`probe is "ping": want (.*) or (.*)\.`).FindStringSubmatch(read(t, filepath.Join(root, "docs/start/try.md")))
 	if demo == nil {
-		t.Fatal("README.md does not quote the Event about a probe mode")
+		t.Fatal("docs/start/try.md does not quote the Event about a probe mode")
 	}
 	for _, mode := range probe.Modes() {
 		if !slices.Contains(append(strings.Split(demo[1], ", "), demo[2]), mode.String()) {
-			t.Errorf("the mode %s is not in the demo's output in README.md", mode)
+			t.Errorf("the mode %s is not in the demo's output in docs/start/try.md", mode)
 		}
 		if !regexp.MustCompile("(?m)^\\| `" + mode.String() + "`( \\(default\\))? \\|").MatchString(page) {
 			t.Errorf("the mode %s has no row in the table of modes in docs/use/probes.md", mode)
