@@ -81,8 +81,10 @@ func (t template) makes(text string) bool {
 	return rest == "" || strings.HasPrefix(rest, ": ")
 }
 
+// makes reports whether one of the templates makes a text, at least a third of which it has itself: a short template
+// would make too much.
 func makes(all []template, text string) bool {
-	return slices.ContainsFunc(all, func(t template) bool { return t.makes(text) })
+	return slices.ContainsFunc(all, func(t template) bool { return 3*len(strings.Join(t, "")) >= len(text) && t.makes(text) })
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -220,5 +222,43 @@ func TestEveryCallOfTheContractsIsDocumented(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the calls in docs/reference/proto.md (-proto +docs):\n%s", diff)
+	}
+}
+
+// Each text that the page shows is a line that a command has printed (in a page whose commands are run, or whose output a
+// test writes), or is what the sources make of one of their strings.
+func TestTextsOfTroubleshootingAreThoseOfTheProduct(t *testing.T) {
+	files, err := product()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []template
+	for _, file := range files {
+		all = append(all, templates(file)...)
+	}
+	printed := map[string]bool{} // lines
+	pages, err := filepath.Glob(filepath.Join(root, "docs/operate/runbooks/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, filepath.Join(root, "docs/operate/statusz.md")) {
+		for line := range strings.Lines(read(t, page)) {
+			printed[oneLine(line)] = true
+		}
+	}
+	quoted := regexp.MustCompile("(?ms)^ *```text\\n(.*?)^ *```$").FindAllStringSubmatch(read(t, filepath.Join(root, "docs/operate/troubleshooting.md")), -1)
+	if len(quoted) < 12 {
+		t.Errorf("only %d texts were found: does the page still show them as text?", len(quoted))
+	}
+	for _, quote := range quoted {
+		made := ""
+		for line := range strings.Lines(quote[1]) {
+			if line = oneLine(line); !printed[line] {
+				made += line + " "
+			}
+		}
+		if made = strings.TrimSpace(made); made != "" && !makes(all, made) {
+			t.Errorf("docs/operate/troubleshooting.md: the product does not print %q", made)
+		}
 	}
 }

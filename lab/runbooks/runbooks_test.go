@@ -39,10 +39,10 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 				return errors.Join(w.join(ctx, "worker-4", "10.0.1.14", false, nil), w.set(backend.Refuse, "worker-2"))
 			},
 			"the server gets its NIC": func(context.Context) error { return w.attach("worker-4") },
-			"the backend is mended":   func(context.Context) error { return w.set(backend.Serve, "worker-2") },
+			"the backend is repaired": func(context.Context) error { return w.set(backend.Serve, "worker-2") },
 		}},
 		{"service-is-empty.md", events{
-			"somebody takes the Service's label away": func(ctx context.Context) error {
+			"a deployment removes the Service's label": func(ctx context.Context) error {
 				return w.run(ctx, "kubectl --context consuming -n web label service shop slicefeed.dev/class-")
 			},
 			"all backends die":      func(context.Context) error { return w.set(backend.Refuse, w.names()...) },
@@ -70,8 +70,8 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 				return w.run(ctx, "helm --kube-context consuming -n web upgrade slicefeed-writer deploy/slicefeed-writer -f writer.yaml --set settings.SECURED_SUBNET_CIDR=10.0.1.7/24")
 			},
 		}},
-		{"compromised-half.md", events{
-			"somebody has the inventory's keys and its token": func(ctx context.Context) error {
+		{"compromised-component.md", events{
+			"an attacker has the inventory's keys and its token": func(ctx context.Context) error {
 				return w.run(ctx, "kubectl --context secured -n slicefeed create token slicefeed-inventory >stolen-token")
 			},
 			"there is a new token, and the old one is deleted": func(context.Context) error {
@@ -81,7 +81,7 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			"what was stolen from the inventory is worthless": func(ctx context.Context) error {
 				return w.refused(ctx, "kubectl --context secured --token=\"$(cat stolen-token)\" get nodes", w.Secured)
 			},
-			"somebody has the writer's keys and its token": func(ctx context.Context) error {
+			"an attacker has the writer's keys and its token": func(ctx context.Context) error {
 				return w.run(ctx, "kubectl --context consuming -n web create token slicefeed-writer >stolen-token")
 			},
 			"the writer's stolen token is worthless": func(ctx context.Context) error {
@@ -89,7 +89,7 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			},
 		}},
 		{"disaster.md", events{
-			"all that is ours in the consuming cluster is gone": func(ctx context.Context) error {
+			"all of Slicefeed in the consuming cluster is gone": func(ctx context.Context) error {
 				return w.run(ctx, "helm --kube-context consuming -n web uninstall slicefeed-writer\n"+
 					"kubectl --context consuming -n web delete endpointslices,secrets,configmaps,leases --all\n")
 			},
