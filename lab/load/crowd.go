@@ -48,9 +48,6 @@ func NewCrowd(s *Server, subscribers, nodes int) (*Crowd, error) {
 	return c, nil
 }
 
-// Size is how many they are.
-func (c *Crowd) Size() int { return len(c.all) }
-
 func (c *Crowd) told(s *Subscriber) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,9 +80,6 @@ func (c *Crowd) ExpectChange() *Arrival {
 
 // Times are how long after a moment each of a crowd came to be as was wanted, in that order.
 type Times []time.Duration
-
-// First is that of the first.
-func (t Times) First() time.Duration { return t[0] }
 
 // Half is that by which half of them had.
 func (t Times) Half() time.Duration { return t[len(t)/2] }

@@ -45,9 +45,6 @@ type change struct {
 	to   Fingerprint
 }
 
-// Digest is that of the set that it holds.
-func (s *Subscriber) Digest() Fingerprint { return s.digest }
-
 // live connects and follows until ctx ends. Any other end of the stream is an error: nobody
 // ends the streams of an honest subscriber here.
 func (s *Subscriber) live(ctx context.Context, options ...grpc.DialOption) error {
