@@ -1,6 +1,6 @@
 // Package display prepares text for people: it wraps lines, removes what would control a terminal, and
 // suggests names that a person may have meant. It guarantees that text from outside cannot leave its
-// line. It does not know what the text is about.
+// line. It does not know what the text is about, except for the conditions of an endpoint.
 package display
 
 import (
@@ -89,4 +89,19 @@ func Count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// EndpointConditions names the state that the conditions of an EndpointSlice's endpoint stand for, or lists them if
+// they stand for none that a writer sets.
+func EndpointConditions(ready, serving, terminating bool) string {
+	switch [...]bool{ready, serving, terminating} {
+	case [...]bool{true, true, false}:
+		return "ready"
+	case [...]bool{false, true, true}:
+		return "draining"
+	case [...]bool{false, false, false}:
+		return "not ready"
+	default:
+		return fmt.Sprintf("ready=%t serving=%t terminating=%t", ready, serving, terminating)
+	}
 }

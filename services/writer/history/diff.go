@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // CompareSlices returns what changes between two slices, either of which may be nil: labels first and endpoints
@@ -80,9 +79,7 @@ func fields(s *discoveryv1.EndpointSlice) map[string]string {
 	}
 	for _, e := range s.Endpoints {
 		// Absent conditions have the defaults of the API.
-		text := verdict.Conditions{
-			Ready: ptr.Deref(e.Conditions.Ready, true), Serving: ptr.Deref(e.Conditions.Serving, true), Terminating: ptr.Deref(e.Conditions.Terminating, false),
-		}.String()
+		text := display.EndpointConditions(ptr.Deref(e.Conditions.Ready, true), ptr.Deref(e.Conditions.Serving, true), ptr.Deref(e.Conditions.Terminating, false))
 		if zone := ptr.Deref(e.Zone, ""); zone != "" {
 			text += ", zone " + zone
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
+	"github.com/slicefeed/slicefeed/services/writer/warnings"
 )
 
 // Preview is what a writer that takes over now would decide about one target.
@@ -58,6 +59,6 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 		}
 	}
 	p.Desired.Endpoints = inputs.ListedEndpoints(p.Decision.Endpoints)
-	p.Warnings = events.TargetWarnings(p.View, snapshots)
+	p.Warnings = warnings.OfTarget(p.View, snapshots)
 	return p, nil
 }

@@ -1,10 +1,11 @@
 package verdict
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // State is what a source reports about one of its members. The zero value is a state that this version does
@@ -59,19 +60,9 @@ var (
 	notReady = Conditions{}
 )
 
-// String names the state that the conditions stand for, or lists them if they stand for none that a writer
-// sets.
+// String names the state that the conditions stand for.
 func (c Conditions) String() string {
-	switch c {
-	case ready:
-		return "ready"
-	case draining:
-		return "draining"
-	case notReady:
-		return "not ready"
-	default:
-		return fmt.Sprintf("ready=%t serving=%t terminating=%t", c.Ready, c.Serving, c.Terminating)
-	}
+	return display.EndpointConditions(c.Ready, c.Serving, c.Terminating)
 }
 
 // inUse reports whether consumers may send traffic to an endpoint with these conditions.

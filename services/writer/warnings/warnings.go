@@ -1,4 +1,7 @@
-package events
+// Package warnings decides what deserves a warning about a target, and how it is worded: what a guard holds,
+// why a Service is rejected, what is set in vain. It guarantees that each active guard has a reason. It does not
+// report anything; package events does.
+package warnings
 
 import (
 	"fmt"
@@ -6,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -13,11 +17,11 @@ import (
 
 // Of returns the warnings about a target: what a guard holds, why its Service is rejected, and what else a person
 // should know.
-func Of(view targets.Resolution, decision verdict.Decision, snapshots []subscriber.Snapshot) []Warning {
+func Of(view targets.Resolution, decision verdict.Decision, snapshots []subscriber.Snapshot) []events.Warning {
 	if !view.Active() {
 		return viewWarnings(view)
 	}
-	return slices.Concat(guardWarnings(decision.Guards), resyncWarnings(decision.Resync), TargetWarnings(view, snapshots), viewWarnings(view))
+	return slices.Concat(guardWarnings(decision.Guards), resyncWarnings(decision.Resync), OfTarget(view, snapshots), viewWarnings(view))
 }
 
 // guardReasons are the reasons of Events about active guards.
@@ -27,10 +31,10 @@ var guardReasons = map[verdict.Rule]string{
 }
 
 // guardWarnings reports the guards that hold a change.
-func guardWarnings(guards []verdict.Guard) []Warning {
-	var all []Warning
+func guardWarnings(guards []verdict.Guard) []events.Warning {
+	var all []events.Warning
 	for _, g := range guards {
-		all = append(all, Warning{
+		all = append(all, events.Warning{
 			Reason: guardReasons[g.Rule], Source: g.Source, Action: "Hold", Note: g.Message,
 			Transient: g.Rule == verdict.RuleInitialSync || g.Rule == verdict.RuleTrust,
 		})
@@ -39,32 +43,32 @@ func guardWarnings(guards []verdict.Guard) []Warning {
 }
 
 // resyncWarnings reports that a resync was made, or what it waits for.
-func resyncWarnings(r verdict.Resync) []Warning {
+func resyncWarnings(r verdict.Resync) []events.Warning {
 	switch {
 	case r.Message() == "":
 		return nil
 	case r.Done:
-		return []Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
+		return []events.Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
 	}
-	return []Warning{{Reason: "ResyncWaits", Action: "Hold", Note: r.Message()}}
+	return []events.Warning{{Reason: "ResyncWaits", Action: "Hold", Note: r.Message()}}
 }
 
 // paused is reported while a person acts by hand.
-var paused = Warning{Reason: "Paused", Action: "Ignore", Note: endpoints.PausedMessage}
+var paused = events.Warning{Reason: "Paused", Action: "Ignore", Note: endpoints.PausedMessage}
 
 // viewWarnings reports why a Service is rejected, and that its label no longer names this class.
-func viewWarnings(view targets.Resolution) (all []Warning) {
+func viewWarnings(view targets.Resolution) (all []events.Warning) {
 	if view.Rejection != nil {
-		all = append(all, Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message})
+		all = append(all, events.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message})
 	}
 	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
-		all = append(all, Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
+		all = append(all, events.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
 	}
 	return all
 }
 
-// TargetWarnings reports what else a person should know about a target.
-func TargetWarnings(view targets.Resolution, snapshots []subscriber.Snapshot) []Warning {
+// OfTarget reports what else a person should know about a target.
+func OfTarget(view targets.Resolution, snapshots []subscriber.Snapshot) []events.Warning {
 	all := foreignWarnings(view)
 	if view.Target.PublishNotReadyAddresses && view.Target.Settings.ListUnready {
 		all = append(all, publishesNotReady)
@@ -76,7 +80,7 @@ func TargetWarnings(view targets.Resolution, snapshots []subscriber.Snapshot) []
 		all = append(all, portWarnings(snapshot, view.Target)...)
 	}
 	if view.AnnotationError != nil {
-		all = append(all, Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
+		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
 	}
 	if view.Paused {
 		all = append(all, paused)
@@ -85,15 +89,15 @@ func TargetWarnings(view targets.Resolution, snapshots []subscriber.Snapshot) []
 }
 
 // publishesNotReady is reported of a Service with publishNotReadyAddresses.
-var publishesNotReady = Warning{
+var publishesNotReady = events.Warning{
 	Reason: "PublishNotReadyAddresses", Action: "WriteAnyway",
 	Note: "Service sets publishNotReadyAddresses. kube-proxy and CoreDNS ignore it on slices, but other consumers may send traffic to endpoints that are not ready. " +
 		"Set it to false, or annotate the Service slicefeed.dev/list-unready: \"false\".",
 }
 
 // distributesTraffic is reported of a Service with trafficDistribution, which kube-proxy follows by hints alone.
-func distributesTraffic(preference string) Warning {
-	return Warning{
+func distributesTraffic(preference string) events.Warning {
+	return events.Warning{
 		Reason: "TrafficDistribution", Action: "WriteAnyway",
 		Note: fmt.Sprintf("Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
 			"Traffic goes to all endpoints equally. Remove it, unless another consumer such as a mesh reads it.", preference),
@@ -101,17 +105,17 @@ func distributesTraffic(preference string) Warning {
 }
 
 // foreignWarnings reports slices of the same Service that are not owned: consumers use them too.
-func foreignWarnings(view targets.Resolution) (all []Warning) {
+func foreignWarnings(view targets.Resolution) (all []events.Warning) {
 	t := view.Target
 	if len(t.ForeignSlices) > 0 {
-		all = append(all, Warning{
+		all = append(all, events.Warning{
 			Reason: "ForeignSlices", Action: "Ignore",
 			Note: fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s. Consumers use their endpoints too. Delete them unless this is intended.",
 				strings.Join(t.ForeignSlices, ", ")),
 		})
 	}
 	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
-		all = append(all, Warning{
+		all = append(all, events.Warning{
 			Reason: "OtherClass", Action: "Ignore",
 			Note: fmt.Sprintf("EndpointSlices of another class also belong to this Service: %s. Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",
 				strings.Join(t.OtherClassSlices, ", ")),
@@ -122,7 +126,7 @@ func foreignWarnings(view targets.Resolution) (all []Warning) {
 
 // portWarnings reports a target whose port none of the source's own endpoints has. A source only publishes
 // addresses, so the target's port is written nevertheless.
-func portWarnings(s subscriber.Snapshot, t targets.Target) []Warning {
+func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 	if len(s.Ports) == 0 {
 		return nil
 	}
@@ -143,7 +147,7 @@ func portWarnings(s subscriber.Snapshot, t targets.Target) []Warning {
 	for _, p := range s.Ports {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
-	return []Warning{{
+	return []events.Warning{{
 		Reason: "SourcePortMismatch", Source: s.Source, Action: "WriteAnyway",
 		Note: fmt.Sprintf("Endpoints of source %s use ports %s, but this Service targets %s. Set targetPort or TARGET_PORT unless this is intended.",
 			s.Source, strings.Join(have, ", "), strings.Join(missing, ", ")),

@@ -1,4 +1,4 @@
-package events
+package warnings
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -19,7 +20,7 @@ func TestReportsGuardOfEachSource(t *testing.T) {
 		{Rule: verdict.RuleTrust, Source: "a", Message: "A is silent."},
 		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
 	})
-	want := []Warning{
+	want := []events.Warning{
 		{Reason: "AddressNotAllowed", Source: "a", Action: "Hold", Note: "A lies."},
 		{Reason: "SourceNotTrusted", Source: "a", Action: "Hold", Note: "A is silent.", Transient: true},
 		{Reason: "SourceNotTrusted", Source: "b", Action: "Hold", Note: "B is silent.", Transient: true},
@@ -55,7 +56,7 @@ func TestOnlyUnsyncedAndUntrustedSourcesAreTransientWarnings(t *testing.T) {
 			t.Errorf("guard %s has no reason: the API server rejects such an Event", rule)
 		}
 		got := guardWarnings([]verdict.Guard{{Rule: rule, Source: "blue", Message: "held"}})
-		want := []Warning{{
+		want := []events.Warning{{
 			Reason: reason, Source: "blue", Action: "Hold", Note: "held", Transient: reason == "SourceNotSynced" || reason == "SourceNotTrusted",
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -76,7 +77,7 @@ func TestRemarksSayWhatAServiceAsksForInVain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, w := range TargetWarnings(targets.Resolution{Target: c.target}, nil) {
+			for _, w := range OfTarget(targets.Resolution{Target: c.target}, nil) {
 				got = append(got, w.Reason)
 			}
 			if !slices.Equal(got, c.want) {
