@@ -21,6 +21,10 @@ func (s *story) tour() {
 			"kubectl --context consuming -n " + pair.Namespace + " get events",
 			"kubectl --context consuming -n " + pair.Namespace + " get lease",
 		}},
+		{"The state of each component, problems first, and the reason for each address", []string{
+			"slicefeed-writer status --debug-address " + s.pair.Writers[1].DebugAddress(),
+			"slicefeed-inventory status --debug-address " + s.pair.Inventory.DebugAddress(),
+		}},
 		{"Change something, and inspect it again", []string{
 			"kubectl --context secured get nodes",
 			"kubectl --context secured taint node " + s.workers[0].Name + " " + pair.DrainTaint + "=:NoSchedule",
