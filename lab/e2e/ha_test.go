@@ -148,7 +148,7 @@ func TestTheLeaderIsLost(t *testing.T) {
 		s.slices("it serves again", serve)
 		s.must(first.Start(s.ctx()))
 	})
-	s.step("the leader is frozen, and thawed when another one leads", func(s *stage) {
+	s.step("the leader is frozen, and resumed when another one leads", func(s *stage) {
 		s.warm(first)
 		before, begun := s.writes(), time.Now()
 		s.quiet(func() {
@@ -217,7 +217,7 @@ func TestTheLeaderIsLost(t *testing.T) {
 		s.slices("the feed is acted upon again", pair.AreJust(pair.Ready, workers[0].Address, workers[2].Address))
 		s.alone(second, 3, before)
 	})
-	s.step("the leader is told to end", func(s *stage) {
+	s.step("the leader is terminated", func(s *stage) {
 		s.warm(first)
 		s.quiet(func() {
 			begun := time.Now()
@@ -251,7 +251,7 @@ func TestTheSnapshotGateOutlivesATakeover(t *testing.T) {
 	dead, deleted := workers[0], workers[1]
 	serve := pair.AreJust(pair.Ready, addresses(workers)...)
 
-	s.step("a standby takes over that has never heard of the inventory, which is away", func(s *stage) {
+	s.step("a standby takes over that was never synced, while the inventory is away", func(s *stage) {
 		s.quiet(func() {
 			s.must(s.Inventory.Kill())
 			s.must(second.Start(s.ctx()))

@@ -73,7 +73,7 @@ func (s *stage) refused(held *apifault.HeldWrite) {
 }
 
 func TestAWriteThatComesLateNeverOverwritesOneOfTheNewLeader(t *testing.T) {
-	t.Run("an update of a frozen leader comes late, and the next one has written", func(t *testing.T) {
+	t.Run("an update of a frozen leader arrives late, and the next one has written", func(t *testing.T) {
 		s, proxy := late(t, script{})
 		workers := s.join(3)
 		old, next := s.writers[0], s.writers[1]
@@ -102,7 +102,7 @@ func TestAWriteThatComesLateNeverOverwritesOneOfTheNewLeader(t *testing.T) {
 		s.is(pair.Ready, workers[0])
 		s.is(pair.Out, workers[1])
 	})
-	t.Run("a create of a leader that ends in order comes late, and the next one has created", func(t *testing.T) {
+	t.Run("a create of a terminated leader arrives late, and the next one has created", func(t *testing.T) {
 		s, proxy := late(t, script{})
 		held := proxy.HoldNextWrite()
 		w := s.machine(pair.WorkerOptions{})
@@ -112,7 +112,7 @@ func TestAWriteThatComesLateNeverOverwritesOneOfTheNewLeader(t *testing.T) {
 		s.slices("the new leader creates the slice", pair.AreJust(pair.Ready, w.Address))
 		s.refused(held)
 	})
-	t.Run("a delete of a leader that ends in order comes late, and the next one has written", func(t *testing.T) {
+	t.Run("a delete of a terminated leader arrives late, and the next one has written", func(t *testing.T) {
 		s, proxy := late(t, byLabel)
 		workers := s.join(2)
 		held := s.deletes(proxy)
@@ -154,7 +154,7 @@ func (s *stage) deletes(proxy *apifault.Proxy) *apifault.HeldWrite {
 func TestADeleteThatLandsLateOnASliceThatNobodyTouchedIsMendedWithOneWrite(t *testing.T) {
 	s, proxy := late(t, byLabel)
 	workers := s.join(2)
-	s.step("a delete of a leader that ends in order comes late, and nobody has written", func(s *stage) {
+	s.step("a delete of a terminated leader arrives late, and no one has written", func(s *stage) {
 		next := s.writers[1]
 		held := s.deletes(proxy)
 		uid := s.slice().UID
@@ -190,8 +190,8 @@ func TestAWriteThatLandsLateOnASliceThatNobodyTouchedIsMendedWithOneWrite(t *tes
 		end  func() error
 		slow bool // the Lease has to expire
 	}{
-		{"an update of a leader that ends in order comes late, and nobody has written", func() error { return s.writers[0].Terminate(20 * time.Second) }, false},
-		{"an update of a leader that is killed comes late, and nobody has written", s.writers[0].Kill, true},
+		{"an update of a terminated leader arrives late, and no one has written", func() error { return s.writers[0].Terminate(20 * time.Second) }, false},
+		{"an update of a killed leader arrives late, and no one has written", s.writers[0].Kill, true},
 	} {
 		s.step(one.name, func(s *stage) {
 			if one.slow {
