@@ -44,6 +44,33 @@ func TestEveryLinkOfEveryPageLeadsSomewhere(t *testing.T) {
 	}
 }
 
+// Comments cite pages of docs/design by name, with the anchor of a section.
+var citation = regexp.MustCompile(`\b((?:decision-rules|feed|high-availability)\.md)(#[a-z0-9-]+)?`)
+
+func TestCommentsCiteSectionsThatExist(t *testing.T) {
+	found := 0
+	for _, tree := range []string{"services", "lab"} {
+		err := filepath.WalkDir(filepath.Join(root, tree), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" {
+				return err
+			}
+			for _, m := range citation.FindAllStringSubmatch(read(t, path), -1) {
+				found++
+				if err := leads(filepath.Join(root, "docs/design/README.md"), m[0]); err != nil {
+					t.Errorf("%s cites %s: %v", path, m[0], err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d citations were found", found)
+	}
+}
+
 // linksOf returns the links of a page to files of this repository.
 func linksOf(text string) (targets []string) {
 	for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {

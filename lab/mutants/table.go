@@ -25,7 +25,7 @@ func Table(all []Mutant, results []Result, page string) (string, error) {
 		rows[r.Mutant.Name] = row(r)
 	}
 	var b strings.Builder
-	b.WriteString("| bug | what it is, and would do | caught by | worlds |\n|---|---|---|---|\n")
+	b.WriteString("| bug | what it does | caught by | runs |\n|---|---|---|---|\n")
 	for _, m := range all {
 		if rows[m.Name] == "" {
 			return "", fmt.Errorf("mutant %s was not tried yet", m.Name)

@@ -311,7 +311,7 @@ func (w *writerWorld) routine(wake time.Time) bool {
 	return false
 }
 
-// conclude holds what is left at the end against what DESIGN's table makes of the truth (I5, in the simple
+// conclude holds what is left at the end against what decision-rules.md makes of the truth (I5, in the simple
 // case: every source speaks, and something of it that is READY passes).
 func (w *writerWorld) conclude() error {
 	serving := false

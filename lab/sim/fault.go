@@ -170,7 +170,7 @@ func (c *cluster) replace(name string, inherits bool) {
 		return
 	}
 	// The machine goes first, and its Node lingers. What it had can be inherited once: one address, one
-	// machine (DESIGN §4).
+	// machine (feed.md#what-never-happens).
 	if !c.cloud.has(name) {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Two machines at one address that no fault shares would be a mistake of the world: no inventory can tell
-// either (DESIGN §4), and nothing would ever come right. A world of a long soak had them.
+// either (feed.md#what-never-happens), and nothing would ever come right. A world of a long soak had them.
 func TestAnAddressIsInheritedOnce(t *testing.T) {
 	for name, twice := range map[string]Fault{
 		"a Node is replaced that lingers": {Kind: NodeReplaced, N: 1},

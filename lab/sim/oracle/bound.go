@@ -36,7 +36,7 @@ func (d Delays) withDefaults() Delays {
 }
 
 // bound is how long after the last fault the slices of a target may still differ from the
-// truth: 60 s and one window per halving (DESIGN §8 I5), and what has to come before the
+// truth: 60 s and one window per halving (decision-rules.md#invariants, I5), and what has to come before the
 // guards can start to let anything go. In the worst case these come one after the other: the
 // link's end is noticed and it is made anew, the inventory's watch proves itself and both of
 // two listings of the cloud agree, another writer takes the Lease, and the prober judges.

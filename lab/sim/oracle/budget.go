@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// window is a budget of the guard against shrinking (§5, guard 7): a tumbling window, opened by
+// window is a budget of the guard against shrinking (decision-rules.md#shrink): a tumbling window, opened by
 // the first that leaves.
 type window struct {
 	opened   time.Time

@@ -54,8 +54,9 @@ func (o *Oracle) end() {
 	}
 }
 
-// equals judges one target: each endpoint is what the table makes of the truth. What the floor keeps, and what fails
-// without being corroborated, is right as long as it is told (§8, I5), and only while nothing else would be ready.
+// equals judges one target: each endpoint is what the table makes of the truth. What floor keeps, and what fails
+// without being corroborated, is correct while it is reported (decision-rules.md#invariants, I5), and only while
+// nothing else would be ready.
 func (o *Oracle) equals(name string, w *writer) {
 	a, t := w.aim(name), o.target(name)
 	if !a.known || a.Paused {
@@ -135,7 +136,7 @@ func (o *Oracle) table(w *writer, a *aim, all map[netip.Addr]held) map[netip.Add
 	return right
 }
 
-// result is the table (§5) for what is certain.
+// result is the table (decision-rules.md#the-decision-table) for what is certain.
 func (a *aim) result(s State, alive bool) fate {
 	switch {
 	case a.Probe != "" && !alive, a.Probe == "" && s == NotReady:

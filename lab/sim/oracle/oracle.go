@@ -58,7 +58,7 @@ type Oracle struct {
 }
 
 // staleCloud is the kind of fault by which a cloud answers as of some time ago. Such an answer is
-// whole in itself: the inventory has to believe it (§4, a complete contradicting answer).
+// whole in itself: the inventory has to believe it (feed.md#what-never-happens, a complete contradicting answer).
 const staleCloud = "cloud stale"
 
 // New returns an oracle that has seen nothing.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// keptPlans is how many plans are remembered: a request is answered or given up in seconds (§6).
+// keptPlans is how many plans are remembered: a request is answered or given up in seconds (high-availability.md).
 const keptPlans = 64
 
 // plan is what a writer knew when it decided what to write.
@@ -120,14 +120,14 @@ func (p *plan) member(name string, a netip.Addr) *Member {
 	return nil
 }
 
-// trusted is §5, Trust; the snapshot gate is part of it.
+// trusted is decision-rules.md#trust; the snapshot gate is part of it.
 func (p *plan) trusted(name string) bool {
 	t := p.told[name]
 	return t != nil && t.sound() && p.at.Sub(t.Word) <= p.config.MaxStaleness
 }
 
 // believed reports whether what a source says may take anything away: it is trusted, and has told of something
-// or has been seen empty often enough (§5, guard 4).
+// or has been seen empty often enough (decision-rules.md#empty).
 func (p *plan) believed(name string) bool {
 	return p.trusted(name) && (p.confirmedEmpty(name) || !p.config.view(p.told[name], p.fences, p.probes).empty)
 }
@@ -172,7 +172,7 @@ func (p *plan) failed(a netip.Addr) bool {
 	return false
 }
 
-// calledDead reports whether every report that can speak calls an endpoint dead (§8, I2): the control plane's, if it
+// calledDead reports whether every report that can speak calls an endpoint dead (decision-rules.md#invariants, I2): the control plane's, if it
 // is believed, by NOT_READY or absence; the probe's, by a failure that counts. Where none can speak, nobody has called
 // it dead.
 func (p *plan) calledDead(a netip.Addr, label string) bool {

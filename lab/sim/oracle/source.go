@@ -51,7 +51,7 @@ func (s *source) state(name string) State {
 }
 
 // told takes in what a writer holds of a source, and judges an honest inventory by it: it tells
-// no address that never was, and whatever goes wrong at its side never shrinks the set (§3).
+// no address that never was, and whatever goes wrong at its side never shrinks the set (feed.md#what-never-happens).
 func (o *Oracle) told(f Told) {
 	s, w := o.source(f.Source), o.writer(f.Writer)
 	before := w.told[f.Source]
@@ -105,7 +105,7 @@ func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
 			continue // it has moved, or one address, one node: a new machine may have come to be there
 		}
 		if before.Epoch != now.Epoch && (o.clouded || s.state(where.name) != Ready) {
-			continue // the first word of an epoch waits for the addresses of READY nodes alone (§3)
+			continue // the first word of an epoch waits for the addresses of READY nodes alone (feed.md#what-never-happens)
 		}
 		if since, is := s.since[where]; is && !since.After(first) {
 			o.broke("I2", "never shrinks", "nothing that goes wrong at an inventory takes a machine away that is there",
@@ -136,7 +136,7 @@ func index(members []Member, before *told) map[netip.Addr]*Member {
 	return by
 }
 
-// sound is trust (§5) but for the age of the word, whose limit is the target's.
+// sound is trust (decision-rules.md#trust) but for the age of the word, whose limit is the target's.
 func (t *told) sound() bool { return t.Ever && t.Synced && t.Alive && t.Membership }
 
 // same reports whether nothing differs that a verdict could rest upon, time apart.

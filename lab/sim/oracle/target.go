@@ -90,7 +90,7 @@ func (t *target) put(name string, s *Slice) {
 	}
 }
 
-// edit takes in what someone else did. What the writers have made stays what it was (§5,
+// edit takes in what someone else did. What the writers have made stays what it was (decision-rules.md#what-is-current,
 // held): they may restore it, and need not.
 func (t *target) edit(f Edited) {
 	t.edits = append(t.edits, edit{f.Slice, f.Version})
@@ -119,7 +119,7 @@ func (t *target) union() map[netip.Addr]held {
 		s := t.slices[name]
 		source := s.Source
 		if source == "" {
-			source = "default" // §6: a held slice without a source's label belongs to it
+			source = "default" // decision-rules.md#which-source-owns-an-address: a held slice without a source's label belongs to it
 		}
 		for _, e := range s.Endpoints {
 			h, ok := all[e.Address]
@@ -145,7 +145,7 @@ func (c Conditions) rank() int {
 }
 
 // usable reports whether a consumer finds anything: ready, or serving and terminating when none
-// is ready (§8, I2).
+// is ready (decision-rules.md#invariants, I2).
 func usable(all map[netip.Addr]held) bool {
 	for _, h := range all {
 		if h.rank() > 0 {

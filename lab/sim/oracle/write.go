@@ -66,7 +66,7 @@ func changed(before, after map[netip.Addr]held) []change {
 	return changes
 }
 
-// sent judges who wrote: leadership is checked just before sending (§6).
+// sent judges who wrote: leadership is checked just before sending (high-availability.md).
 func (o *Oracle) sent(f Wrote, p *plan) {
 	w := p.writer
 	if o.writers[f.Writer] != w {
@@ -110,7 +110,7 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 }
 
 // fenced judges I1: whoever sent it, nothing outside of the fence is ever written. And the
-// fence's exception (§5, guard 1): one that would take all that is held is a typing mistake.
+// fence's exception (decision-rules.md#allowlist): one that would take all that is held is a typing mistake.
 func (o *Oracle) fenced(f Wrote, p *plan) {
 	if f.After == nil || p.config.Out {
 		return
@@ -128,7 +128,7 @@ func (o *Oracle) fenced(f Wrote, p *plan) {
 	}
 }
 
-// frozen reports whether the fences exclude all that is held. What someone else added is not held (§5), but
+// frozen reports whether the fences exclude all that is held. What someone else added is not held (decision-rules.md#what-is-current), but
 // a writer that has no word on the slices yet takes it so.
 func (p *plan) frozen() bool { return len(p.mine) > 0 && frozen(p.held, p.fences) }
 
@@ -163,7 +163,7 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
 	ours, is := t.ours[c.address]
 	if !c.is || !is || t.mends(c) || c.to.rank() >= min(c.from.rank(), ours.as(true).rank()) {
-		return // what someone else added or altered is not held (§5)
+		return // what someone else added or altered is not held (decision-rules.md#what-is-current)
 	}
 	label := c.was.source
 	if p.ours(c.address, label) {
@@ -195,7 +195,7 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
 }
 
 // remains judges I2, and the floor, where a write takes the last endpoint away. What someone else added is not held
-// (§5), and is no loss. What someone else took is held still: that nothing is usable is not the doing of a writer that
+// (decision-rules.md#what-is-current), and is no loss. What someone else took is held still: that nothing is usable is not the doing of a writer that
 // could not know it yet.
 func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 	if ready(after) > 0 || len(p.unnoticed) > 0 {
@@ -231,7 +231,7 @@ func (p *plan) stays(a netip.Addr, h held) bool {
 	return p.probed(a) == Passing || p.probed(a) == Unjudged && h.Ready
 }
 
-// mends reports whether a change undoes one that came late. There is no fencing token (§6): what was sent in
+// mends reports whether a change undoes one that came late. There is no fencing token (high-availability.md): what was sent in
 // time can land in the next term, the same writer's too, and where it lands on an untouched slice the new
 // leader mends it.
 func (t *target) mends(c change) bool {
@@ -315,7 +315,7 @@ func (s *Slice) same(u *Slice) bool {
 }
 
 // passes reports whether a slice goes from one source to another: what it listed leaves, or comes. Its label
-// goes with that (§6), as often as the sources have it so.
+// goes with that (decision-rules.md#targets-and-slices), as often as the sources have it so.
 func (s *Slice) passes(to *Slice) bool {
 	if s == nil || s.Source == to.Source || len(s.Endpoints)+len(to.Endpoints) == 0 {
 		return false
@@ -327,7 +327,7 @@ func (s *Slice) lists(a netip.Addr) bool {
 	return s != nil && slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return e.Address == a })
 }
 
-// label is the source of a slice; without a label it is the one named default (§6).
+// label is the source of a slice; without a label it is the one named default (decision-rules.md#which-source-owns-an-address).
 func (s *Slice) label() string {
 	if s.Source == "" {
 		return "default"

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// emptyApart is how far apart observations have to be received to count for emptiness (§5).
+// emptyApart is how far apart observations have to be received to count for emptiness (decision-rules.md#empty).
 const emptyApart = 4 * time.Second
 
 // writer is what a writer's process knows.
@@ -135,7 +135,7 @@ func (w *writer) observe(now time.Time, name string, t *told) {
 	}
 }
 
-// observe counts how often in a row the view has nothing that serves (§5, guard 4). Another view, or another
+// observe counts how often in a row the view has nothing that serves (decision-rules.md#empty). Another view, or another
 // epoch, starts over; an observation that comes sooner than 4 s after the last one that counted is not counted, nor
 // is the one that was in force when the epoch was first met.
 func (a *aim) observe(now time.Time, w *writer, name string, t *told) {
@@ -194,7 +194,7 @@ type view struct {
 	unready bool // in one of them: none is anything but NOT_READY, and none of these passes
 }
 
-// view looks at the members that the target selects. The fence comes first (§5, guard 1): a member that may not be
+// view looks at the members that the target selects. The fence comes first (decision-rules.md#allowlist): a member that may not be
 // written is none.
 func (c Configured) view(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) view {
 	v := view{true, true}
