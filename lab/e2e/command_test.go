@@ -27,7 +27,7 @@ func run(t *testing.T, half string, env []string, args ...string) (int, string) 
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-func TestEachHalfRefusesTheOthersCredential(t *testing.T) {
+func TestEachComponentRejectsTheOthersCredential(t *testing.T) {
 	for _, one := range []struct{ half, setting string }{
 		{"slicefeed-writer", "IONOS_TOKEN"},
 		{"slicefeed-writer", "IONOS_TOKEN_FILE"},

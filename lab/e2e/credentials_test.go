@@ -56,7 +56,7 @@ func (s *stage) authority(ca *pki.CA, dir string) {
 	s.must(err)
 }
 
-func TestCredentialsChangeWhileBothHalvesRun(t *testing.T) {
+func TestCredentialsChangeWhileBothComponentsRun(t *testing.T) {
 	s := enter(t, script{})
 	for _, dir := range []string{s.Inventory.Dir(), s.writers[0].Dir(), filepath.Dir(s.Operator.CertFile)} {
 		s.keep(dir+"/tls.crt", dir+"/tls.key", dir+"/peer-ca.crt")

@@ -241,7 +241,7 @@ func TestTheLeaderIsLost(t *testing.T) {
 	})
 }
 
-func TestTheSnapshotGateOutlivesATakeover(t *testing.T) {
+func TestInitialSyncGuardOutlivesATakeover(t *testing.T) {
 	s := enter(t, script{writers: 2})
 	s.settle()
 	first, second := s.writers[0], s.writers[1]

@@ -72,7 +72,7 @@ func (s *stage) refused(held *apifault.HeldWrite) {
 	}
 }
 
-func TestAWriteThatComesLateNeverOverwritesOneOfTheNewLeader(t *testing.T) {
+func TestLateWriteNeverOverwritesTheNewLeaders(t *testing.T) {
 	t.Run("an update of a frozen leader arrives late, and the next one has written", func(t *testing.T) {
 		s, proxy := late(t, script{})
 		workers := s.join(3)
@@ -151,7 +151,7 @@ func (s *stage) deletes(proxy *apifault.Proxy) *apifault.HeldWrite {
 	return held
 }
 
-func TestADeleteThatLandsLateOnASliceThatNobodyTouchedIsMendedWithOneWrite(t *testing.T) {
+func TestLateDeleteOfUntouchedSliceIsRepairedWithOneWrite(t *testing.T) {
 	s, proxy := late(t, byLabel)
 	workers := s.join(2)
 	s.step("a delete of a terminated leader arrives late, and no one has written", func(s *stage) {
@@ -181,7 +181,7 @@ func (s *stage) mended(since int) {
 	s.quiet(func() { s.warm(s.writers[1]) })
 }
 
-func TestAWriteThatLandsLateOnASliceThatNobodyTouchedIsMendedWithOneWrite(t *testing.T) {
+func TestLateWriteToUntouchedSliceIsRepairedWithOneWrite(t *testing.T) {
 	s, proxy := late(t, script{})
 	workers := s.join(2)
 	serve := pair.AreJust(pair.Ready, addresses(workers)...)

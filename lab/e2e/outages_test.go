@@ -140,7 +140,7 @@ func TestAnInventoryThatIsBlindIsNotBelieved(t *testing.T) {
 	s.slices("nothing is lost", pair.AreJust(pair.Ready, addresses(workers)...))
 }
 
-func TestAnEmptyInventoryIsBelievedAfterThreeObservationsFourSecondsApart(t *testing.T) {
+func TestEmptyInventoryCountsAfterThreeObservationsFourSecondsApart(t *testing.T) {
 	s := enter(t, script{writer: map[string]string{"HEALTH_CHECK_MODE": "off"}})
 	s.start()
 	s.join(2)

@@ -282,7 +282,7 @@ func listsAll(all []*discoveryv1.EndpointSlice, workers []*pair.Worker) bool {
 	return true
 }
 
-func TestEachSourceHasItsOwnFence(t *testing.T) {
+func TestEachSourceHasItsOwnAllowlist(t *testing.T) {
 	f := enterSources(t, script{
 		writer:  map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace},
 		service: annotated("source", "east"),

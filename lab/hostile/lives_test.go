@@ -28,7 +28,7 @@ func lives() uint64 {
 	return 60
 }
 
-func TestAHostileInventoryIsHeldByFencesAndGuards(t *testing.T) {
+func TestHostileInventoryIsHeldByAllowlistAndGuards(t *testing.T) {
 	first, n := uint64(0), lives()
 	if text := os.Getenv("SLICEFEED_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -170,7 +170,7 @@ func (b *budget) spend(one sight, before map[string]bool) (wrong []string) {
 	return wrong
 }
 
-func TestEachBreachIsCountedAsWhatItIs(t *testing.T) {
+func TestEachProtocolViolationIsCountedByKind(t *testing.T) {
 	counted := 0
 	defer func() {
 		if counted < 10 {

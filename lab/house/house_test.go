@@ -59,7 +59,7 @@ func list(t *testing.T, args ...string) []pkg {
 // within reports whether a package is the tree's root or below it.
 func within(path, tree string) bool { return path == tree || strings.HasPrefix(path, tree+"/") }
 
-func TestNeitherHalfContainsTheOther(t *testing.T) {
+func TestNeitherComponentContainsTheOther(t *testing.T) {
 	for half, other := range map[string]string{inventory: writer, writer: inventory} {
 		for _, p := range list(t, half) {
 			for _, dep := range p.Deps {

@@ -26,14 +26,14 @@ type stage struct {
 // The stages, in order. That the write was answered ends none: the watch event does not wait for it.
 var (
 	pairStages = []stage{
-		{"watch event", "the secured API server takes the patch, and tells the watch"},
+		{"watch event", "the secured API server takes the patch, and sends the watch event"},
 		{"delta published", "inventory: roster, feed"},
 		{"delta sent", "inventory: stream"},
 		{"delta received", "link: gRPC with mutual TLS, from process to process"},
 		{"delta applied", "writer: checks, view"},
 		{"decision", "writer: verdict"},
 		{"plan", "writer: plan"},
-		{"", "the consuming API server takes the write, and tells the watch"},
+		{"", "the consuming API server takes the write, and sends the watch event"},
 	}
 	floorStages = []stage{pairStages[0], {"plan", "floor: a deep copy"}, pairStages[7]}
 )

@@ -77,10 +77,10 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	}
 	defaults := New(Config{Health: health.NewServer()}).streams
 	for title, number := range map[string]string{
-		"live streams of WatchNodes":  fmt.Sprint(defaults.MaxPerClient),
-		"a message that nobody reads": fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
-		"requested observations":      fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
-		"usual message":               fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),
+		"live streams of WatchNodes": fmt.Sprint(defaults.MaxPerClient),
+		"a message that is not read": fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
+		"requested observations":     fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
+		"usual message":              fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/design/limits.md has no row %q", row[1:])

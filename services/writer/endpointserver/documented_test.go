@@ -25,7 +25,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
 	for title, number := range map[string]string{
 		"live streams of WatchEndpoints":       fmt.Sprint(defaults.MaxPerClient),
-		"a message that nobody reads":          fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
+		"a message that is not read":           fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
 		"Services and namespaces in a request": fmt.Sprint(maxSelectors),
 		"addresses of a port that is gathered": thousands(endpoints.MaxBackends),
 	} {
