@@ -49,10 +49,12 @@ var (
 		also: filepath.Join(proxychoice, "main.go"),
 	}
 	oldest = upstream{dir: "oldest", packages: []program{apiServer}}
-	// A module of its own, because it needs more than any test does: half of a kubelet.
+	// A module of its own, because it needs more than any test does.
 	controllers = upstream{dir: "controllers", packages: []program{
 		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
 		{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"},
+		{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
+		{"kubelet", "k8s.io/kubernetes/cmd/kubelet"},
 	}}
 	// A module of its own, because it needs another version of client-go.
 	coreDNS = upstream{dir: "coredns", module: "github.com/coredns/coredns", packages: []program{

@@ -131,8 +131,12 @@ func (cp *ControlPlane) prepare() (err error) {
 	if cp.files.ca, err = ca.Write(cp.dir, "ca"); err != nil {
 		return err
 	}
+	addresses := []netip.Addr{cp.options.Address}
+	for _, services := range cp.options.ServiceCIDRs {
+		addresses = append(addresses, services.Masked().Addr().Next()) // of the Service kubernetes
+	}
 	server, err := ca.Issue(pki.Cert{
-		CommonName: "kube-apiserver", Usage: pki.Server, IPs: []netip.Addr{cp.options.Address},
+		CommonName: "kube-apiserver", Usage: pki.Server, IPs: addresses,
 		DNS: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"},
 	})
 	if err != nil {

@@ -112,6 +112,45 @@ func up(name, address string) (netlink.Link, error) {
 	return link, netlink.LinkSetUp(link)
 }
 
+// Route makes the host a router, and has it carry the packets to a prefix: as a Node does that has Pods.
+func (h *Host) Route(to netip.Prefix) error {
+	if err := h.forward(to); err != nil {
+		return fmt.Errorf("route %s by host %s: %w", to, h.address, err)
+	}
+	return nil
+}
+
+func (h *Host) forward(to netip.Prefix) error {
+	const setting = "/proc/sys/net/ipv4/ip_forward" // of the namespace of whoever writes it
+	if err := os.WriteFile(setting, []byte("1"), 0); err != nil {
+		return err
+	}
+	err := h.inside(func() error {
+		if err := os.WriteFile(setting, []byte("1"), 0); err != nil {
+			return err
+		}
+		cable, err := netlink.LinkByName(far)
+		if err != nil {
+			return err
+		}
+		// By the near end, since it says for no other host's addresses that they are here.
+		return netlink.RouteReplace(&netlink.Route{
+			LinkIndex: cable.Attrs().Index, Flags: int(netlink.FLAG_ONLINK), Gw: net.ParseIP(gateway),
+			Dst: network(netip.PrefixFrom(netip.IPv4Unspecified(), 0)),
+		})
+	})
+	if err != nil {
+		return err
+	}
+	near, err := netlink.LinkByName(h.cable)
+	if err != nil {
+		return err
+	}
+	return netlink.RouteReplace(&netlink.Route{
+		LinkIndex: near.Attrs().Index, Flags: int(netlink.FLAG_ONLINK), Dst: network(to), Gw: h.address.AsSlice(),
+	})
+}
+
 // Command is the command line that runs another one on the host, as the same process.
 func (h *Host) Command(argv ...string) []string {
 	namespace := fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), h.namespace.Fd())

@@ -43,8 +43,32 @@ func Inside() bool {
 // Call it first thing in main: whatever was done before is done again inside. There is
 // no network but the loopback interface inside, so downloads belong before it.
 func Enter(ctx context.Context, addrs ...netip.Addr) error {
+	return enter(ctx, &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}, addrs)
+}
+
+// EnterMachine does as Enter does, for what needs all users, mounts and processes of its own, as containers do.
+// Only root can. What is mounted inside is not seen outside, and every process inside ends with the program.
+func EnterMachine(ctx context.Context, addrs ...netip.Addr) error {
+	attributes := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
+	if err := enter(ctx, attributes, addrs); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
+}
+
+func enter(ctx context.Context, attributes *syscall.SysProcAttr, addrs []netip.Addr) error {
 	if !Inside() {
-		code, err := runInside(ctx)
+		code, err := runInside(ctx, attributes)
 		if err != nil {
 			return err
 		}
@@ -141,7 +165,7 @@ func Exec(pid int, env []string, argv ...string) error {
 	return nil
 }
 
-func runInside(ctx context.Context) (int, error) {
+func runInside(ctx context.Context, attributes *syscall.SysProcAttr) (int, error) {
 	here, err := current()
 	if err != nil {
 		return 0, fmt.Errorf("find out the present network namespace: %w", err)
@@ -154,12 +178,8 @@ func runInside(ctx context.Context) (int, error) {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), outsideEnv+"="+here)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
+	attributes.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr = attributes
 	// Before the start, so that none is lost that comes in between.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
