@@ -72,10 +72,11 @@ long: build race upstream ## Proof of life with every fault at its real pace, an
 	@SLICEFEED_LONG=1 tools/gotest -v -timeout 25m -run 'ProofOfLife|EveryFault|Bookmarks|ASilentWatch|AtRest|ATakeover|LandsLate|LeaseUpOnce' ./lab/e2e/
 
 .PHONY: kubernetes
-kubernetes: build race upstream ## kube-controller-manager, kube-proxy with real packets and CoreDNS beside the pair; the first time 15 min more
-	@lab build kube-controller-manager kube-proxy coredns >/dev/null
-	@tools/debian nft nftables
-	@SLICEFEED_VERIFY=1 tools/gotest -v -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS' ./lab/e2e
+kubernetes: build race upstream ## Kubernetes' controllers, kube-proxy with real packets, CoreDNS, and both charts on nodes with containerd; the first time 20 min more
+	@lab build kubelet kube-controller-manager kube-scheduler kube-proxy coredns >/dev/null
+	@tools/build . charts
+	@tools/node
+	@SLICEFEED_VERIFY=1 tools/gotest -p 1 -v -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothCharts' ./lab/e2e ./lab/charts
 
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober

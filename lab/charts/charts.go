@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/kubelet"
+	"github.com/slicefeed/slicefeed/lab/node"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
@@ -40,11 +42,17 @@ const (
 type World struct {
 	*pair.Pair
 
-	SecuredNode, ConsumingNode *kubelet.Kubelet
-
 	root, dir string
 	env       []string
-	balancer  *kubelet.Balancer
+	nodes     map[string]Node // by side
+	balancer  io.Closer
+}
+
+// Node runs the Pods of a side.
+type Node interface {
+	// Balance leads an address to the Pods of a Service.
+	Balance(service *corev1.Service, at netip.Addr) (io.Closer, error)
+	Stop() error
 }
 
 // Options describe a world.
@@ -52,6 +60,7 @@ type Options struct {
 	Programs controlplane.Programs // mandatory
 	Bin      string                // directory of the halves; empty: .bin of the checkout
 	Cloud    pair.CloudOptions
+	Images   []string // archives with the images, for nodes that run containers (see lab/node); empty: stand-ins
 }
 
 // Main is the body of a TestMain whose tests start worlds.
@@ -82,7 +91,8 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 		Programs: options.Programs, Cloud: options.Cloud, Bare: true,
 		// As the oldest API servers that are supported are: where it is on, a client that watches
 		// needs no permission to list, unless the server cannot answer that way for once.
-		APIServerArg: []string{"--feature-gates=WatchList=false"},
+		// A Node that joins is not tainted: the lab has no controller that takes that away.
+		APIServerArg: []string{"--feature-gates=WatchList=false", "--disable-admission-plugins=TaintNodesByCondition"},
 	})
 	if err != nil {
 		return err
@@ -98,24 +108,33 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 		"HOME=" + filepath.Join(w.dir, "home"), "TMPDIR=" + os.TempDir(), "LC_ALL=C.UTF-8",
 		"KUBECONFIG=" + w.Secured.AdminKubeconfig() + ":" + w.Consuming.AdminKubeconfig(),
 	}
-	common := kubelet.Options{
+	w.nodes = map[string]Node{}
+	for i, plane := range []*controlplane.ControlPlane{w.Secured, w.Consuming} {
+		side, address := plane.Name(), netip.AddrFrom4([4]byte{10, 0, 0, byte(31 + i)})
+		pods := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(1 + i), 0}), 24)
+		if w.nodes[side], err = w.startNode(ctx, plane, address, pods, options); err != nil {
+			delete(w.nodes, side)
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) startNode(ctx context.Context, plane *controlplane.ControlPlane, address netip.Addr, pods netip.Prefix, options Options) (Node, error) {
+	dir, hosts := filepath.Join(w.dir, plane.Name()+"-node"), map[string]netip.Addr{InventoryHost: pair.InventoryAddress}
+	if len(options.Images) > 0 {
+		return node.Start(ctx, node.Options{
+			ControlPlane: plane, Address: address, Pods: pods, Hosts: hosts, Images: options.Images, Dir: dir,
+		})
+	}
+	return kubelet.Start(ctx, kubelet.Options{
+		ControlPlane: plane, Address: address, Pods: pods, Hosts: hosts, Dir: dir,
 		Images: map[string]string{
 			"ghcr.io/slicefeed/slicefeed-inventory": filepath.Join(options.Bin, Inventory),
 			"ghcr.io/slicefeed/slicefeed-writer":    filepath.Join(options.Bin, Writer),
 		},
-		Hosts: map[string]netip.Addr{InventoryHost: pair.InventoryAddress},
-		Env:   []string{"GORACE=atexit_sleep_ms=0"},
-	}
-	secured, consuming := common, common
-	secured.ControlPlane, secured.Dir = w.Secured, filepath.Join(w.dir, "secured-node")
-	secured.Address, secured.Pods = netip.MustParseAddr("10.0.0.31"), netip.MustParsePrefix("10.244.1.0/24")
-	consuming.ControlPlane, consuming.Dir = w.Consuming, filepath.Join(w.dir, "consuming-node")
-	consuming.Address, consuming.Pods = netip.MustParseAddr("10.0.0.32"), netip.MustParsePrefix("10.244.2.0/24")
-	if w.SecuredNode, err = kubelet.Start(ctx, secured); err != nil {
-		return err
-	}
-	w.ConsumingNode, err = kubelet.Start(ctx, consuming)
-	return err
+		Env: []string{"GORACE=atexit_sleep_ms=0"},
+	})
 }
 
 // Dir is a directory for what commands make; it goes with the world.
@@ -147,7 +166,10 @@ func (w *World) Run(ctx context.Context, script string) (string, error) {
 // forLab are the settings that differ from a user's, because the cloud is an emulator and a test
 // has no minutes.
 func (w *World) forLab() (inventory, writer string) {
-	return " --set ionos.caConfigMap=ionos-ca --set settings.IONOS_API_URL=" + w.Cloud.URL +
+	if _, ok := w.nodes[Secured].(*node.Node); ok {
+		inventory = " --set service.type=LoadBalancer"
+	}
+	return inventory + " --set ionos.caConfigMap=ionos-ca --set settings.IONOS_API_URL=" + w.Cloud.URL +
 			" --set settings.IONOS_POLL_INTERVAL=1s --set settings.SOURCE_POLL_INTERVAL=1s --set settings.IONOS_REQUEST_BUDGET=6000",
 		" --set settings.SHRINK_WINDOW=0s"
 }
@@ -203,7 +225,7 @@ func (w *World) Balance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.balancer, err = w.SecuredNode.Balance(service, pair.InventoryAddress)
+	w.balancer, err = w.nodes[Secured].Balance(service, pair.InventoryAddress)
 	return err
 }
 
@@ -229,10 +251,8 @@ func (w *World) Pods(ctx context.Context, side string) ([]corev1.Pod, error) {
 // Stop ends everything. It is safe to call it on a world that is half started.
 func (w *World) Stop() error {
 	var errs []error
-	for _, k := range []*kubelet.Kubelet{w.ConsumingNode, w.SecuredNode} {
-		if k != nil {
-			errs = append(errs, k.Stop())
-		}
+	for _, n := range w.nodes {
+		errs = append(errs, n.Stop())
 	}
 	if w.balancer != nil {
 		errs = append(errs, w.balancer.Close())

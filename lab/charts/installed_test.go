@@ -12,6 +12,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/lab/node"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
@@ -45,14 +46,16 @@ func TestBothChartsInstalled(t *testing.T) {
 			return len(all) == 2
 		})
 		told := s.run(`kubectl --context secured -n slicefeed get pods -o jsonpath='{.items[0].status.containerStatuses[0].lastState.terminated.message}'`)
-		log := s.run(`kubectl --context secured -n slicefeed logs deployment/slicefeed-inventory`)
-		for _, text := range []string{told, log} {
-			for _, file := range []string{"/etc/slicefeed/tls/tls.crt", "/etc/slicefeed/peer-ca/ca.crt"} {
-				if !strings.Contains(text, file) {
-					s.t.Errorf("it does not name %s:\n%s", file, text)
-				}
+		files := []string{"/etc/slicefeed/tls/tls.crt", "/etc/slicefeed/peer-ca/ca.crt"}
+		for _, file := range files {
+			if !strings.Contains(told, file) {
+				s.t.Errorf("it does not name %s:\n%s", file, told)
 			}
 		}
+		s.until("the log names both files", func() bool { // that of a container which begins is empty for a moment
+			log := s.run(`kubectl --context secured -n slicefeed logs deployment/slicefeed-inventory`)
+			return strings.Contains(log, files[0]) && strings.Contains(log, files[1])
+		})
 		s.t.Logf("the Pod says:\n%s", told)
 	})
 	s.step("a missing token is one too, and the Pod is not ready", func(s *stage) {
@@ -155,6 +158,9 @@ func TestBothChartsInstalled(t *testing.T) {
 		s.must(second.Leave(s.ctx()))
 		s.slices("it writes", pair.Are(pair.Absent, second.Address))
 	})
+	if n, ok := s.nodes[Consuming].(*node.Node); ok {
+		s.restarts(n)
+	}
 	s.step("both uninstalled", func(s *stage) {
 		s.run(`helm --kube-context consuming uninstall slicefeed-writer -n web --wait`)
 		s.run(`helm --kube-context secured uninstall slicefeed-inventory -n slicefeed --wait`)

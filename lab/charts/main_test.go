@@ -18,6 +18,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/lab/node"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
@@ -26,13 +27,27 @@ import (
 var shared *World
 
 func TestMain(m *testing.M) {
+	containers := os.Getenv("SLICEFEED_VERIFY") == "1"
+	if containers {
+		if err := node.Missing(); err != nil {
+			fmt.Fprintln(os.Stdout, "not run: both charts on nodes with containerd:", err)
+			return
+		}
+	}
 	if !netns.Inside() { // inside there is no network
 		if _, err := definitions(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 	}
-	Main(runner{m})
+	if !containers {
+		Main(runner{m})
+	}
+	if err := node.Enter(context.Background(), pair.Addresses()...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(runner{m}.Run())
 }
 
 type runner struct{ m *testing.M }
@@ -64,7 +79,13 @@ func startWorld() error {
 	if err != nil {
 		return err
 	}
-	shared, err = Start(context.Background(), Options{Programs: programs, Bin: bin})
+	options := Options{Programs: programs, Bin: bin}
+	if os.Getenv("SLICEFEED_VERIFY") == "1" {
+		if options.Images, err = node.Images(); err != nil {
+			return err
+		}
+	}
+	shared, err = Start(context.Background(), options)
 	return err
 }
 

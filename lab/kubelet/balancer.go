@@ -31,7 +31,7 @@ type Balancer struct {
 }
 
 // Balance starts one that listens at an address on the ports of the Service. Close it in the end.
-func (k *Kubelet) Balance(service *corev1.Service, at netip.Addr) (*Balancer, error) {
+func (k *Kubelet) Balance(service *corev1.Service, at netip.Addr) (io.Closer, error) {
 	b := &Balancer{kubelet: k, service: service, conns: map[net.Conn]bool{}}
 	if err := netns.AddAddr(at); err != nil {
 		return nil, err

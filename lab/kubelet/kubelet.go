@@ -5,7 +5,7 @@
 // and its service account's token; and that status, logs, exec and port-forward tell the truth
 // to kubectl and helm. It refuses a template that says anything it does not understand, so that
 // nothing passes by being ignored; it knows no images (a program stands for each), no limits
-// and no scheduling.
+// and no scheduling. It needs no root; with root, lab/node runs real ones.
 //
 //	k, err := kubelet.Start(ctx, kubelet.Options{
 //		ControlPlane: plane, Address: addr, Pods: netip.MustParsePrefix("10.244.1.0/24"),
