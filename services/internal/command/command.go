@@ -30,7 +30,7 @@ type Component[C any] struct {
 	Commit  string // of the build; may be empty
 
 	// ForbiddenEnv are environment names of the other component's credentials. With one of them set,
-	// this component does not start. This is a precaution, not a proof: see docs/design/architecture.md.
+	// this component does not start. This is a precaution, not a proof: see docs/design/security.md.
 	ForbiddenEnv []string
 
 	// Build creates the service from a valid configuration. It reads files, but makes no requests. Its
