@@ -141,8 +141,10 @@ func (w *world) otherCloudInManifests(ctx context.Context) error {
 	const first = "        - name: IONOS_DATACENTER_ID\n"
 	environment := ""
 	for _, variable := range [][2]string{
-		{"IONOS_CA_FILE", "/etc/slicefeed/ionos/ca.crt"}, {"IONOS_API_URL", w.Cloud.URL},
-		{"IONOS_POLL_INTERVAL", "2s"}, {"IONOS_REQUEST_BUDGET", "600"},
+		{"IONOS_CA_FILE", "/etc/slicefeed/ionos/ca.crt"},
+		{"IONOS_API_URL", w.Cloud.URL},
+		{"IONOS_POLL_INTERVAL", "2s"},
+		{"IONOS_REQUEST_BUDGET", "600"},
 	} {
 		environment += fmt.Sprintf("        - name: %s\n          value: %q\n", variable[0], variable[1])
 	}
