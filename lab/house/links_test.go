@@ -71,6 +71,42 @@ func TestCommentsCiteSectionsThatExist(t *testing.T) {
 	}
 }
 
+// A page that the index does not lead to is one that nobody finds.
+func TestIndexLeadsToEveryPage(t *testing.T) {
+	docs := filepath.Join(root, "docs")
+	reached := map[string]bool{}
+	var follow func(page string)
+	follow = func(page string) {
+		if reached[page] || filepath.Ext(page) != ".md" || !strings.HasPrefix(page, docs) {
+			return
+		}
+		reached[page] = true
+		for _, target := range linksOf(read(t, page)) {
+			path, _, _ := strings.Cut(target, "#")
+			if path == "" {
+				continue
+			}
+			path = filepath.Join(filepath.Dir(page), path)
+			follow(path)
+			if pages, err := filepath.Glob(filepath.Join(path, "*.md")); err == nil { // a folder
+				for _, page := range pages {
+					follow(page)
+				}
+			}
+		}
+	}
+	follow(filepath.Join(docs, "README.md"))
+	err := filepath.WalkDir(docs, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" && !reached[path] {
+			t.Errorf("%s: no page that docs/README.md leads to has a link to it", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // linksOf returns the links of a page to files of this repository.
 func linksOf(text string) (targets []string) {
 	for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {

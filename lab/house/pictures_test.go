@@ -2,6 +2,7 @@ package house
 
 import (
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -99,7 +100,7 @@ func TestPicturesAreReadableOnDarkBackgrounds(t *testing.T) {
 		for err == nil {
 			_, err = decoder.Token()
 		}
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", filepath.Base(path), err)
 		}
 		for _, part := range []string{`<rect class="bg"`, "prefers-color-scheme: dark", "<title", "<desc"} {
