@@ -68,8 +68,10 @@ func (o *Oracle) spend(p *plan, source string, last *window, first time.Time) (*
 	case last == nil || over(last.opened) || last.full() && over(last.since):
 		next = *o.open(p, source, last, first)
 		if t := p.told[source]; last != nil && t != nil && t.Epoch == last.epoch && t.Observation <= last.observed {
-			wrong = &excess{"a further window needs a newer observation than the last one used",
-				fmt.Sprintf(" on observation %d of %s, as before", t.Observation, source)}
+			wrong = &excess{
+				"a further window needs a newer observation than the last one used",
+				fmt.Sprintf(" on observation %d of %s, as before", t.Observation, source),
+			}
 		}
 	case last.full():
 		next = *last
