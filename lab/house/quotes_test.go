@@ -68,9 +68,7 @@ func (t template) makes(text string) bool {
 	}
 	for i, piece := range t[1:] {
 		at := strings.Index(rest, piece)
-		if last := i == len(t)-2; last && piece != "" && strings.HasSuffix(rest, piece) {
-			return true
-		} else if last && piece == "" {
+		if last := i == len(t)-2; last && strings.HasSuffix(rest, piece) {
 			return true
 		}
 		if at < 0 {
@@ -173,11 +171,11 @@ func TestEveryEventIsDocumentedWithItsText(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|.*\\| (.*) \\|$").FindAllStringSubmatch(strings.ReplaceAll(read(t, filepath.Join(root, "docs/reference/events.md")), "` | ", "` || "), -1) {
 		reason, note := row[1], strings.ReplaceAll(row[2], "`", "")
 		documented = append(documented, reason)
-		among := reasons[reason]
-		if len(among) == 0 {
-			among = all
+		candidates := reasons[reason]
+		if len(candidates) == 0 {
+			candidates = all
 		}
-		if !makes(among, note) {
+		if !makes(candidates, note) {
 			t.Errorf("docs/reference/events.md: no Event %s has the text %q", reason, note)
 		}
 	}

@@ -174,7 +174,7 @@ func (n *Node) ctr(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Kill has the process of a container die.
+// Kill kills the process of a container.
 func (n *Node) Kill(ctx context.Context, container string) error {
 	_, err := n.ctr(ctx, "tasks", "kill", "--signal", "SIGKILL", container)
 	return err

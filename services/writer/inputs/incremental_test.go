@@ -17,7 +17,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// Whatever changes, and however much of it, what is kept from before gives the same as nothing.
+// A list that follows the changes equals one that is converted again, whatever has changed.
 func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}}
@@ -50,7 +50,7 @@ func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 				t.Fatal(diff)
 			}
 			if diff := cmp.Diff(then, before, addresses); diff != "" {
-				t.Fatalf("the list of before was altered: %s", diff)
+				t.Fatalf("the previous list was altered: %s", diff)
 			}
 		}
 	})
@@ -86,18 +86,18 @@ func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
 				t.Fatal(diff)
 			}
 			if diff := cmp.Diff(then, before, addresses); diff != "" {
-				t.Fatalf("the list of before was altered: %s", diff)
+				t.Fatalf("the previous list was altered: %s", diff)
 			}
 		}
 	})
 }
 
-// drawSlice is one of ours, or not, that may list what others do, too.
+// drawSlice draws an owned or foreign slice. It may list addresses of another slice too.
 func drawSlice(t *rapid.T, i int) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
 	slice.Namespace, slice.Name = "web", fmt.Sprintf("shop-%d", i)
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "ours"}
-	if rapid.IntRange(0, 9).Draw(t, "whose") == 0 {
+	if rapid.IntRange(0, 9).Draw(t, "foreign") == 0 {
 		slice.Labels[discoveryv1.LabelManagedBy] = "others"
 	}
 	for n := range rapid.IntRange(0, 12).Draw(t, "endpoints") {
@@ -107,7 +107,7 @@ func drawSlice(t *rapid.T, i int) *discoveryv1.EndpointSlice {
 			Addresses: []string{address(n).String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 		})
 	}
-	if rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
+	if rapid.IntRange(0, 9).Draw(t, "invalid") == 0 {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"no address"}})
 	}
 	return slice
@@ -120,7 +120,7 @@ func TestPatchThatDoesNotFitIsRejected(t *testing.T) {
 		name string
 		gone []netip.Addr
 		came []verdict.CurrentEndpoint
-		want []netip.Addr // nil: refused
+		want []netip.Addr // nil: rejected
 	}{
 		{"nothing", nil, nil, []netip.Addr{address(1), address(3)}},
 		{"one comes", nil, []verdict.CurrentEndpoint{{Address: address(2)}}, []netip.Addr{address(1), address(2), address(3)}},

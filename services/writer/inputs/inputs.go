@@ -1,5 +1,6 @@
 // Package inputs converts what a source reports and what slices list to the input of verdict, and what verdict lists to
-// that of planner. It keeps each input for one target, and converts only what has changed since: most changes concern one endpoint of many.
+// that of planner. It keeps each input of a target and converts only what has changed since, because most changes
+// concern one endpoint of many.
 //
 // It guarantees that a kept conversion equals a new one, and never alters a list that it has returned. It does not
 // decide which sources or slices count.
@@ -24,8 +25,8 @@ type Choice struct {
 	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
 }
 
-// selects returns the text of the selector; empty: all nodes.
-func (c Choice) selects() string {
+// selectorText returns the selector as text; empty: all nodes.
+func (c Choice) selectorText() string {
 	if c.Selector == nil {
 		return ""
 	}
@@ -33,7 +34,7 @@ func (c Choice) selects() string {
 }
 
 // key is equal for two choices only if they select the same.
-func (c Choice) key() string { return fmt.Sprint(c.Families, c.selects()) }
+func (c Choice) key() string { return fmt.Sprint(c.Families, c.selectorText()) }
 
 var states = [...]verdict.State{
 	subscriber.Unknown: verdict.Unknown, subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
@@ -71,7 +72,7 @@ func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist 
 		ObservationAt:      snapshot.ObservationReceivedAt,
 		Members:            current,
 		Trusted:            trusted,
-		Selector:           choice.selects(),
+		Selector:           choice.selectorText(),
 		Allowlist:          allowlist,
 	}
 }

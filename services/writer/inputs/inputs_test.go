@@ -39,7 +39,7 @@ func TestMembersAreTheAddressesOfTheServicesFamilies(t *testing.T) {
 		want     []verdict.Member
 	}{
 		{"IPv4", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, ipv4},
-		{"IPv6, though the same members were asked for before", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, ipv6},
+		{"IPv6, after IPv4 of the same members", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, ipv6},
 		{"both, sorted", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeIPv4}, append(ipv4[:3:3], ipv6...)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,12 +66,12 @@ func TestMembersAreThoseThatTheNodeSelectorMatches(t *testing.T) {
 		want int
 	}{{all, 3}, {some, 1}, {all, 3}} {
 		if got := m.convert(s, tt.of); len(got) != tt.want {
-			t.Errorf("%q selects %v", tt.of.selects(), got)
+			t.Errorf("%q selects %v", tt.of.selectorText(), got)
 		}
 	}
 }
 
-func TestAZoneIsWrittenOnlyUnderTheNameThatItHasHere(t *testing.T) {
+func TestMapsZonesAndOmitsUnknownOnes(t *testing.T) {
 	s := dualStack()
 	s.Members[0].Zone, s.Members[1].Zone = "theirs", "another"
 	var m members
@@ -92,20 +92,20 @@ func TestMembersFollowTheGeneration(t *testing.T) {
 	}
 }
 
-func TestWhatIsListedComesBackAsHeld(t *testing.T) {
-	judged := []verdict.Endpoint{
+func TestListedEndpointsConvertToCurrentOnes(t *testing.T) {
+	decided := []verdict.Endpoint{
 		{Address: netip.MustParseAddr("10.0.1.1"), Source: "default", Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}},
 		{Address: netip.MustParseAddr("10.0.1.2"), Source: "default", Verdict: verdict.Remove},
 		{Address: netip.MustParseAddr("10.0.1.3"), Source: "default", Listed: true, Conditions: verdict.Conditions{Serving: true, Terminating: true}},
 	}
 	want := []verdict.CurrentEndpoint{
-		{Address: judged[0].Address, Source: "default", Conditions: judged[0].Conditions},
-		{Address: judged[2].Address, Source: "default", Conditions: judged[2].Conditions},
+		{Address: decided[0].Address, Source: "default", Conditions: decided[0].Conditions},
+		{Address: decided[2].Address, Source: "default", Conditions: decided[2].Conditions},
 	}
-	if diff := cmp.Diff(want, CurrentEndpoints(ListedEndpoints(judged)), addresses); diff != "" {
+	if diff := cmp.Diff(want, CurrentEndpoints(ListedEndpoints(decided)), addresses); diff != "" {
 		t.Error(diff)
 	}
 	if got := ListedEndpoints(nil); len(got) > 0 {
-		t.Errorf("nothing becomes %v", got)
+		t.Errorf("got %v, want none", got)
 	}
 }
