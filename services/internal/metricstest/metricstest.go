@@ -5,11 +5,9 @@
 package metricstest
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/slicefeed/slicefeed/services/internal/docsection"
 )
 
 // CheckMetrics checks the metrics of a component, given one registry for each way to configure it.
@@ -136,39 +136,26 @@ func (m *metric) tableRow(investigateWhen string) string {
 
 // checkTable compares the table of a component with its metrics. It keeps the last column.
 func checkTable(file, component string, metrics map[string]*metric, update bool) error {
-	text, err := os.ReadFile(file)
+	var incomplete []string
+	err := docsection.Check(file, "metrics:"+component, update, func(current string) string {
+		byMetric := map[string]string{}
+		for line := range strings.Lines(current) {
+			if cells := strings.Split(strings.TrimSpace(line), " | "); len(cells) > 1 && strings.HasPrefix(cells[0], "| `") {
+				byMetric[strings.Trim(cells[0], "| `")] = strings.TrimSuffix(cells[len(cells)-1], " |")
+			}
+		}
+		rows := []string{"", "| metric | type | labels | meaning | investigate when |", "|---|---|---|---|---|"}
+		for _, name := range slices.Sorted(maps.Keys(metrics)) {
+			investigateWhen := byMetric[name]
+			if strings.Trim(investigateWhen, "| ") == "" {
+				investigateWhen, incomplete = "", append(incomplete, name)
+			}
+			rows = append(rows, metrics[name].tableRow(investigateWhen))
+		}
+		return strings.Join(append(rows, "", ""), "\n")
+	})
 	if err != nil {
 		return err
-	}
-	begin, end := fmt.Sprintf("<!-- metrics:%s -->\n", component), fmt.Sprintf("<!-- /metrics:%s -->", component)
-	before, rest, found := bytes.Cut(text, []byte(begin))
-	current, after, closed := bytes.Cut(rest, []byte(end))
-	if !found || !closed {
-		return fmt.Errorf("%s: the lines %q and %q are missing", file, begin, end)
-	}
-	byMetric := map[string]string{}
-	for line := range strings.Lines(string(current)) {
-		if cells := strings.Split(strings.TrimSpace(line), " | "); len(cells) > 1 && strings.HasPrefix(cells[0], "| `") {
-			byMetric[strings.Trim(cells[0], "| `")] = strings.TrimSuffix(cells[len(cells)-1], " |")
-		}
-	}
-	rows := []string{"", "| metric | type | labels | meaning | investigate when |", "|---|---|---|---|---|"}
-	var incomplete []string
-	for _, name := range slices.Sorted(maps.Keys(metrics)) {
-		investigateWhen := byMetric[name]
-		if strings.Trim(investigateWhen, "| ") == "" {
-			investigateWhen, incomplete = "", append(incomplete, name)
-		}
-		rows = append(rows, metrics[name].tableRow(investigateWhen))
-	}
-	want := []byte(strings.Join(append(rows, "", ""), "\n"))
-	if update {
-		err := os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), want, []byte(end), after}, nil), 0o644) //nolint:gosec // public documentation
-		if err != nil {
-			return err
-		}
-	} else if !bytes.Equal(current, want) {
-		return fmt.Errorf("%s: the metrics of the %s differ from the code; run: make generate", file, component)
 	}
 	if len(incomplete) > 0 {
 		return fmt.Errorf("%s: column \"investigate when\" is empty for %s", file, strings.Join(incomplete, ", "))

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/slicefeed/slicefeed/services/internal/docsection"
 )
 
 var update = flag.Bool("update", false, "write the table into docs/reference/annotations.md")
@@ -31,24 +33,16 @@ func readPage(t *testing.T, name string) string {
 }
 
 func TestDocumentedAnnotationsMatchCode(t *testing.T) {
-	const name, begin, end = "reference/annotations.md", "<!-- annotations -->\n", "<!-- /annotations -->"
-	var want strings.Builder
-	want.WriteString("| annotation | takes | unset | meaning |\n|---|---|---|---|\n")
-	for _, a := range knownAnnotations {
-		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", a.name, a.accepts, a.defaultText, a.description)
-	}
-	before, rest, _ := strings.Cut(readPage(t, name), begin)
-	got, after, found := strings.Cut(rest, end)
-	diff := cmp.Diff(want.String(), got)
-	switch {
-	case !found:
-		t.Errorf("docs/%s has no marks around the table", name)
-	case diff != "" && *update:
-		if err := os.WriteFile("../../../docs/"+name, []byte(before+begin+want.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
+	err := docsection.Check("../../../docs/reference/annotations.md", "annotations", *update, func(string) string {
+		var want strings.Builder
+		want.WriteString("| annotation | takes | unset | meaning |\n|---|---|---|---|\n")
+		for _, a := range knownAnnotations {
+			fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", a.name, a.accepts, a.defaultText, a.description)
 		}
-	case diff != "":
-		t.Errorf("the table in docs/%s is out of date; run: make generate\n%s", name, diff)
+		return want.String()
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

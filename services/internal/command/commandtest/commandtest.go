@@ -3,36 +3,18 @@
 package commandtest
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slicefeed/slicefeed/services/internal/docsection"
 )
 
 // CheckDocs compares the commands of root with those in a Markdown file, between the lines
 // <!-- cli:name --> and <!-- /cli:name -->, where name is that of the binary. With update it rewrites them.
 func CheckDocs(file string, root *cobra.Command, update bool) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	begin, end := fmt.Sprintf("<!-- cli:%s -->\n", root.Name()), fmt.Sprintf("<!-- /cli:%s -->", root.Name())
-	before, rest, found := bytes.Cut(text, []byte(begin))
-	current, after, closed := bytes.Cut(rest, []byte(end))
-	if !found || !closed {
-		return fmt.Errorf("%s: the lines %q and %q are missing", file, begin, end)
-	}
-	commands := []byte("\n" + render(root) + "\n")
-	switch {
-	case bytes.Equal(current, commands):
-		return nil
-	case !update:
-		return fmt.Errorf("%s: the commands of %s differ from the code; run: make generate", file, root.Name())
-	default:
-		return os.WriteFile(file, bytes.Join([][]byte{before, []byte(begin), commands, []byte(end), after}, nil), 0o644) //nolint:gosec // public documentation
-	}
+	return docsection.Check(file, "cli:"+root.Name(), update, func(string) string { return "\n" + render(root) + "\n" })
 }
 
 // render renders a table of the commands, and the flags of those that do not have the flags of serve.
