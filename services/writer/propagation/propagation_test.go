@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slicefeed/slicefeed/services/internal/metricstest"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -52,30 +53,9 @@ func TestMeasuresWhatADecisionWaitedFor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			reg, s := prometheus.NewRegistry(), Tracker{}
 			tt.decisions(&s, NewMetrics(reg))
-			if diff := cmp.Diff(tt.want, sums(t, reg)); diff != "" || s.Causes() != tt.causes {
+			if diff := cmp.Diff(tt.want, metricstest.HistogramSums(t, reg)); diff != "" || s.Causes() != tt.causes {
 				t.Errorf("causes %v, want %v; (-want +got)\n%s", s.Causes(), tt.causes, diff)
 			}
 		})
 	}
-}
-
-// sums are those of the propagation's histograms that have observed anything.
-func sums(t *testing.T, reg *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all map[string]float64
-	for _, family := range families {
-		for _, series := range family.GetMetric() {
-			if h := series.GetHistogram(); h.GetSampleCount() > 0 {
-				if all == nil {
-					all = map[string]float64{}
-				}
-				all[series.GetLabel()[0].GetValue()+" "+series.GetLabel()[1].GetValue()] = h.GetSampleSum()
-			}
-		}
-	}
-	return all
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/metricstest"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 )
 
@@ -76,29 +77,8 @@ func TestMeasuresWritesThatChangeSomething(t *testing.T) {
 		touched.ResourceVersion = "3"
 		f.service.view.Slices, f.service.view.ResourceVersion = []*discoveryv1.EndpointSlice{touched}, "3"
 		write()
-		if diff := cmp.Diff(map[string]float64{"feed written": 1}, sums(t, registry)); diff != "" {
+		if diff := cmp.Diff(map[string]float64{"feed written": 1}, metricstest.HistogramSums(t, registry)); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	})
-}
-
-// sums are those of the propagation's histograms that have observed anything.
-func sums(t *testing.T, reg *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all map[string]float64
-	for _, family := range families {
-		for _, series := range family.GetMetric() {
-			if h := series.GetHistogram(); h.GetSampleCount() > 0 {
-				if all == nil {
-					all = map[string]float64{}
-				}
-				all[series.GetLabel()[0].GetValue()+" "+series.GetLabel()[1].GetValue()] = h.GetSampleSum()
-			}
-		}
-	}
-	return all
 }
