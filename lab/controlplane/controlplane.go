@@ -68,7 +68,8 @@ type ControlPlane struct {
 
 	mu        sync.Mutex
 	processes map[Program]*process.Process
-	applier   *applier // made at first use
+	changed   map[Program]time.Time // when it was last started or killed
+	applier   *applier              // made at first use
 }
 
 // files are the paths of the keys and certificates.
@@ -90,7 +91,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Address.IsLoopback() || !options.Address.IsValid() {
 		return nil, fmt.Errorf("start control plane %s: address %s: a kube-apiserver does not advertise it", options.Name, options.Address)
 	}
-	cp := &ControlPlane{name: options.Name, options: options, dir: options.Dir, processes: map[Program]*process.Process{}}
+	cp := &ControlPlane{name: options.Name, options: options, dir: options.Dir, processes: map[Program]*process.Process{}, changed: map[Program]time.Time{}}
 	if err := cp.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare control plane %s: %w", cp.name, err), cp.Stop())
 	}
@@ -194,6 +195,7 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
 
 // launch needs mu.
 func (cp *ControlPlane) launch(program Program, path string, args []string) error {
+	begun := time.Now()
 	p, err := process.Start(process.Spec{
 		Name: cp.name + "'s " + string(program), Path: path, Args: args, Dir: cp.dir,
 		Log: filepath.Join(cp.dir, string(program)+".log"),
@@ -201,7 +203,7 @@ func (cp *ControlPlane) launch(program Program, path string, args []string) erro
 	if err != nil {
 		return err
 	}
-	cp.processes[program] = p
+	cp.processes[program], cp.changed[program] = p, begun
 	return nil
 }
 

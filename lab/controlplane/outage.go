@@ -23,6 +23,13 @@ func (cp *ControlPlane) StopAPIServer() error {
 	return cp.end(APIServer)
 }
 
+// APIServerChanged returns when the API server was last started or killed.
+func (cp *ControlPlane) APIServerChanged() time.Time {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return cp.changed[APIServer]
+}
+
 // StopEtcd kills etcd. The API server goes on, and can neither write nor answer what needs a
 // quorum. The data stays.
 func (cp *ControlPlane) StopEtcd() error {
@@ -143,7 +150,9 @@ func (cp *ControlPlane) end(program Program) error {
 		return nil
 	}
 	delete(cp.processes, program)
-	return p.Stop(0)
+	err := p.Stop(0)
+	cp.changed[program] = time.Now()
+	return err
 }
 
 // waitReady needs mu. It returns when the API server says it is ready and has the

@@ -152,7 +152,7 @@ func (p *Pair) start(ctx context.Context, options Options) (err error) {
 	p.stopWatching = stop
 	release := context.AfterFunc(ctx, stop) // while the watches begin; later they outlive ctx
 	defer release()
-	p.Slices, err = follow(watching, p.consumingClient, audit.Log{Path: p.auditFile()})
+	p.Slices, err = follow(watching, p.consumingClient, audit.Log{Path: p.auditFile(), ServerChanged: p.Consuming.APIServerChanged})
 	return err
 }
 

@@ -38,7 +38,12 @@ type Write struct {
 }
 
 // Log is an audit log in a file.
-type Log struct{ Path string }
+type Log struct {
+	Path string
+	// ServerChanged returns when the server was last started or killed, which a log does not say: it never answers
+	// a request that arrived before. Nil: it was started once, and still runs.
+	ServerChanged func() time.Time
+}
 
 // Entry is one line of the log: a stage of a request.
 type Entry struct {
@@ -100,6 +105,10 @@ func (l Log) read(user string) (writes []Write, pending int, err error) {
 	if errors.Is(err, fs.ErrNotExist) { // the server makes it with the first line
 		return nil, 0, nil
 	}
+	var changed time.Time
+	if l.ServerChanged != nil {
+		changed = l.ServerChanged()
+	}
 	open := map[string]bool{}
 	for _, e := range all {
 		if user != "" && e.User.Name != user {
@@ -107,7 +116,9 @@ func (l Log) read(user string) (writes []Write, pending int, err error) {
 		}
 		switch e.Stage {
 		case "RequestReceived":
-			open[e.ID] = true
+			if !e.ReceivedAt.Before(changed) {
+				open[e.ID] = true
+			}
 		case "ResponseComplete", "Panic":
 			delete(open, e.ID)
 			writes = append(writes, Write{

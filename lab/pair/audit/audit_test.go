@@ -14,7 +14,7 @@ import (
 
 func line(id, stage, user, verb string, code int) string {
 	return fmt.Sprintf(`{"auditID":%q,"stage":%q,"verb":%q,"user":{"username":%q},"sourceIPs":["10.0.0.21","10.0.0.12"],"objectRef":{"namespace":"web","name":"shop-1"},`+
-		`"responseStatus":{"code":%d},"stageTimestamp":"2026-01-02T03:04:05.000006Z"}`+"\n", id, stage, verb, user, code)
+		`"responseStatus":{"code":%d},"requestReceivedTimestamp":"2026-01-02T03:04:05.000001Z","stageTimestamp":"2026-01-02T03:04:05.000006Z"}`+"\n", id, stage, verb, user, code)
 }
 
 func write(t *testing.T, path, text string) {
@@ -32,7 +32,7 @@ func write(t *testing.T, path, text string) {
 }
 
 func TestCountsAnsweredWritesOfOneUser(t *testing.T) {
-	l := Log{filepath.Join(t.TempDir(), "audit.log")}
+	l := Log{Path: filepath.Join(t.TempDir(), "audit.log")}
 	if got, err := l.Writes(t.Context(), ""); err != nil || got != nil {
 		t.Fatalf("before the server has written anything: %v, %v", got, err)
 	}
@@ -48,7 +48,7 @@ func TestCountsAnsweredWritesOfOneUser(t *testing.T) {
 }
 
 func TestWaitsForWritesThatAreUnderWay(t *testing.T) {
-	l := Log{filepath.Join(t.TempDir(), "audit.log")}
+	l := Log{Path: filepath.Join(t.TempDir(), "audit.log")}
 	write(t, l.Path, line("1", "RequestReceived", "us", "update", 0))
 	ended, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -63,5 +63,16 @@ func TestWaitsForWritesThatAreUnderWay(t *testing.T) {
 	write(t, l.Path, line("1", "ResponseComplete", "us", "update", 200))
 	if got := <-done; len(got) != 1 {
 		t.Errorf("got %v, want one write", got)
+	}
+}
+
+func TestDoesNotWaitForRequestsThatArrivedBeforeTheServerWasKilled(t *testing.T) {
+	killed := time.Date(2026, 1, 2, 3, 4, 5, 2000, time.UTC)
+	l := Log{Path: filepath.Join(t.TempDir(), "audit.log"), ServerChanged: func() time.Time { return killed }}
+	write(t, l.Path, line("1", "RequestReceived", "us", "update", 0))
+	ended, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if got, err := l.Writes(ended, "us"); err != nil || len(got) != 0 {
+		t.Errorf("got %v, %v, want no write", got, err)
 	}
 }
