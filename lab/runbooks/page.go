@@ -2,7 +2,8 @@
 // of docs/deploy (uninstalling, plain manifests), in the order of each page, in a world made of real parts: two API servers with RBAC, the charts
 // installed by helm, the halves in Pods, an emulated cloud, backends. It promises that a page
 // whose command fails, or prints something else than the page shows, fails a test; it refuses
-// pages with a command that no test can run.
+// pages with a command that no test can run. Of three more pages, on troubleshooting, guards and Services, only the
+// commands are run: what they print there are examples, which lab/house compares with the code.
 //
 // A page is a script:
 //
@@ -33,32 +34,39 @@ type Step struct {
 }
 
 // Read reads the steps of a page, or of the part of it under one heading of the second level.
-func Read(path, heading string) ([]Step, error) {
+func Read(path, heading string) ([]Step, error) { return read(path, reader{heading: heading}) }
+
+// ReadCommands reads the steps of a page whose outputs are examples: nothing is expected of what a command prints.
+func ReadCommands(path string) ([]Step, error) { return read(path, reader{examples: true}) }
+
+func read(path string, r reader) ([]Step, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := parse(string(text), heading)
+	steps, err := r.parse(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(steps) == 0 {
-		return nil, fmt.Errorf("%s: has no command (under %q)", path, heading)
+		return nil, fmt.Errorf("%s: has no command (under %q)", path, r.heading)
 	}
 	return steps, nil
 }
 
 // reader is where the parser is.
 type reader struct {
+	heading  string // of the part to read; empty: the whole page
+	examples bool   // outputs are examples
+
 	steps []Step
 	next  Step // what comments have said of the next command
 	asked bool // whether they have said anything
 }
 
-func parse(text, heading string) ([]Step, error) {
-	var r reader
+func (r *reader) parse(text string) ([]Step, error) {
 	lines := strings.Split(text, "\n")
-	inside := heading == ""
+	inside := r.heading == ""
 	for at := 0; at < len(lines); at++ {
 		line := strings.TrimSpace(lines[at])
 		if language, ok := strings.CutPrefix(line, "```"); ok {
@@ -78,8 +86,8 @@ func parse(text, heading string) ([]Step, error) {
 			}
 			continue
 		}
-		if title, ok := strings.CutPrefix(lines[at], "## "); ok && heading != "" {
-			inside = title == heading
+		if title, ok := strings.CutPrefix(lines[at], "## "); ok && r.heading != "" {
+			inside = title == r.heading
 		}
 		if comment, ok := strings.CutPrefix(line, "<!-- "); ok && inside {
 			if err := r.comment(at+1, strings.TrimSuffix(comment, " -->")); err != nil {
@@ -102,6 +110,9 @@ func (r *reader) block(line int, language, text string) error {
 		step.Line, step.Command = line, text
 		r.steps, r.next, r.asked = append(r.steps, step), Step{}, false
 	case "text":
+		if r.examples {
+			return nil
+		}
 		last := len(r.steps) - 1
 		if last < 0 || r.steps[last].Event != "" || r.steps[last].Output != "" {
 			return fmt.Errorf("line %d: output of no command", line)

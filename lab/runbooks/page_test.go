@@ -21,13 +21,23 @@ func TestAPageIsReadInOrder(t *testing.T) {
 		{Line: 22, Command: "true\n", Until: true},
 	}
 	for heading, want := range map[string][]Step{"": append(first, last...), "Act": last, "Check": nil} {
-		got, err := parse(page, heading)
+		r := reader{heading: heading}
+		got, err := r.parse(page)
 		if err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("under %q (-want +got):\n%s", heading, diff)
 		}
+	}
+}
+
+func TestOutputsOfAPageOfExamplesAreNotRead(t *testing.T) {
+	const page = "```sh\ntrue\n```\n- a:\n  ```text\n  a\n  ```\n- or b:\n  ```text\n  b\n  ```\n<!-- exit 1 -->\n```sh\nfalse\n```\n"
+	r := reader{examples: true}
+	got, err := r.parse(page)
+	if diff := cmp.Diff([]Step{{Line: 1, Command: "true\n"}, {Line: 13, Command: "false\n", Exit: 1}}, got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 
@@ -43,7 +53,8 @@ func TestAPageThatCannotBeRunIsRefused(t *testing.T) {
 		"<!-- exit two -->\n```sh\ntrue\n```\n":                `exit code "two"`,
 		"<!-- until -->\n<!-- lab: x -->\n":                    "followed by no command",
 	} {
-		if _, err := parse(page, ""); err == nil || !strings.Contains(err.Error(), says) {
+		r := reader{}
+		if _, err := r.parse(page); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want an error that says %q", page, err, says)
 		}
 	}

@@ -30,29 +30,49 @@ type events = map[string]func(context.Context) error
 func TestEveryCommandOfTheRunbooks(t *testing.T) {
 	w := begin(t)
 	for _, page := range []struct {
-		name   string
-		events events
+		name     string
+		events   events
+		examples bool // outputs are examples
 	}{
-		{"first-run.md", nil},
-		{"endpoints-are-wrong.md", events{
+		{name: "first-run.md"},
+		{name: "endpoints-are-wrong.md", events: events{
 			"a worker without a private address joins, and another one's backend dies": func(ctx context.Context) error {
 				return errors.Join(w.join(ctx, "worker-4", "10.0.1.14", false, nil), w.set(backend.Refuse, "worker-2"))
 			},
 			"the server gets its NIC": func(context.Context) error { return w.attach("worker-4") },
 			"the backend is repaired": func(context.Context) error { return w.set(backend.Serve, "worker-2") },
 		}},
-		{"service-is-empty.md", events{
+		{name: "service-is-empty.md", events: events{
 			"a deployment removes the Service's label": func(ctx context.Context) error {
 				return w.run(ctx, "kubectl --context consuming -n web label service shop slicefeed.dev/class-")
 			},
 			"all backends die":      func(context.Context) error { return w.set(backend.Refuse, w.names()...) },
 			"all backends are back": func(context.Context) error { return w.set(backend.Serve, w.names()...) },
 		}},
-		{"replace-a-node.md", events{
+		{name: "../troubleshooting.md", examples: true},
+		{name: "../../use/guards.md", examples: true, events: events{"the annotation is removed": func(ctx context.Context) error {
+			return w.run(ctx, "kubectl --context consuming -n web annotate service shop slicefeed.dev/resync-")
+		}}},
+		{name: "../../use/services.md", examples: true, events: events{
+			"kubectl uses the consuming cluster": func(ctx context.Context) error {
+				return w.run(ctx, "kubectl config use-context consuming")
+			},
+			"the annotation and the label are as before": func(ctx context.Context) error {
+				return w.run(ctx, "kubectl annotate service -n web shop slicefeed.dev/source-\nkubectl label service -n web shop --overwrite slicefeed.dev/class=default")
+			},
+			"the Service has a selector and an Endpoints object": func(ctx context.Context) error {
+				return w.run(ctx, "kubectl patch service -n web shop -p '{\"spec\":{\"selector\":{\"app\":\"shop\"}}}'\n"+
+					"kubectl create -f - <<<'{\"apiVersion\":\"v1\",\"kind\":\"Endpoints\",\"metadata\":{\"name\":\"shop\",\"namespace\":\"web\"}}'")
+			},
+			"the Service is healthy again": func(ctx context.Context) error {
+				return w.run(ctx, "timeout 60 bash -c 'until kubectl get endpointslice -n web shop-slicefeed -o jsonpath={.endpoints[*].conditions.ready} | grep -q true.true.true.true; do sleep 0.3; done'")
+			},
+		}},
+		{name: "replace-a-node.md", events: events{
 			"the new node joins":        func(ctx context.Context) error { return w.join(ctx, "worker-5", "10.0.1.15", true, nil) },
 			"the old server is deleted": func(context.Context) error { return w.destroy("worker-4") },
 		}},
-		{"drain-a-pool.md", events{
+		{name: "drain-a-pool.md", events: events{
 			"there is an old pool and a new one": func(ctx context.Context) error {
 				old, young := map[string]string{"pool": "old"}, map[string]string{"pool": "new"}
 				return errors.Join(w.join(ctx, "worker-6", "10.0.1.16", true, old), w.join(ctx, "worker-7", "10.0.1.17", true, old),
@@ -60,17 +80,17 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			},
 			"the old pool is deleted": func(context.Context) error { return w.destroy("worker-6", "worker-7") },
 		}},
-		{"rotate-credentials.md", events{
+		{name: "rotate-credentials.md", events: events{
 			"there is a new token":     func(context.Context) error { return w.newToken("another-token") },
 			"the old token is deleted": func(context.Context) error { return w.acceptToken() },
 		}},
-		{"upgrade.md", events{
+		{name: "upgrade.md", events: events{
 			"the next release is checked out": func(context.Context) error { return w.checkOut(nextRelease) },
 			"an upgrade of the writer goes wrong": func(ctx context.Context) error {
 				return w.run(ctx, "helm --kube-context consuming -n web upgrade slicefeed-writer deploy/slicefeed-writer -f writer.yaml --set settings.SECURED_SUBNET_CIDR=10.0.1.7/24")
 			},
 		}},
-		{"compromised-component.md", events{
+		{name: "compromised-component.md", events: events{
 			"an attacker has the inventory's keys and its token": func(ctx context.Context) error {
 				return w.run(ctx, "kubectl --context secured -n slicefeed create token slicefeed-inventory >stolen-token")
 			},
@@ -88,20 +108,24 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 				return w.refused(ctx, "kubectl --context consuming --token=\"$(cat stolen-token)\" -n web get services", w.Consuming)
 			},
 		}},
-		{"disaster.md", events{
+		{name: "disaster.md", events: events{
 			"all of Slicefeed in the consuming cluster is gone": func(ctx context.Context) error {
 				return w.run(ctx, "helm --kube-context consuming -n web uninstall slicefeed-writer\n"+
 					"kubectl --context consuming -n web delete endpointslices,secrets,configmaps,leases --all\n")
 			},
 			"the secured cluster is gone, and there is a new one with two workers": w.rebuild,
 		}},
-		{"../../deploy/uninstall.md", nil},
-		{"../../deploy/manifests.md", events{"the cloud is another one": w.otherCloudInManifests}},
+		{name: "../../deploy/uninstall.md"},
+		{name: "../../deploy/manifests.md", events: events{"the cloud is another one": w.otherCloudInManifests}},
 	} {
 		if page.name == "first-run.md" && !t.Run("README", w.readme) {
 			return
 		}
-		if !t.Run(page.name, func(t *testing.T) { w.read(t, docs+page.name, "", page.events) }) {
+		run := func(t *testing.T) { w.read(t, docs+page.name, "", page.events) }
+		if page.examples {
+			run = func(t *testing.T) { w.readCommands(t, docs+page.name, page.events) }
+		}
+		if !t.Run(page.name, run) {
 			return // the next ones would not find what they need
 		}
 	}

@@ -148,10 +148,24 @@ func (w *world) read(t *testing.T, path, heading string, events map[string]func(
 	t.Helper()
 	steps, err := Read(path, heading)
 	must(t, err)
+	w.follow(t, path, heading == "", steps, events)
+}
+
+// readCommands runs the commands of a page whose outputs are examples.
+func (w *world) readCommands(t *testing.T, path string, events map[string]func(context.Context) error) {
+	t.Helper()
+	steps, err := ReadCommands(path)
+	must(t, err)
+	w.follow(t, path, true, steps, events)
+}
+
+// follow takes the steps of a page. One of docs/operate needs the commands that the runbooks define first.
+func (w *world) follow(t *testing.T, path string, operates bool, steps []Step, events map[string]func(context.Context) error) {
+	t.Helper()
 	shell, err := Open(w.Dir(), w.Env())
 	must(t, err)
 	defer func() { w.ended(shell.Close()) }()
-	if heading == "" {
+	if operates {
 		first, err := Read(docs+"README.md", "First")
 		must(t, err)
 		steps = slices.Concat(first, steps)
