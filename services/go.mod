@@ -25,6 +25,7 @@ require (
 	k8s.io/endpointslice v0.37.2
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
 	pgregory.net/rapid v1.3.0
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -32,7 +33,6 @@ require (
 	go.opentelemetry.io/otel v1.45.0 // indirect
 	go.opentelemetry.io/otel/trace v1.45.0 // indirect
 	k8s.io/component-base v0.37.2 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
 require (

@@ -49,15 +49,19 @@ type Component[C any] struct {
 
 // Subcommand is a command for people that has the configuration of serve.
 type Subcommand[C any] struct {
-	Use   string // name and arguments: "explain NODE"; optional arguments come last: "status [NODE]"
-	Short string // one sentence
-	Run   func(ctx context.Context, call Invocation[C]) error
+	Use     string // name and arguments: "explain NODE"; optional arguments come last: "status [NODE]"
+	Short   string // one sentence
+	Example string // command lines, one per line
+	Failure string // what exit code 1 means
+	Formats bool   // has --output
+	Run     func(ctx context.Context, call Invocation[C]) error
 }
 
 // Invocation is one call of a Subcommand.
 type Invocation[C any] struct {
 	Config *C
 	Args   []string
+	Format Format    // of the result
 	Out    io.Writer // for the result
 	Err    io.Writer // for progress and warnings
 }
@@ -66,11 +70,9 @@ type Invocation[C any] struct {
 // machines with their own credentials. NewStandalone creates one.
 type StandaloneCommand func(getenv func(string) string) *cobra.Command
 
-// NewStandalone returns a command whose settings are T. use and run are as in a Subcommand.
-func NewStandalone[T any](use, short string, run func(ctx context.Context, call Invocation[T]) error) StandaloneCommand {
-	return func(getenv func(string) string) *cobra.Command {
-		return Component[T]{}.newSubcommand(getenv, Subcommand[T]{Use: use, Short: short, Run: run})
-	}
+// NewStandalone returns a command whose settings are T.
+func NewStandalone[T any](sub Subcommand[T]) StandaloneCommand {
+	return func(getenv func(string) string) *cobra.Command { return Component[T]{}.newSubcommand(getenv, sub) }
 }
 
 // Service is what serve runs.
@@ -156,11 +158,16 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 }
 
 func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C]) *cobra.Command {
-	return c.withConfig(getenv, &cobra.Command{Use: sub.Use, Short: sub.Short},
+	format := Table
+	cmd := c.withConfig(getenv, &cobra.Command{Use: sub.Use, Short: sub.Short},
 		func(cmd *cobra.Command, cfg *C, args []string) error {
 			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries must not write into the result
-			return sub.Run(cmd.Context(), Invocation[C]{Config: cfg, Args: args, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+			return sub.Run(cmd.Context(), Invocation[C]{Config: cfg, Args: args, Format: format, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 		})
+	if sub.Formats {
+		cmd.Flags().VarP(&format, "output", "o", "form of the result")
+	}
+	return cmd
 }
 
 // withConfig adds the configuration's flags and a check of the arguments to a command.

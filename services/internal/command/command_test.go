@@ -71,6 +71,12 @@ func TestCommandLine(t *testing.T) {
 		{"optional argument omitted", []string{"show"}, nil, nil, 0, false, []string{"showed []"}},
 		{"optional argument", []string{"show", "this"}, nil, nil, 0, false, []string{"showed [this]"}},
 		{"argument after the optional one", []string{"show", "this", "that"}, nil, nil, 2, false, []string{"[WHAT]", "that"}},
+		{"table by name", []string{"show", "this", "--output=table"}, nil, nil, 0, false, []string{"showed [this]"}},
+		{"JSON", []string{"show", "this", "-o", "json"}, nil, nil, 0, false, []string{"{\n  \"showed\": [\n    \"this\"\n  ]\n}\n"}},
+		{"YAML", []string{"show", "this", "-oyaml"}, nil, nil, 0, false, []string{"showed:\n- this\n"}},
+		{"unknown format", []string{"show", "-o", "xml"}, nil, nil, 2, false, []string{`"xml"`, "-o, --output", "want one of table, json, yaml"}},
+		{"format from the environment", []string{"show", "this"}, map[string]string{"OUTPUT": "json"}, nil, 0, false, []string{"showed [this]"}},
+		{"format of a command without one", []string{"measure", "-o", "json"}, nil, nil, 2, false, []string{"'o'"}},
 		{"version", []string{"version"}, nil, nil, 0, false, []string{"component v1.2.3\ncommit 0123abc\n" + runtime.Version()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,13 +88,16 @@ func TestCommandLine(t *testing.T) {
 					log.Debug("built")
 					return fakeService{&ran}, tt.build
 				},
-				Standalone: []StandaloneCommand{NewStandalone("measure", "Measure", func(_ context.Context, call Invocation[countConfig]) error {
+				Standalone: []StandaloneCommand{NewStandalone(Subcommand[countConfig]{Use: "measure", Short: "Measure", Run: func(_ context.Context, call Invocation[countConfig]) error {
 					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
 					return err
-				}), NewStandalone("show [WHAT]", "Show", func(_ context.Context, call Invocation[countConfig]) error {
+				}}), NewStandalone(Subcommand[countConfig]{Use: "show [WHAT]", Short: "Show", Formats: true, Run: func(_ context.Context, call Invocation[countConfig]) error {
+					if !call.Format.IsTable() {
+						return call.Format.Write(call.Out, map[string]any{"showed": call.Args})
+					}
 					_, err := fmt.Fprintf(call.Out, "showed %v\n", call.Args)
 					return err
-				})},
+				}})},
 				Subcommands: []Subcommand[testConfig]{{Use: "greet NAME", Short: "Greet", Run: func(_ context.Context, call Invocation[testConfig]) error {
 					if call.Args[0] == "missing" {
 						return errors.New("not found")

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
@@ -158,7 +159,7 @@ func TestReportsMissingFiles(t *testing.T) {
 func expectLines(t *testing.T, i Identity, want []string) {
 	t.Helper()
 	var out bytes.Buffer
-	_ = Run(t.Context(), &out, i.Checks())
+	_ = Run(t.Context(), &out, command.Table, i.Checks())
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != len(want) {
 		t.Fatalf("got %d lines:\n%s", len(lines), out.String())

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/command"
 )
 
 func TestPermissionString(t *testing.T) {
@@ -105,7 +107,7 @@ func TestPermissionChecks(t *testing.T) {
 				checks[i].DependsOn = nil
 			}
 			var out bytes.Buffer
-			Run(t.Context(), &out, checks[2:]) // the output is checked below; the first two checks need a server
+			Run(t.Context(), &out, command.Table, checks[2:]) // the output is checked below; the first two checks need a server
 			var got []string
 			for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
 				line = strings.Join(strings.Fields(line), " ")

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
@@ -102,17 +103,85 @@ func Summarize(prefix string, findings []Finding, describe func(passed []string)
 	return "", summary
 }
 
-// Run runs the checks one after the other, and writes a line to out after each. It returns an error if
-// any failed.
-func Run(ctx context.Context, out io.Writer, checks []Check) error {
-	width, lines, failed := 0, 0, 0
+// Report has a line for each check and for each finding of a check that has its own. It is the result of preflight.
+type Report struct {
+	Failed int    `json:"failed"` // number of lines whose result is Failed
+	Checks []Line `json:"checks"` // in the order in which to fix problems
+}
+
+// Line is the result of one check or finding.
+type Line struct {
+	Name   string `json:"name"`
+	Result Result `json:"result"`
+	Text   string `json:"text"` // what was observed, the consequence and what to do
+}
+
+// Result says whether a check passed.
+type Result string
+
+// The results.
+const (
+	OK      Result = "ok"
+	Warned  Result = "warning" // works today, and needs attention
+	Failed  Result = "failed"
+	Skipped Result = "skipped" // depends on a check that failed or was skipped
+)
+
+// marks precede the lines of a table.
+var marks = map[Result]string{OK: "ok", Warned: "WARN", Failed: "FAIL", Skipped: "-"}
+
+func newLine(f Finding) Line {
+	switch {
+	case f.Err == nil:
+		return Line{f.Name, OK, singleLine(f.Observed)}
+	case isWarning(f.Err):
+		return Line{f.Name, Warned, singleLine(f.Err.Error())}
+	default:
+		return Line{f.Name, Failed, singleLine(f.Err.Error())}
+	}
+}
+
+// Run runs the checks one after the other and writes their report to out: as a table a line after each check, else at
+// the end. It returns an error if any failed.
+func Run(ctx context.Context, out io.Writer, format command.Format, checks []Check) error {
+	width := 0
 	for _, c := range checks {
 		width = max(width, utf8.RuneCountInString(c.Name))
 	}
-	printLine := func(mark, name, text string) {
-		lines++
-		fmt.Fprintf(out, "%-4s  %-*s  %s\n", mark, width, name, singleLine(text))
+	report := Report{Checks: []Line{}}
+	err := runChecks(ctx, checks, func(lines []Line) {
+		report.Checks = append(report.Checks, lines...)
+		if !format.IsTable() {
+			return
+		}
+		for _, line := range lines {
+			width = max(width, utf8.RuneCountInString(line.Name))
+		}
+		for _, line := range lines {
+			fmt.Fprintf(out, "%-4s  %-*s  %s\n", marks[line.Result], width, line.Name, line.Text)
+		}
+	})
+	if err != nil {
+		return err
 	}
+	for _, line := range report.Checks {
+		if line.Result == Failed {
+			report.Failed++
+		}
+	}
+	if !format.IsTable() {
+		if err := format.Write(out, report); err != nil {
+			return err
+		}
+	}
+	if report.Failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", report.Failed, len(report.Checks))
+	}
+	return nil
+}
+
+// runChecks passes on the lines of each check when it ends. Its error is that of ctx.
+func runChecks(ctx context.Context, checks []Check, done func(lines []Line)) error {
 	notPassed := map[string]bool{} // failed or skipped
 	for _, c := range checks {
 		if err := ctx.Err(); err != nil {
@@ -120,28 +189,16 @@ func Run(ctx context.Context, out io.Writer, checks []Check) error {
 		}
 		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return notPassed[name] }); n >= 0 {
 			notPassed[c.Name] = true
-			printLine("-", c.Name, "skipped; depends on "+c.DependsOn[n])
+			done([]Line{{c.Name, Skipped, singleLine("skipped; depends on " + c.DependsOn[n])}})
 			continue
 		}
 		findings := c.run(ctx)
 		notPassed[c.Name] = isFailure(findings[0].Err)
+		var lines []Line
 		for _, f := range findings {
-			width = max(width, utf8.RuneCountInString(f.Name))
+			lines = append(lines, newLine(f))
 		}
-		for _, f := range findings {
-			switch {
-			case f.Err == nil:
-				printLine("ok", f.Name, f.Observed)
-			case isWarning(f.Err):
-				printLine("WARN", f.Name, f.Err.Error())
-			default:
-				failed++
-				printLine("FAIL", f.Name, f.Err.Error())
-			}
-		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d checks failed", failed, lines)
+		done(lines)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 )
 
 // newCheck returns a check with a fixed result.
@@ -79,7 +83,7 @@ func TestPrintsOneLinePerCheck(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := Run(t.Context(), &out, tt.checks)
+			err := Run(t.Context(), &out, command.Table, tt.checks)
 			if d := cmp.Diff(strings.Join(tt.want, "\n")+"\n", out.String()); d != "" {
 				t.Errorf("-want +got:\n%s", d)
 			}
@@ -90,12 +94,37 @@ func TestPrintsOneLinePerCheck(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the example into docs/reference/output.md")
+
+func TestReportsAsJSON(t *testing.T) {
+	var out bytes.Buffer
+	err := Run(t.Context(), &out, command.JSON, []Check{
+		newCheck("certificate", "", Warning("expires in 10 days, on 2026-12-01; renew it")), newCheck("API server", "v1.36.3 at https://10.0.0.12:6443", nil),
+		newCheck("list nodes", "", errors.New("permission list nodes missing; bind the role\nof the chart")), newCheck("source", "", nil, "list nodes"),
+	})
+	if got := fmt.Sprint(err); got != "1 of 4 checks failed" {
+		t.Error(got)
+	}
+	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "preflight", out.String(), *update); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+func TestReportsNothingWhenCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if err := Run(ctx, &out, command.JSON, []Check{newCheck("one", "fine", nil)}); !errors.Is(err, context.Canceled) || out.Len() > 0 {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+}
+
 func TestChecksTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 		var out bytes.Buffer
 		startedAt := time.Now()
-		err := Run(t.Context(), &out, []Check{{Name: "one", Run: hangs}, {Name: "two", Timeout: time.Minute, Run: hangs}})
+		err := Run(t.Context(), &out, command.Table, []Check{{Name: "one", Run: hangs}, {Name: "two", Timeout: time.Minute, Run: hangs}})
 		if err == nil || time.Since(startedAt) != DefaultTimeout+time.Minute {
 			t.Errorf("after %s: %v", time.Since(startedAt), err)
 		}
@@ -111,7 +140,7 @@ func TestStopsOnCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
 	interrupt := Check{Name: "one", Run: func(context.Context) (string, error) { cancel(); return "fine", nil }}
-	if err := Run(ctx, &out, []Check{interrupt, newCheck("two", "fine", nil)}); !errors.Is(err, context.Canceled) || strings.Contains(out.String(), "two") {
+	if err := Run(ctx, &out, command.Table, []Check{interrupt, newCheck("two", "fine", nil)}); !errors.Is(err, context.Canceled) || strings.Contains(out.String(), "two") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,22 +36,31 @@ const (
 
 // NewCommand returns the command that shows the page of the local component in a terminal.
 func NewCommand(component, argument string) command.StandaloneCommand {
-	return command.NewStandalone("status ["+argument+"]", "Show the status of the local component, problems first", func(ctx context.Context, call command.Invocation[Settings]) error {
-		filter := ""
-		if len(call.Args) > 0 {
-			filter = call.Args[0]
-		}
-		p, err := Fetch(ctx, component, call.Config.DebugAddress, filter)
-		if err != nil {
-			return err
-		}
-		if err := detectTerminal(call.Out).Write(call.Out, p); err != nil {
-			return err
-		}
-		if p.Summary.Severity != OK {
-			return errProblemsFound
-		}
-		return nil
+	return command.NewStandalone(command.Subcommand[Settings]{
+		Use: "status [" + argument + "]", Short: "Show the status of the local component, problems first", Formats: true,
+		Run: func(ctx context.Context, call command.Invocation[Settings]) error {
+			filter := ""
+			if len(call.Args) > 0 {
+				filter = call.Args[0]
+			}
+			p, err := Fetch(ctx, component, call.Config.DebugAddress, filter)
+			if err != nil {
+				return err
+			}
+			if call.Format.IsTable() {
+				err = detectTerminal(call.Out).Write(call.Out, p)
+			} else {
+				sanitize(reflect.ValueOf(p))
+				err = call.Format.Write(call.Out, p)
+			}
+			if err != nil {
+				return err
+			}
+			if p.Summary.Severity != OK {
+				return errProblemsFound
+			}
+			return nil
+		},
 	})
 }
 

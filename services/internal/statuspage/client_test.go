@@ -50,6 +50,11 @@ func TestStatusShowsRunningComponent(t *testing.T) {
 	if code, text := runStatus(t, at, "web/shop"); code != 1 || !strings.Contains(text, "Showing only web/shop.") {
 		t.Errorf("with a filter: exit code %d\n%s", code, text)
 	}
+	for format, want := range map[string]string{"json": "{\n  \"component\": \"slicefeed-writer\",\n", "yaml": "at: \"2026-03-01T03:00:00Z\"\ncomponent: slicefeed-writer\n"} {
+		if code, text := runStatus(t, at, "-o", format); code != 1 || !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "\n"+errProblemsFound.Error()) {
+			t.Errorf("%s: exit code %d\n%s", format, code, text)
+		}
+	}
 	severity = Warning
 	if code, _ := runStatus(t, at); code != 1 {
 		t.Errorf("a warning: exit code %d", code)

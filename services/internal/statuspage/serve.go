@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Handler serves a page as HTML, or as JSON if the client accepts JSON but not HTML. The query
-// ?filter=NAME limits the page to one name.
+// Handler serves a page as HTML, or as JSON if the client accepts JSON but not HTML, or if the query has
+// format=json. The query filter=NAME limits the page to one name.
 func Handler(page func(now time.Time, filter string) Page, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := page(time.Now(), r.URL.Query().Get("filter"))
@@ -25,7 +25,7 @@ func Handler(page func(now time.Time, filter string) Page, log *slog.Logger) htt
 		h.Set("Vary", "Accept")
 		var body bytes.Buffer
 		var err error
-		if wantsJSON(r.Header.Get("Accept")) {
+		if wantsJSON(r.Header.Get("Accept")) || r.URL.Query().Get("format") == "json" {
 			h.Set("Content-Type", "application/json")
 			sanitize(reflect.ValueOf(&p))
 			err = json.NewEncoder(&body).Encode(p)

@@ -66,6 +66,7 @@ type Line struct {
 
 // Section is a part of a page.
 type Section struct {
+	Name    string `json:"name"` // camelCase, for programs
 	Title   string `json:"title"`
 	Lines   []Line `json:"lines,omitempty"`
 	Table   *Table `json:"table,omitempty"`
@@ -77,6 +78,18 @@ type Section struct {
 type Table struct {
 	Columns []string `json:"columns"`
 	Rows    [][]Line `json:"rows"`
+	Values  []Values `json:"values,omitempty"` // of each row
+}
+
+// Values are the values behind a row or an item, for programs: texts, numbers, bools, times, and lists of texts, by
+// camelCase names.
+type Values map[string]any
+
+// SetTime adds a time unless it is unknown.
+func (v Values) SetTime(name string, at time.Time) {
+	if !at.IsZero() {
+		v[name] = at.UTC()
+	}
 }
 
 // Item is one entry of a list: a line, and details that can be expanded.
@@ -86,6 +99,7 @@ type Item struct {
 	Summary  Line   `json:"summary"`
 	Detail   string `json:"detail,omitempty"`
 	Expanded bool   `json:"expanded,omitempty"`
+	Values   Values `json:"values,omitempty"`
 
 	Lines   []Line   `json:"lines,omitempty"`
 	Facts   []Fact   `json:"facts,omitempty"`
@@ -224,6 +238,20 @@ func sanitize(v reflect.Value) {
 	case reflect.Slice:
 		for i := range v.Len() {
 			sanitize(v.Index(i))
+		}
+	case reflect.Interface:
+		if !v.IsNil() {
+			value := reflect.New(v.Elem().Type()).Elem()
+			value.Set(v.Elem())
+			sanitize(value)
+			v.Set(value)
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			value := reflect.New(v.Type().Elem()).Elem()
+			value.Set(v.MapIndex(key))
+			sanitize(value)
+			v.SetMapIndex(key, value)
 		}
 	case reflect.String:
 		text := v.String()

@@ -26,10 +26,11 @@ var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 // fullPage returns a page with every kind of element. All of them have the same text.
 func fullPage(text string) Page {
 	line := Line{Error, text}
-	table := &Table{Columns: []string{"a", "b"}, Rows: [][]Line{{line, line}}}
+	values := Values{"text": text, "texts": []string{text}, "decoded": []any{text, nil}, "number": 7, "at": now}
+	table := &Table{Columns: []string{"a", "b"}, Rows: [][]Line{{line, line}}, Values: []Values{values}}
 	item := Item{
 		Name: text, Filter: text, Summary: line, Detail: text, Expanded: true, Lines: []Line{line}, Diff: []string{"+ " + text, text},
-		Facts: []Fact{{Name: text, Values: []Line{line}}}, Omitted: text,
+		Facts: []Fact{{Name: text, Values: []Line{line}}}, Omitted: text, Values: values,
 	}
 	item.Items = []Item{item, {Name: text, Filter: text, Summary: line}, {Name: text, Summary: line}}
 	return Page{
@@ -306,6 +307,33 @@ func TestServesSelfContainedPage(t *testing.T) {
 	want.Filter = "web/shop"
 	if diff := cmp.Diff(want, p); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+}
+
+func TestJSONIsSanitized(t *testing.T) {
+	h := Handler(func(time.Time, string) Page { return fullPage(evil) }, slog.New(slog.DiscardHandler))
+	for _, url := range []string{"/statusz", "/statusz?format=json"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, url, http.NoBody)
+		if !strings.Contains(url, "format") {
+			r.Header.Set("Accept", "application/json")
+		}
+		h.ServeHTTP(w, r)
+		var p Page
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatalf("%s: %v", url, err)
+		}
+		const want = "\"'><script>alert(1)</script><img src=x onerror=alert(2)></style></details><a href=https://evil.example>`{{.}}  [31m ?"
+		for name, got := range map[string]any{
+			"version": p.Version, "value": p.Sections[0].Items[0].Values["text"], "list": p.Sections[0].Table.Values[0]["texts"].([]any)[0],
+			"decoded": p.Sections[0].Items[0].Items[0].Values["decoded"].([]any)[0],
+		} {
+			if got != want {
+				t.Errorf("%s, %s: %q", url, name, got)
+			}
+		}
+		if got := p.Sections[0].Items[0].Values["at"]; got != "2026-03-01T03:00:00Z" {
+			t.Errorf("time: %v", got)
+		}
 	}
 }
 

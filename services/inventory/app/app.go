@@ -41,10 +41,10 @@ func Component(version string) command.Component[config.Config] {
 			return buildInventory(cfg, version, log)
 		},
 		Subcommands: []command.Subcommand[config.Config]{
-			{Use: "explain NODE", Short: "Explain why a node is published or omitted", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+			{Use: "explain NODE", Short: "Explain why a node is published or omitted", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 				return runExplain(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 				return preflight.Run(ctx, version, inv)
 			}},
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -40,11 +41,15 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[conf
 		fmt.Fprintf(inv.Err, "No complete observation after %s. This explanation uses what is known so far:\n  %v\n", observationTimeout, missing)
 	}
 	e, known := pipeline.Explain(name)
-	printExplanation(inv.Out, name, e)
-	if !known {
-		printSuggestions(inv.Out, name, nodeNames(pipeline.Snapshot()))
+	if inv.Format.IsTable() {
+		printExplanation(inv.Out, name, e)
+		if !known {
+			printSuggestions(inv.Out, name, nodeNames(pipeline.Snapshot()))
+		}
+		printGrpcurlHint(inv.Out, name)
+	} else if err := inv.Format.Write(inv.Out, nodeserver.EncodeExplanation(name, &e)); err != nil {
+		return err
 	}
-	printGrpcurlHint(inv.Out, name)
 	switch {
 	case missing != nil:
 		return missing

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
@@ -81,6 +82,21 @@ func TestExplainObservesNodes(t *testing.T) {
 				t.Logf("%s\n%s", out, errs)
 			}
 		})
+	}
+}
+
+func TestExplainAsJSON(t *testing.T) {
+	apis := fakeAPIs{
+		nodes:   []corev1.Node{workerNode("one", server1), workerNode("two", server2)},
+		servers: []string{serverJSON(server1, "one", "10.0.1.11"), serverJSON(server2, "two", "192.168.7.2")},
+	}
+	code, out, errs := runCommand(t, apis.start(t, nil), "explain", "two", "-o", "json")
+	if code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	expectContains(t, errs, `node "two" omitted`)
+	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "inventory-explain", out, *update); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

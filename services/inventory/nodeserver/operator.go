@@ -12,6 +12,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/page"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -103,10 +104,7 @@ func (s *Server) ExplainNodes(ctx context.Context, req *inventoryv1.ExplainNodes
 
 func (s *Server) explainNode(name string, view feed.View, notInView bool) *inventoryv1.NodeExplanation {
 	explanation, _ := s.cfg.Explain(name)
-	encoded := &inventoryv1.NodeExplanation{Name: name}
-	for _, step := range explanation.Steps {
-		encoded.Steps = append(encoded.Steps, encodeStep(step))
-	}
+	encoded := EncodeExplanation(name, &explanation)
 	conclusion := explanation.Conclusion
 	if notInView {
 		encoded.Steps = append(encoded.Steps, &inventoryv1.ExplanationStep{
@@ -117,6 +115,15 @@ func (s *Server) explainNode(name string, view feed.View, notInView bool) *inven
 		conclusion += " Omitted for this client: its view does not select the node."
 	}
 	encoded.Conclusion = truncate(conclusion)
+	return encoded
+}
+
+// EncodeExplanation encodes the explanation of a node by its name.
+func EncodeExplanation(name string, e *roster.Explanation) *inventoryv1.NodeExplanation {
+	encoded := &inventoryv1.NodeExplanation{Name: name, Conclusion: truncate(e.Conclusion)}
+	for _, step := range e.Steps {
+		encoded.Steps = append(encoded.Steps, encodeStep(step))
+	}
 	return encoded
 }
 

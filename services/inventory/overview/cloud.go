@@ -12,7 +12,7 @@ import (
 
 // cloudSection shows the last listing, the request budget and the expiry of the token.
 func (b *pageBuilder) cloudSection() statuspage.Section {
-	return statuspage.Section{Title: "IONOS API", Table: &statuspage.Table{Columns: []string{"about", "state"}, Rows: [][]statuspage.Line{
+	return statuspage.Section{Name: "cloud", Title: "IONOS API", Table: &statuspage.Table{Columns: []string{"about", "state"}, Rows: [][]statuspage.Line{
 		{{Text: "last listing"}, b.listingLine()}, {{Text: "request budget"}, b.budgetLine()}, {{Text: "token"}, b.tokenLine()},
 	}}}
 }

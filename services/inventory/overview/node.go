@@ -42,7 +42,7 @@ func (b *pageBuilder) nodesSection() statuspage.Section {
 	}
 	statuspage.SortItems(all)
 	all = append(all, excluded...)
-	s := statuspage.Section{Title: "Nodes"}
+	s := statuspage.Section{Name: "nodes", Title: "Nodes"}
 	switch {
 	case len(all) > 0:
 		s.AddItems(all, maxNodes, "nodes", b.addExplanation)
@@ -63,6 +63,8 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	}
 	at := strings.Join(addresses, ", ")
 	i := statuspage.Item{Name: n.Name, Filter: n.Name, Detail: "for " + statuspage.FormatAge(b.at, n.Since)}
+	i.Values = statuspage.Values{"published": true, "state": strings.ToUpper(n.State.String()), "addresses": addresses, "zone": n.Zone, "serverId": n.ServerID}
+	i.Values.SetTime("since", n.Since)
 	switch n.State {
 	case source.Draining:
 		i.Summary = statuspage.Linef("draining at %s", at) // not a problem: upgrades replace nodes
@@ -84,6 +86,7 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 func omittedItem(o roster.Omission) statuspage.Item {
 	i := statuspage.Item{Name: o.Name, Filter: o.Name}
 	reason := strings.ToUpper(o.Reason.String())
+	i.Values = statuspage.Values{"published": false, "reason": reason, "advice": o.Advice}
 	switch o.Reason {
 	case source.ControlPlane, source.ExcludedByLabel, source.NotSelected:
 		i.Summary = statuspage.Linef("excluded: %s", reason)

@@ -96,12 +96,14 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 		if !part.Since.IsZero() {
 			age = statuspage.FormatAge(b.at, part.Since)
 		}
-		t.Rows = append(t.Rows, []statuspage.Line{{Text: name}, state, {Text: age}, {Text: part.Reason}})
+		values := statuspage.Values{"part": name, "state": part.Sync.String(), "reason": part.Reason}
+		values.SetTime("since", part.Since)
+		t.Rows, t.Values = append(t.Rows, []statuspage.Line{{Text: name}, state, {Text: age}, {Text: part.Reason}}), append(t.Values, values)
 	}
 	addPart("membership", "is", b.Status.Membership)
 	addPart("addresses", "are", b.Status.Addresses)
 	t.DropEmptyColumn()
-	s := statuspage.Section{Title: "Source", Table: t}
+	s := statuspage.Section{Name: "source", Title: "Source", Table: t}
 	if b.Status.Observation == 0 {
 		s.Lines = append(s.Lines, statuspage.Errorf("No complete observation yet: nothing is published."))
 	} else {
@@ -129,7 +131,7 @@ func (b *pageBuilder) subscribersSection() statuspage.Section {
 	all := b.Subscribers()
 	if len(all) == 0 {
 		// Not a problem of the page: a writer subscribes to one replica of the inventory.
-		return statuspage.Section{Title: "Subscribers", Lines: []statuspage.Line{statuspage.Warnf(
+		return statuspage.Section{Name: "subscribers", Title: "Subscribers", Lines: []statuspage.Line{statuspage.Warnf(
 			"No subscribers. Unless another replica has them, check INVENTORY_ADDRESS at the writer and its SAN in ALLOWED_CLIENTS_FILE.")}}
 	}
 	t := &statuspage.Table{Columns: []string{"client", "view", "for", "lag"}}
@@ -147,14 +149,19 @@ func (b *pageBuilder) subscribersSection() statuspage.Section {
 		if sub.Operator {
 			view += ", operator"
 		}
+		values := statuspage.Values{"client": sub.Name, "view": view, "synced": sub.Synced, "lag": int(min(sub.Lag, 1<<30))}
+		values.SetTime("since", sub.Since)
+		values.SetTime("lastSentAt", sub.LastSentAt)
 		t.Rows = append(t.Rows, []statuspage.Line{{Text: sub.Name}, {Text: view}, {Text: statuspage.FormatAge(b.at, sub.Since)}, lag})
+		t.Values = append(t.Values, values)
 	}
 	if slow > 0 {
 		b.addProblem(statuspage.Warnf("%s slow", display.Count(slow, "subscriber is", "subscribers are")))
 	}
-	s := statuspage.Section{Title: "Subscribers", Table: t}
+	s := statuspage.Section{Name: "subscribers", Title: "Subscribers", Table: t}
 	if n := len(all) - maxSubscribers; n > 0 {
-		t.Rows, s.Omitted = t.Rows[:maxSubscribers], fmt.Sprintf("%d more not shown.", n)
+		t.Rows, t.Values = t.Rows[:maxSubscribers], t.Values[:maxSubscribers]
+		s.Omitted = fmt.Sprintf("%d more not shown.", n)
 	}
 	return s
 }

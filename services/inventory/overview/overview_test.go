@@ -2,6 +2,7 @@ package overview
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
@@ -89,6 +92,22 @@ func (f *fixture) page(filter string) statuspage.Page {
 		Subscribers: func() []nodeserver.Subscriber { return f.subscribers },
 	}
 	return c.Page(now, filter)
+}
+
+var update = flag.Bool("update", false, "write the example into docs/reference/output.md")
+
+func TestStatusAsJSON(t *testing.T) {
+	f := healthyFixture()
+	f.data.Nodes, f.steps = f.data.Nodes[:1], f.steps[:1]
+	f.data.Omitted = []roster.Omission{{Name: "worker-3", Reason: source.NoAddressOnLAN, Advice: "Attach a NIC to the LAN."}}
+	var out strings.Builder
+	format := command.JSON
+	if err := format.Write(&out, f.page("")); err != nil {
+		t.Fatal(err)
+	}
+	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "inventory-status", out.String(), *update); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
 }
 
 func renderText(t *testing.T, p statuspage.Page) string {

@@ -30,13 +30,13 @@ const (
 	sourceCheckName = "source"
 )
 
-// Run runs all checks and prints a line for each.
+// Run runs all checks and prints a line for each, or a preflight.Report.
 func Run(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
 	c, err := newPreflightChecker(inv.Config, version)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	return preflight.Run(ctx, inv.Out, c.checks())
+	return preflight.Run(ctx, inv.Out, inv.Format, c.checks())
 }
 
 // preflightChecker holds a configuration and the clients that check it.

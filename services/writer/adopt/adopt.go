@@ -71,8 +71,9 @@ func (c *Config) newClient() (kubernetes.Interface, string, error) {
 
 // NewCommand returns the command.
 func NewCommand() command.StandaloneCommand {
-	return command.NewStandalone("adopt NAMESPACE/SLICE", "Transfer an EndpointSlice to the writer by changing its managed-by label, with your own kubeconfig",
-		func(ctx context.Context, call command.Invocation[Config]) error {
+	return command.NewStandalone(command.Subcommand[Config]{
+		Use: "adopt NAMESPACE/SLICE", Short: "Transfer an EndpointSlice to the writer by changing its managed-by label, with your own kubeconfig",
+		Run: func(ctx context.Context, call command.Invocation[Config]) error {
 			name, err := parseSliceName(call.Args[0])
 			if err != nil {
 				return settings.FlagError(err)
@@ -83,7 +84,8 @@ func NewCommand() command.StandaloneCommand {
 			}
 			fmt.Fprintf(call.Err, "at %s\n", host)
 			return adoptSlice(ctx, client, name, call)
-		})
+		},
+	})
 }
 
 func parseSliceName(text string) (types.NamespacedName, error) {

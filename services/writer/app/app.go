@@ -61,10 +61,10 @@ func Component(version string) command.Component[config.Config] {
 			return buildWriter(cfg, version, log)
 		},
 		Subcommands: []command.Subcommand[config.Config]{
-			{Use: "plan", Short: "Show what would be written and why, without writing", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+			{Use: "plan", Short: "Show what would be written and why, without writing", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 				return runPlan(ctx, version, inv)
 			}},
-			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 				return preflight.Run(ctx, version, inv)
 			}},
 		},

@@ -37,5 +37,5 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[config.
 	if err = errors.Join(notices.WithLastNotice(err), g.Wait()); err != nil {
 		return err
 	}
-	return plan.Print(inv.Out, results)
+	return plan.Print(inv.Out, inv.Format, results)
 }

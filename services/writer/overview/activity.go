@@ -18,23 +18,23 @@ import (
 
 // sourceSection shows the status of the sources, and returns the names of those that are not trusted.
 func (m *pageModel) sourceSection() (s statuspage.Section, untrusted []string) {
-	s = statuspage.Section{Title: "Sources"}
+	s = statuspage.Section{Name: "sources", Title: "Sources"}
 	if len(m.Sources) == 0 {
 		return s, nil
 	}
 	s.Table = &statuspage.Table{Columns: []string{"source", "trust", "nodes", "membership synced", "last observation", "reason"}}
 	for i := range m.Sources {
-		row := m.sourceRow(&m.Sources[i])
+		row, values := m.sourceRow(&m.Sources[i])
 		if row[1].Severity == statuspage.Error {
 			untrusted = append(untrusted, row[0].Text)
 		}
-		s.Table.Rows = append(s.Table.Rows, row)
+		s.Table.Rows, s.Table.Values = append(s.Table.Rows, row), append(s.Table.Values, values)
 	}
 	s.Table.DropEmptyColumn()
 	return s, untrusted
 }
 
-func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
+func (m *pageModel) sourceRow(s *subscriber.Snapshot) (row []statuspage.Line, values statuspage.Values) {
 	membership, observed := "never", "none yet"
 	if !s.MembershipSyncedAt.IsZero() {
 		membership = statuspage.FormatAge(m.At, s.MembershipSyncedAt) + " ago"
@@ -61,7 +61,14 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) []statuspage.Line {
 	case !status.Connected:
 		trust = statuspage.Errorf("disconnected")
 	}
-	return []statuspage.Line{{Text: s.Source}, trust, {Text: strconv.Itoa(len(s.Members))}, {Text: membership}, {Text: observed}, {Text: strings.Join(reasons, "; ")}}
+	values = statuspage.Values{
+		"source": s.Source, "connected": status.Connected, "trusted": ignoring == 0, "ignoredByServices": ignoring, "nodes": len(s.Members),
+		"observation": int(s.Observation), "reason": status.Reason,
+	}
+	values.SetTime("membershipSyncedAt", s.MembershipSyncedAt)
+	values.SetTime("observedAt", s.ObservationReceivedAt)
+	row = []statuspage.Line{{Text: s.Source}, trust, {Text: strconv.Itoa(len(s.Members))}, {Text: membership}, {Text: observed}, {Text: strings.Join(reasons, "; ")}}
+	return row, values
 }
 
 // maxExpandedAge is the age up to which the last write is shown expanded.
@@ -69,7 +76,7 @@ const maxExpandedAge = 15 * time.Minute
 
 // writeSection shows the last writes, with their changes and reasons.
 func (m *pageModel) writeSection() statuspage.Section {
-	s := statuspage.Section{Title: "Last writes"}
+	s := statuspage.Section{Name: "writes", Title: "Last writes"}
 	none := "No writes since start."
 	switch {
 	case m.DryRun:
@@ -102,7 +109,9 @@ func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 	past := map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
 	i := statuspage.Item{
 		Name: w.Namespace + "/" + w.Slice, Detail: statuspage.FormatTime(m.At, w.At), Summary: statuspage.Linef("%s", cmp.Or(past[w.Verb], w.Verb)),
+		Values: statuspage.Values{"namespace": w.Namespace, "service": w.Service, "slice": w.Slice, "verb": w.Verb, "result": w.Result, "attempts": w.Attempts},
 	}
+	i.Values.SetTime("at", w.At)
 	if w.Result != "ok" {
 		i.Summary = statuspage.Errorf("%s %s", w.Verb, w.Result)
 		if w.Result == "conflict" || w.Result == "throttled" {
@@ -140,17 +149,20 @@ func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 
 // eventSection shows the last Events.
 func (m *pageModel) eventSection() statuspage.Section {
-	s := statuspage.Section{Title: "Recent events"}
+	s := statuspage.Section{Name: "events", Title: "Recent events"}
 	none := "No Events since start."
 	if m.Filter != "" {
 		none = "No recorded Events for " + m.Filter + "."
 	}
 	for i := range m.Events[:min(len(m.Events), maxHistory)] {
 		e := &m.Events[i]
-		s.Items = append(s.Items, statuspage.Item{
+		item := statuspage.Item{
 			Name: e.Namespace + "/" + e.Service, Summary: statuspage.Line{Text: e.Reason}, Detail: statuspage.FormatTime(m.At, e.At),
 			Expanded: m.Filter != "", Lines: []statuspage.Line{{Text: e.Note}},
-		})
+			Values: statuspage.Values{"namespace": e.Namespace, "service": e.Service, "reason": e.Reason, "note": e.Note},
+		}
+		item.Values.SetTime("at", e.At)
+		s.Items = append(s.Items, item)
 	}
 	return finishHistory(s, len(m.Events), none)
 }

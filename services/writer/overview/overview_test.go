@@ -2,6 +2,7 @@ package overview
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -13,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/history"
@@ -108,6 +111,23 @@ func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."}}
 	if diff := cmp.Diff(goldenPage, renderText(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+var update = flag.Bool("update", false, "write the example into docs/reference/output.md")
+
+func TestStatusAsJSON(t *testing.T) {
+	m := newPageModel(unhealthyTarget())
+	m.Services[0].Addresses = m.Services[0].Addresses[1:2] // an example, not all
+	m.Writes = []history.Write{{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "rejected", Message: "quota", Attempts: 3}}
+	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."}}
+	var out strings.Builder
+	format := command.JSON
+	if err := format.Write(&out, m.Page()); err != nil {
+		t.Fatal(err)
+	}
+	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "writer-status", out.String(), *update); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // serviceSection shows each Service, the most severe first, and counts those with problems.
 func (m *pageModel) serviceSection() (s statuspage.Section, unhealthy, warnings int) {
-	s = statuspage.Section{Title: "Services"}
+	s = statuspage.Section{Name: "services", Title: "Services"}
 	switch {
 	case len(m.Services) > 0:
 	case m.Filter != "":
@@ -27,6 +27,7 @@ func (m *pageModel) serviceSection() (s statuspage.Section, unhealthy, warnings 
 		name := v.Namespace + "/" + v.Service
 		item := statuspage.Item{
 			Name: name, Filter: name, Summary: serviceStatus(v), Detail: fmt.Sprintf("%d ready, %d draining, %d not ready", v.Ready, v.Draining, v.NotReady),
+			Values: serviceValues(v),
 		}
 		switch item.Summary.Severity {
 		case statuspage.Error:
@@ -41,9 +42,8 @@ func (m *pageModel) serviceSection() (s statuspage.Section, unhealthy, warnings 
 	return s, unhealthy, warnings
 }
 
-// serviceStatus summarizes whether a Service is healthy.
-func serviceStatus(v *endpoints.TargetView) statuspage.Line {
-	differ, held := 0, 0
+// countProblems counts the addresses that are not listed as decided, and those that guards hold.
+func countProblems(v *endpoints.TargetView) (differ, held int) {
 	for i := range v.Addresses {
 		if !v.Addresses[i].InSync() {
 			differ++
@@ -52,6 +52,26 @@ func serviceStatus(v *endpoints.TargetView) statuspage.Line {
 	for _, g := range v.Guards {
 		held += g.Held
 	}
+	return differ, held
+}
+
+// serviceValues has the state of a Service for programs.
+func serviceValues(v *endpoints.TargetView) statuspage.Values {
+	differ, held := countProblems(v)
+	values := statuspage.Values{
+		"namespace": v.Namespace, "service": v.Service, "state": v.State.String(), "ready": v.Ready, "draining": v.Draining, "notReady": v.NotReady,
+		"outOfSync": differ, "held": held,
+	}
+	if v.Reason != "" {
+		values["reason"], values["message"] = v.Reason, v.Message
+	}
+	values.SetTime("nextDecisionAt", v.NextDecisionAt)
+	return values
+}
+
+// serviceStatus summarizes whether a Service is healthy.
+func serviceStatus(v *endpoints.TargetView) statuspage.Line {
+	differ, held := countProblems(v)
 	switch {
 	case v.State == endpoints.Rejected && v.FollowsProbes:
 		return statuspage.Errorf("rejected: %s; no endpoints are added, failing ones become not ready", v.Reason)
@@ -143,6 +163,7 @@ func (m *pageModel) addressItem(v *endpoints.TargetView, view *endpoints.Address
 	a := statuspage.Item{
 		Name: e.Address.String(), Summary: statuspage.Line{Severity: addressSeverity(v, view), Text: view.Current.String()},
 		Detail: e.Causes(), Lines: []statuspage.Line{{Text: e.Conclusion}},
+		Values: statuspage.Values{"current": view.Current.String(), "desired": view.Desired.String(), "inSync": view.InSync()},
 	}
 	switch {
 	case a.Summary.Severity == statuspage.Error:

@@ -3,6 +3,8 @@ package plan
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
@@ -70,6 +76,17 @@ type planFixture struct {
 // planOutput returns what plan prints for a fixture.
 func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (string, error) {
 	t.Helper()
+	results, err := planResults(t, fixture, objects...)
+	var out bytes.Buffer
+	if err == nil {
+		err = Print(&out, command.Table, results)
+	}
+	return out.String(), err
+}
+
+// planResults returns what plan decides for a fixture.
+func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) ([]Result, error) {
+	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
 	watched, err := targetwatch.New(client, targets.Config{
@@ -101,11 +118,7 @@ func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (s
 			t.Errorf("not a read: %v", a)
 		}
 	}
-	var out bytes.Buffer
-	if err == nil {
-		err = Print(&out, results)
-	}
-	return out.String(), err
+	return results, err
 }
 
 // ownedSlice is an owned slice in which these addresses are ready.
@@ -210,12 +223,82 @@ func TestPlanOutput(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the example into docs/reference/output.md")
+
+func TestPlanAsJSON(t *testing.T) {
+	results, err := planResults(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, window: time.Minute, cidr: "10.0.1.0/24"},
+		newService(), ownedSlice("10.0.1.2", "10.0.1.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results[0].Warnings = append(results[0].Warnings, events.Warning{Reason: "ForeignSlices", Note: "EndpointSlices managed by others…"})
+	results[0].ProbeTimeout = 8 * time.Second
+	var out bytes.Buffer
+	if err := Print(&out, command.JSON, results); err != nil {
+		t.Error(err)
+	}
+	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "plan", out.String(), *update); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+func TestStatesAsJSON(t *testing.T) {
+	paused := newService()
+	paused.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
+	for _, tt := range []struct {
+		name    string
+		cidr    string
+		objects []runtime.Object
+		want    Service // without lists
+		err     bool
+	}{
+		{"managed", "10.0.1.0/24", []runtime.Object{newService()}, Service{State: "managed"}, false},
+		{"paused", "10.0.1.0/24", []runtime.Object{paused}, Service{State: "paused"}, false},
+		{"blocked", "10.9.0.0/24", []runtime.Object{newService(), ownedSlice("10.0.1.1")}, Service{State: "managed", WritesBlocked: true}, false},
+		{"rejected", "10.0.1.0/24", nil, Service{State: "rejected", Message: "Service shop does not exist in namespace web. Create it without a selector."}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			results, err := planResults(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: tt.cidr}, tt.objects...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := Print(&out, command.JSON, results); (err != nil) != tt.err {
+				t.Errorf("error %v, want one: %t", err, tt.err)
+			}
+			var report Report
+			if err := json.Unmarshal(out.Bytes(), &report); err != nil || len(report.Services) != 1 {
+				t.Fatalf("%v in %s", err, out.String())
+			}
+			got := report.Services[0]
+			if tt.name == "paused" && len(got.Writes) != 1 {
+				t.Errorf("a paused Service has no writes: %s", out.String())
+			}
+			got.Namespace, got.Service, got.ProbeTimeout, got.Writes, got.Endpoints, got.Guards, got.Warnings = "", "", "", nil, nil, nil, nil
+			if d := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Guard{})); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+func TestNoTargetsAsJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := Print(&out, command.JSON, nil); err != nil || out.String() != "{\n  \"services\": []\n}\n" {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
 func TestSanitizesReasons(t *testing.T) {
 	var b strings.Builder
-	printVerdicts(&b, []verdict.Endpoint{
+	var all []Endpoint
+	for _, e := range []verdict.Endpoint{
 		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},
 		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Remove, Rule: verdict.RuleTable, Reason: "absent"},
-	})
+	} {
+		all = append(all, newEndpoint(&e))
+	}
+	printVerdicts(&b, all)
 	want := `ADDRESS    VERDICT  DESIRED     RULE   REASON
 10.0.1.1   serve    ready       table  one two 
 10.0.1.20  remove   not listed  table  absent

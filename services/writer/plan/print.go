@@ -10,6 +10,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/history"
@@ -17,70 +18,141 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// Print prints what would be written for each target, the verdict about each endpoint, and
-// what guards hold. Its error names the rejected targets.
-func Print(out io.Writer, results []Result) error {
-	var b strings.Builder
+// Report is the result of plan.
+type Report struct {
+	Services []Service `json:"services"` // by namespace and name
+}
+
+// Service is what would be done about one target.
+type Service struct {
+	Namespace string `json:"namespace"`
+	Service   string `json:"service"`
+	State     string `json:"state"`             // managed, paused, rejected or optedOut
+	Message   string `json:"message,omitempty"` // why it is rejected
+
+	// WritesBlocked means that a guard blocks all writes.
+	WritesBlocked bool    `json:"writesBlocked"`
+	Writes        []Write `json:"writes"` // of a paused Service: after the pause
+
+	Endpoints     []Endpoint `json:"endpoints"` // by address
+	PendingProbes int        `json:"pendingProbes"`
+	ProbeTimeout  string     `json:"probeTimeout"` // for which they were awaited; a duration such as 8s
+	Guards        []Guard    `json:"guards"`
+	Warnings      []Warning  `json:"warnings"`
+}
+
+// Write is a request to the API server.
+type Write struct {
+	Verb    string   `json:"verb"` // create, update or delete
+	Slice   string   `json:"slice"`
+	Changes []Change `json:"changes"`
+}
+
+// Change is a field of a slice that differs.
+type Change struct {
+	Field string `json:"field"` // such as "endpoint 10.0.1.11"
+	Old   string `json:"old"`   // empty: it is added
+	New   string `json:"new"`   // empty: it is removed
+}
+
+// Endpoint is the verdict about one address.
+type Endpoint struct {
+	Address string `json:"address"`
+	Verdict string `json:"verdict"` // serve, drain, unready, remove or hold
+	Desired string `json:"desired"` // ready, draining, not ready or not listed
+	Rule    string `json:"rule"`    // table, or the name of a guard
+	Reason  string `json:"reason"`
+}
+
+// Guard holds changes.
+type Guard struct {
+	Rule    string `json:"rule"`
+	Source  string `json:"source"` // empty: the whole Service
+	Held    int    `json:"held"`   // number of addresses
+	Message string `json:"message"`
+
+	text string
+}
+
+// Warning is what a writer would record as an Event of the Service, except of guards.
+type Warning struct {
+	Reason string `json:"reason"`
+	Note   string `json:"note"`
+}
+
+// Print prints what would be written for each target, the verdict about each endpoint, and what guards hold. Its error
+// names the rejected targets.
+func Print(out io.Writer, format command.Format, results []Result) error {
+	report := Report{Services: []Service{}}
 	var rejected []error
-	printed := 0
 	for i := range results {
-		result := &results[i]
-		if !result.View.Relevant {
+		if !results[i].View.Relevant {
 			continue
 		}
-		if result.View.Rejection != nil {
-			rejected = append(rejected, fmt.Errorf("service %s is rejected, and nothing is added to its slices: %s", result.Key, result.View.Rejection.Message))
-			continue
+		service := describeService(&results[i])
+		report.Services = append(report.Services, service)
+		if service.State == stateRejected {
+			rejected = append(rejected, fmt.Errorf("service %s is rejected, and nothing is added to its slices: %s", results[i].Key, service.Message))
 		}
-		if printed++; printed > 1 {
-			b.WriteString("\n")
-		}
-		printPlan(&b, result)
 	}
-	if printed == 0 && len(rejected) == 0 {
-		b.WriteString("No targets. Label a Service slicefeed.dev/class or set TARGET_SERVICE_NAME.\n")
+	var err error
+	if format.IsTable() {
+		_, err = io.WriteString(out, report.text())
+	} else {
+		err = format.Write(out, report)
 	}
-	_, err := io.WriteString(out, b.String())
 	return errors.Join(append(rejected, err)...)
 }
 
-func printPlan(b *strings.Builder, result *Result) {
-	fmt.Fprintf(b, "Service %s\n\n", result.Key)
+// States of a Service.
+const (
+	stateManaged  = "managed"
+	statePaused   = "paused"
+	stateRejected = "rejected"
+	stateOptedOut = "optedOut"
+)
+
+func describeService(result *Result) Service {
+	s := Service{
+		Namespace: result.Key.Namespace, Service: result.Key.Name, State: stateManaged, PendingProbes: result.PendingProbes, ProbeTimeout: result.ProbeTimeout.String(),
+		Writes: []Write{}, Endpoints: []Endpoint{}, Guards: []Guard{}, Warnings: []Warning{},
+	}
 	plan := planner.Plan{}
 	switch {
+	case result.View.Rejection != nil:
+		s.State, s.Message = stateRejected, result.View.Rejection.Message
+		return s
 	case result.View.OptedOut:
-		b.WriteString("Opted out: slices will be deleted.\n\n")
+		s.State = stateOptedOut
 		plan.Delete = result.View.Slices
 	case result.Decision.Write:
 		plan = planner.Compute(result.Desired, result.View.Slices)
+	default:
+		s.WritesBlocked = true
 	}
-	printWrites(b, "create", plan.Create, result.View.Slices)
-	printWrites(b, "update", plan.Update, result.View.Slices)
-	printWrites(b, "delete", plan.Delete, result.View.Slices)
-	switch {
-	case result.View.Paused:
-		b.WriteString("paused by annotation slicefeed.dev/paused: nothing of this is written\n\n")
-	case !result.Decision.Write && !result.View.OptedOut:
-		b.WriteString("writes blocked by a guard, see below\n\n")
-	case plan.Empty():
-		b.WriteString("nothing to write\n\n")
-	}
+	s.addWrites("create", plan.Create, result.View.Slices)
+	s.addWrites("update", plan.Update, result.View.Slices)
+	s.addWrites("delete", plan.Delete, result.View.Slices)
 	if result.View.OptedOut {
-		return
+		return s
 	}
-	printVerdicts(b, result.Decision.Endpoints)
-	if result.PendingProbes > 0 {
-		fmt.Fprintf(b, "\nProbes still pending after %s: %d. A running writer waits for them.\n", result.ProbeTimeout, result.PendingProbes)
+	if result.View.Paused {
+		s.State = statePaused
+	}
+	for i := range result.Decision.Endpoints {
+		s.Endpoints = append(s.Endpoints, newEndpoint(&result.Decision.Endpoints[i]))
 	}
 	for i := range result.Decision.Guards {
-		fmt.Fprintf(b, "\n%s\n", display.Sanitize(endpoints.DescribeGuard(&result.Decision.Guards[i])))
+		g := &result.Decision.Guards[i]
+		s.Guards = append(s.Guards, Guard{string(g.Rule), g.Source, g.Held, display.Sanitize(g.Message), display.Sanitize(endpoints.DescribeGuard(g))})
 	}
 	for _, warning := range result.Warnings {
-		fmt.Fprintf(b, "\n%s: %s\n", warning.Reason, display.Sanitize(warning.Note))
+		s.Warnings = append(s.Warnings, Warning{warning.Reason, display.Sanitize(warning.Note)})
 	}
+	return s
 }
 
-func printWrites(b *strings.Builder, verb string, all, current []*discoveryv1.EndpointSlice) {
+func (s *Service) addWrites(verb string, all, current []*discoveryv1.EndpointSlice) {
 	for _, slice := range all {
 		var before *discoveryv1.EndpointSlice
 		if i := slices.IndexFunc(current, func(c *discoveryv1.EndpointSlice) bool { return c.Name == slice.Name }); i >= 0 {
@@ -90,21 +162,82 @@ func printWrites(b *strings.Builder, verb string, all, current []*discoveryv1.En
 		if verb == "delete" {
 			after = nil
 		}
-		fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", verb, slice.Name, history.FormatChanges(history.CompareSlices(before, after, nil)))
+		w := Write{Verb: verb, Slice: slice.Name, Changes: []Change{}}
+		for _, c := range history.CompareSlices(before, after, nil) {
+			w.Changes = append(w.Changes, Change{c.Field, c.Old, c.New})
+		}
+		s.Writes = append(s.Writes, w)
+	}
+}
+
+func newEndpoint(e *verdict.Endpoint) Endpoint {
+	return Endpoint{e.Address.String(), e.Verdict.String(), endpoints.ListedBackend(e).String(), string(e.Rule), display.Sanitize(e.Reason)}
+}
+
+// text is the report for people. Its error names the rejected Services instead.
+func (r *Report) text() string {
+	var b strings.Builder
+	for i := range r.Services {
+		s := &r.Services[i]
+		if s.State == stateRejected {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\n")
+		}
+		s.print(&b)
+	}
+	if len(r.Services) == 0 {
+		b.WriteString("No targets. Label a Service slicefeed.dev/class or set TARGET_SERVICE_NAME.\n")
+	}
+	return b.String()
+}
+
+func (s *Service) print(b *strings.Builder) {
+	fmt.Fprintf(b, "Service %s/%s\n\n", s.Namespace, s.Service)
+	if s.State == stateOptedOut {
+		b.WriteString("Opted out: slices will be deleted.\n\n")
+	}
+	for _, w := range s.Writes {
+		changes := make([]history.Change, 0, len(w.Changes))
+		for _, c := range w.Changes {
+			changes = append(changes, history.Change{Field: c.Field, Old: c.Old, New: c.New})
+		}
+		fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", w.Verb, w.Slice, history.FormatChanges(changes))
+	}
+	switch {
+	case s.State == statePaused:
+		b.WriteString("paused by annotation slicefeed.dev/paused: nothing of this is written\n\n")
+	case s.WritesBlocked:
+		b.WriteString("writes blocked by a guard, see below\n\n")
+	case len(s.Writes) == 0:
+		b.WriteString("nothing to write\n\n")
+	}
+	if s.State == stateOptedOut {
+		return
+	}
+	printVerdicts(b, s.Endpoints)
+	if s.PendingProbes > 0 {
+		fmt.Fprintf(b, "\nProbes still pending after %s: %d. A running writer waits for them.\n", s.ProbeTimeout, s.PendingProbes)
+	}
+	for i := range s.Guards {
+		fmt.Fprintf(b, "\n%s\n", s.Guards[i].text)
+	}
+	for _, warning := range s.Warnings {
+		fmt.Fprintf(b, "\n%s: %s\n", warning.Reason, warning.Note)
 	}
 }
 
 // printVerdicts prints a table of the endpoints with the rule that decided and its reason.
-func printVerdicts(b *strings.Builder, all []verdict.Endpoint) {
+func printVerdicts(b *strings.Builder, all []Endpoint) {
 	if len(all) == 0 {
 		b.WriteString("no endpoint is listed or reported\n")
 		return
 	}
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ADDRESS\tVERDICT\tDESIRED\tRULE\tREASON")
-	for i := range all {
-		e := &all[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, e.Verdict, endpoints.ListedBackend(e), e.Rule, display.Sanitize(e.Reason))
+	for _, e := range all {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.Address, e.Verdict, e.Desired, e.Rule, e.Reason)
 	}
 	table.Flush() //nolint:errcheck // writes to memory
 }

@@ -31,13 +31,13 @@ const (
 // policyFile is the policy that restricts the writer's credential.
 const policyFile = "deploy/manifests/writer-policy.yaml"
 
-// Run checks everything that serve depends on, and prints a line for each check.
+// Run checks everything that serve depends on, and prints a line for each check, or a preflight.Report.
 func Run(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
 	pc, err := newChecker(inv.Config, version)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	return preflight.Run(ctx, inv.Out, pc.checks())
+	return preflight.Run(ctx, inv.Out, inv.Format, pc.checks())
 }
 
 // checker is a configuration and the connections to check it with.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
@@ -76,7 +77,7 @@ func wantOutcome(t *testing.T, want, detail string, err error) {
 	var text strings.Builder
 	if err != nil {
 		mark, detail = "FAIL", err.Error()
-		failed := preflight.Run(t.Context(), &text, []preflight.Check{{Name: "it", Run: func(context.Context) (string, error) { return "", err }}})
+		failed := preflight.Run(t.Context(), &text, command.Table, []preflight.Check{{Name: "it", Run: func(context.Context) (string, error) { return "", err }}})
 		if failed == nil {
 			mark = "WARN"
 		}
@@ -261,7 +262,7 @@ func runCheck(t *testing.T, c preflight.Check) []string {
 	t.Helper()
 	var out strings.Builder
 	c.DependsOn = nil
-	preflight.Run(t.Context(), &out, []preflight.Check{c})
+	preflight.Run(t.Context(), &out, command.Table, []preflight.Check{c})
 	var all []string
 	for line := range strings.Lines(out.String()) {
 		all = append(all, strings.Join(strings.Fields(line), " "))

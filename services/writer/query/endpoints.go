@@ -15,10 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
+
+// listing is the result of endpoints: messages of slicefeed.writer.v1.
+type listing struct {
+	Status  command.Message   `json:"status"`  // a WriterStatus
+	Target  command.Message   `json:"target"`  // a ListedTarget
+	Groups  []command.Message `json:"groups"`  // a Group for each port
+	Details command.Message   `json:"details"` // a TargetDetails, or null if the caller is no operator
+}
 
 // listEndpoints prints the endpoints of a Service, its guards and the status of its sources.
 func listEndpoints(ctx context.Context, q request) error {
@@ -43,6 +52,18 @@ func listEndpoints(ctx context.Context, q request) error {
 		return err
 	}
 	target := targets.GetTargets()[0]
+	if !q.format.IsTable() {
+		var groups []*writerv1.Group
+		for _, e := range set {
+			if e.GetGroup() != nil {
+				groups = append(groups, e.GetGroup())
+			}
+		}
+		return q.format.Write(q.out, listing{
+			Status: command.Message{Message: targets.GetStatus()}, Target: command.Message{Message: target},
+			Groups: command.Messages(groups), Details: command.Message{Message: details},
+		})
+	}
 	q.printRow("", fmt.Sprintf("%s/%s: %s, %s", target.GetNamespace(), target.GetService(), describeState(target.GetTarget()), roleName(targets.GetStatus().GetLeading())))
 	q.printRow("ports", describePorts(target.GetTarget()))
 	fmt.Fprintln(q.out)

@@ -19,6 +19,18 @@ func explainEndpoint(ctx context.Context, q request) error {
 	if err != nil {
 		return err
 	}
+	if q.format.IsTable() {
+		printExplanation(q, e)
+	} else if err := q.format.Write(q.out, e); err != nil {
+		return err
+	}
+	if !e.GetDesired().GetReady() {
+		return errNotReady
+	}
+	return nil
+}
+
+func printExplanation(q request, e *writerv1.ExplainEndpointResponse) {
 	q.printRow("", fmt.Sprintf("%s of %s/%s, %s", e.GetAddress(), e.GetNamespace(), e.GetService(), roleName(e.GetLeading())))
 	fmt.Fprintln(q.out)
 	q.printRow("Service", describeState(e.GetTarget()))
@@ -35,8 +47,4 @@ func explainEndpoint(ctx context.Context, q request) error {
 	if e.GetAdvice() != e.GetGuard().GetMessage() { // else it is above
 		q.printRow("", e.GetAdvice())
 	}
-	if !e.GetDesired().GetReady() {
-		return errNotReady
-	}
-	return nil
 }

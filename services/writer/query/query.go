@@ -41,11 +41,17 @@ type Settings struct {
 // NewCommands returns the commands.
 func NewCommands() []command.StandaloneCommand {
 	return []command.StandaloneCommand{
-		command.NewStandalone("endpoints NAMESPACE/SERVICE", "List the endpoints of a Service as seen by a running writer", func(ctx context.Context, call command.Invocation[Settings]) error {
-			return runQuery(ctx, call, listEndpoints)
+		command.NewStandalone(command.Subcommand[Settings]{
+			Use: "endpoints NAMESPACE/SERVICE", Short: "List the endpoints of a Service as seen by a running writer", Formats: true,
+			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
+				return runQuery(ctx, call, listEndpoints)
+			},
 		}),
-		command.NewStandalone("explain NAMESPACE/SERVICE ADDRESS", "Explain why an address is or is not an endpoint, as seen by a running writer", func(ctx context.Context, call command.Invocation[Settings]) error {
-			return runQuery(ctx, call, explainEndpoint)
+		command.NewStandalone(command.Subcommand[Settings]{
+			Use: "explain NAMESPACE/SERVICE ADDRESS", Short: "Explain why an address is or is not an endpoint, as seen by a running writer", Formats: true,
+			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
+				return runQuery(ctx, call, explainEndpoint)
+			},
 		}),
 	}
 }
@@ -59,6 +65,7 @@ type request struct {
 	address  netip.Addr // only for explain
 	writer   writerv1.WriterServiceClient
 	operator writerv1.WriterOperatorServiceClient
+	format   command.Format
 	out      io.Writer
 }
 
@@ -72,7 +79,8 @@ func runQuery(ctx context.Context, call command.Invocation[Settings], answer fun
 		return settings.NewConfigError(err)
 	}
 	defer conn.Close() //nolint:errcheck // only fails if it is closed already
-	q.writer, q.operator, q.out = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn), call.Out
+	q.writer, q.operator = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn)
+	q.format, q.out = call.Format, call.Out
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	if err := answer(ctx, q); err != nil {

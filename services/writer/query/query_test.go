@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"net"
 	"net/netip"
 	"strings"
@@ -22,6 +23,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
@@ -85,6 +88,12 @@ func newTarget() endpoints.Target {
 // runCommand runs a command against a store, and returns its output and error.
 func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer func(context.Context, request) error, args ...string) (text string, err error) {
 	t.Helper()
+	return runFormat(t, command.Table, put, operator, answer, args...)
+}
+
+// runFormat is runCommand with --output.
+func runFormat(t *testing.T, format command.Format, put func(*endpoints.Store), operator bool, answer func(context.Context, request) error, args ...string) (text string, err error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := endpoints.NewStore("instance")
 		put(store)
@@ -111,7 +120,8 @@ func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer 
 		var q request
 		if q, err = parseArgs(args); err == nil {
 			var out bytes.Buffer
-			q.writer, q.operator, q.out = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn), &out
+			q.writer, q.operator = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn)
+			q.format, q.out = format, &out
 			err = answer(t.Context(), q)
 			text = out.String()
 		}
@@ -273,6 +283,43 @@ its inventory.
 			}
 		})
 	}
+}
+
+var update = flag.Bool("update", false, "write the examples into docs/reference/output.md")
+
+func TestAnswersAsJSON(t *testing.T) {
+	put := func(b *endpoints.Store) {
+		target := newTarget()
+		target.Ports = target.Ports[:1]
+		b.Put(target)
+		b.MarkSynced()
+	}
+	for _, c := range []struct {
+		name     string
+		operator bool
+		answer   func(context.Context, request) error
+		args     []string
+		err      error
+	}{
+		{"endpoints", true, listEndpoints, []string{"web/shop"}, nil},
+		{"writer-explain", true, explainEndpoint, []string{"web/shop", "10.0.0.2"}, errNotReady},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := runFormat(t, command.JSON, put, c.operator, c.answer, c.args...)
+			if !errors.Is(err, c.err) {
+				t.Errorf("error %v, want %v", err, c.err)
+			}
+			if err := commandtest.CheckOutput("../../../docs/reference/output.md", c.name, got, *update); err != nil {
+				t.Errorf("%v\n%s", err, got)
+			}
+		})
+	}
+	t.Run("a subscriber sees no details", func(t *testing.T) {
+		got, err := runFormat(t, command.JSON, put, false, listEndpoints, "web/shop")
+		if err != nil || !strings.HasSuffix(got, "  \"details\": null\n}\n") {
+			t.Errorf("%v:\n%s", err, got)
+		}
+	})
 }
 
 func TestFailedRequestsGiveAdvice(t *testing.T) {

@@ -31,6 +31,9 @@ func render(root *cobra.Command) string {
 		switch {
 		case c.Flags().Lookup("log-level") != nil:
 			which = "the [settings](settings.md)"
+			if c.Flags().Lookup("output") != nil {
+				which += ", [`-o`](output.md)"
+			}
 		case own != "":
 			which = "below"
 			if names[own] == nil {
@@ -44,4 +47,10 @@ func render(root *cobra.Command) string {
 		fmt.Fprintf(&b, "\nFlags of %s:\n\n```text\n%s```\n", strings.Join(names[own], ", "), own)
 	}
 	return b.String()
+}
+
+// CheckOutput compares the JSON that a command prints with its example in a Markdown file, between the lines
+// <!-- output:name --> and <!-- /output:name -->. With update it rewrites it.
+func CheckOutput(file, name, output string, update bool) error {
+	return docsection.Check(file, "output:"+name, update, func(string) string { return "\n```json\n" + output + "```\n\n" })
 }

@@ -1,0 +1,123 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+)
+
+// Format is the form in which a command prints its result.
+type Format string
+
+// The formats. The empty Format is the table, too.
+const (
+	Table Format = "table" // text for people
+	JSON  Format = "json"
+	YAML  Format = "yaml" // the same as JSON, with the keys of each object sorted
+)
+
+var formats = []string{string(Table), string(JSON), string(YAML)}
+
+// String, Set and Type make a Format the value of a flag.
+func (f *Format) String() string { return string(*f) }
+
+// Set accepts the name of a format.
+func (f *Format) Set(text string) error {
+	if !slices.Contains(formats, text) {
+		return errors.New("want one of " + strings.Join(formats, ", "))
+	}
+	*f = Format(text)
+	return nil
+}
+
+// Type is the placeholder in --help.
+func (f *Format) Type() string { return strings.Join(formats, "|") }
+
+// IsTable reports whether the result is text for people.
+func (f *Format) IsTable() bool { return *f == Table || *f == "" }
+
+// Write writes a result as JSON or YAML: the JSON of encoding/json, or of protojson for a message. Text in it cannot
+// control a terminal: in JSON its control and format characters are escaped, in YAML some are spaces.
+func (f *Format) Write(out io.Writer, result any) error {
+	encoded, err := encodeJSON(result)
+	if err == nil && *f == YAML {
+		encoded, err = yaml.JSONToYAML(mapControls(encoded, func(rune) string { return " " }))
+	} else {
+		encoded = mapControls(encoded, escapeRune)
+	}
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	_, err = out.Write(encoded)
+	return err
+}
+
+func encodeJSON(result any) ([]byte, error) {
+	if m, ok := result.(proto.Message); ok {
+		result = Message{m}
+	}
+	var compact, indented bytes.Buffer
+	encoder := json.NewEncoder(&compact)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(result); err != nil {
+		return nil, err
+	}
+	if err := json.Indent(&indented, compact.Bytes(), "", "  "); err != nil {
+		return nil, err
+	}
+	return indented.Bytes(), nil
+}
+
+// mapControls replaces the control and format characters that an encoder of JSON leaves as they are. They occur in
+// strings only, except the line ends.
+func mapControls(encoded []byte, replace func(r rune) string) []byte {
+	var b bytes.Buffer
+	for _, r := range string(encoded) {
+		if r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf) {
+			b.WriteString(replace(r))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+// escapeRune escapes a character as JSON does.
+func escapeRune(r rune) string {
+	var b strings.Builder
+	for _, unit := range utf16.AppendRune(nil, r) {
+		fmt.Fprintf(&b, `\u%04x`, unit)
+	}
+	return b.String()
+}
+
+// Message is a message of a contract as a part of a result, in the JSON of protojson: fields have their lowerCamelCase
+// names, those that are not set are zero or empty, and messages that are not set are left out.
+type Message struct{ proto.Message }
+
+// MarshalJSON encodes the message; null if there is none.
+func (m Message) MarshalJSON() ([]byte, error) {
+	if m.Message == nil || !m.ProtoReflect().IsValid() {
+		return []byte("null"), nil
+	}
+	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m.Message)
+}
+
+// Messages returns messages as parts of a result.
+func Messages[M proto.Message](all []M) []Message {
+	parts := make([]Message, 0, len(all))
+	for _, m := range all {
+		parts = append(parts, Message{m})
+	}
+	return parts
+}

@@ -1,0 +1,68 @@
+package command
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+)
+
+func TestWritesMessagesAsProtoJSON(t *testing.T) {
+	for format, want := range map[Format]string{
+		JSON: `{
+  "name": "a<b>",
+  "steps": [
+    {
+      "stage": "EXPLANATION_STAGE_STATE",
+      "question": "",
+      "result": "STEP_RESULT_PASSED",
+      "detail": "\u001b[2J\u009b\u202e\u007f\udb40\udc01é"
+    }
+  ],
+  "conclusion": ""
+}
+`,
+		YAML: `conclusion: ""
+name: a<b>
+steps:
+- detail: "\e[2J    é"
+  question: ""
+  result: STEP_RESULT_PASSED
+  stage: EXPLANATION_STAGE_STATE
+`,
+	} {
+		var out bytes.Buffer
+		err := format.Write(&out, &inventoryv1.NodeExplanation{Name: "a<b>", Steps: []*inventoryv1.ExplanationStep{{
+			Stage: inventoryv1.ExplanationStage_EXPLANATION_STAGE_STATE, Result: inventoryv1.StepResult_STEP_RESULT_PASSED, Detail: "\x1b[2J\u009b\u202e\x7f\U000e0001é",
+		}}})
+		if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
+			t.Errorf("%s: error %v (-want +got):\n%s", format, err, diff)
+		}
+	}
+}
+
+func TestWritesPartsOfResult(t *testing.T) {
+	var out bytes.Buffer
+	format := JSON
+	if err := format.Write(&out, map[string]any{
+		"absent": Message{(*inventoryv1.Omission)(nil)}, "list": Messages([]*inventoryv1.Cursor{{Revision: 7}}), "none": Messages[*inventoryv1.Cursor](nil),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+  "absent": null,
+  "list": [
+    {
+      "epoch": "",
+      "revision": "7"
+    }
+  ],
+  "none": []
+}
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
