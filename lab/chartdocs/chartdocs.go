@@ -12,7 +12,7 @@ import (
 )
 
 // Value is one that can be set: neither a map of the chart's own, nor what is in a list or a map that a
-// user fills.
+// user fills. Such a map with a default is written on one line, in braces.
 type Value struct {
 	Path    string // networkPolicy.enabled
 	Default string // as JSON
@@ -35,7 +35,7 @@ func collect(prefix string, mapping *yaml.Node) (all []Value, err error) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		path := prefix + key.Value
-		if value.Kind == yaml.MappingNode && len(value.Content) > 0 {
+		if value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0 && len(value.Content) > 0 {
 			below, err := collect(path+".", value)
 			if err != nil {
 				return nil, err

@@ -105,3 +105,11 @@ func TestAValueWithoutACommentIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAMapInBracesIsOneValue(t *testing.T) {
+	all, err := Values([]byte("# How Pods are replaced.\nstrategy: {type: RollingUpdate, most: {surge: 1}}\n"))
+	want := []Value{{Path: "strategy", Default: `{"most":{"surge":1},"type":"RollingUpdate"}`, Meaning: "How Pods are replaced."}}
+	if diff := cmp.Diff(want, all); err != nil || diff != "" {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -154,6 +155,8 @@ func flat(object *unstructured.Unstructured) map[string]string {
 			for i, one := range v {
 				walk(fmt.Sprintf("%s[%d]", path, i), one)
 			}
+		case float64: // of what was applied: encoding/json knows no other numbers
+			leaves[path] = strconv.FormatFloat(v, 'f', -1, 64)
 		default:
 			leaves[path] = fmt.Sprint(v)
 		}
