@@ -100,10 +100,12 @@ func (c Component[C]) Main(args []string, stdout, stderr io.Writer) int {
 func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	root := &cobra.Command{
 		Use: c.Name, Short: c.Short, SilenceUsage: true, SilenceErrors: true,
-		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Version:                    c.versionText(),
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
 	}
+	root.SetVersionTemplate("{{.Version}}")
+	setHelp(root, nil)
 	// Without Args, cobra reports an unknown command itself, with exit code 1 instead of 2.
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -117,7 +119,7 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
-		c.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM"},
+		c.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM", Annotations: map[string]string{failureAnnotation: "the component could not go on"}},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
 				var logSettings logging.Settings
 				if c.LogSettings != nil {
@@ -141,12 +143,9 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				return nil
 			}),
 		&cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: checkArgs(nil), Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", c.Name, c.Version)
-			if c.Commit != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "commit %s\n", c.Commit)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprint(cmd.OutOrStdout(), c.versionText())
 		}},
+		newCompletion(c.Name),
 	)
 	for _, sub := range c.Subcommands {
 		root.AddCommand(c.newSubcommand(getenv, sub))
@@ -157,15 +156,25 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	return root
 }
 
+// versionText has the version, the commit if it is known, and the toolchain.
+func (c Component[C]) versionText() string {
+	text := c.Name + " " + c.Version + "\n"
+	if c.Commit != "" {
+		text += "commit " + c.Commit + "\n"
+	}
+	return text + fmt.Sprintf("%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C]) *cobra.Command {
 	format := Table
-	cmd := c.withConfig(getenv, &cobra.Command{Use: sub.Use, Short: sub.Short},
+	cmd := c.withConfig(getenv, &cobra.Command{Use: sub.Use, Short: sub.Short, Example: sub.Example, Annotations: map[string]string{failureAnnotation: sub.Failure}},
 		func(cmd *cobra.Command, cfg *C, args []string) error {
 			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries must not write into the result
 			return sub.Run(cmd.Context(), Invocation[C]{Config: cfg, Args: args, Format: format, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 		})
 	if sub.Formats {
 		cmd.Flags().VarP(&format, "output", "o", "form of the result")
+		completeFlag(cmd, "output", formats)
 	}
 	return cmd
 }
@@ -174,6 +183,14 @@ func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C
 func (c Component[C]) withConfig(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
 	cfg := new(C)
 	settings.Register(cmd.Flags(), cfg)
+	all := settings.List(cfg)
+	setHelp(cmd, all)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	for i := range all {
+		if len(all[i].Enum) > 0 && !all[i].Secret {
+			completeFlag(cmd, all[i].Flag, all[i].Enum)
+		}
+	}
 	cmd.Args = checkArgs(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), c.checkForbiddenEnv(getenv)); err != nil {

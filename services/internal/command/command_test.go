@@ -15,9 +15,10 @@ import (
 )
 
 type testConfig struct {
-	Name  string `flag:"name" required:"true" help:"a name"`
-	Count int    `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
-	Log   logging.Settings
+	Name  string           `flag:"name" required:"true" help:"a name" group:"Names"`
+	Nick  string           `flag:"nickname" secret:"true" help:"a secret name" group:"Names"`
+	Count int              `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
+	Log   logging.Settings `group:"Log"`
 }
 
 type countConfig struct {
@@ -71,6 +72,23 @@ func TestCommandLine(t *testing.T) {
 		{"optional argument omitted", []string{"show"}, nil, nil, 0, false, []string{"showed []"}},
 		{"optional argument", []string{"show", "this"}, nil, nil, 0, false, []string{"showed [this]"}},
 		{"argument after the optional one", []string{"show", "this", "that"}, nil, nil, 2, false, []string{"[WHAT]", "that"}},
+		{"version as a flag", []string{"--version"}, nil, nil, 0, false, []string{"component v1.2.3\ncommit 0123abc\n" + runtime.Version()}},
+		{"help with examples, flags and exit codes", []string{"show", "--help"}, nil, nil, 0, false, []string{
+			"Usage:\n  component show [WHAT] [flags]\n", "\nExamples:\n  component show this\n  component show that\n",
+			"\nFlags:\n      --count int                a number (default 1) [$COUNT]\n  -h, --help                     help for show\n  -o, --output table|json|yaml   form of the result (default table)\n",
+			"\nExit codes:\n  0  success\n  1  nothing to show\n  2  invalid flags, arguments or settings\n",
+		}},
+		{"help with settings by group", []string{"greet", "--help"}, nil, nil, 0, false, []string{
+			"\nFlags:\n      --count int   a number (default 1) [$COUNT]\n  -h, --help        help for greet\n",
+			"\nSettings, Names:\n      --name string   a name [$NAME]\n      no flag, only [$NICKNAME]: a secret name\n\n",
+			"\nExit codes:\n  0  success\n  1  the command failed\n",
+		}},
+		{"completion", []string{"completion", "bash"}, nil, nil, 0, false, []string{"# bash completion V2 for component"}},
+		{"completion for zsh", []string{"completion", "zsh"}, nil, nil, 0, false, []string{"#compdef component"}},
+		{"completion for fish", []string{"completion", "fish"}, nil, nil, 0, false, []string{"# fish completion for component"}},
+		{"completion for no shell", []string{"completion"}, nil, nil, 2, false, []string{"missing argument SHELL"}},
+		{"completion for an unknown shell", []string{"completion", "ksh"}, nil, nil, 2, false, []string{`unknown shell "ksh", want one of bash, fish, powershell, zsh`}},
+		{"completion of a format", []string{"__complete", "show", "-o", ""}, nil, nil, 0, false, []string{"table\njson\nyaml\n:4\n"}},
 		{"table by name", []string{"show", "this", "--output=table"}, nil, nil, 0, false, []string{"showed [this]"}},
 		{"JSON", []string{"show", "this", "-o", "json"}, nil, nil, 0, false, []string{"{\n  \"showed\": [\n    \"this\"\n  ]\n}\n"}},
 		{"YAML", []string{"show", "this", "-oyaml"}, nil, nil, 0, false, []string{"showed:\n- this\n"}},
@@ -91,7 +109,7 @@ func TestCommandLine(t *testing.T) {
 				Standalone: []StandaloneCommand{NewStandalone(Subcommand[countConfig]{Use: "measure", Short: "Measure", Run: func(_ context.Context, call Invocation[countConfig]) error {
 					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
 					return err
-				}}), NewStandalone(Subcommand[countConfig]{Use: "show [WHAT]", Short: "Show", Formats: true, Run: func(_ context.Context, call Invocation[countConfig]) error {
+				}}), NewStandalone(Subcommand[countConfig]{Use: "show [WHAT]", Short: "Show", Formats: true, Example: "component show this\ncomponent show that", Failure: "nothing to show", Run: func(_ context.Context, call Invocation[countConfig]) error {
 					if !call.Format.IsTable() {
 						return call.Format.Write(call.Out, map[string]any{"showed": call.Args})
 					}

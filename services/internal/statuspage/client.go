@@ -38,6 +38,7 @@ const (
 func NewCommand(component, argument string) command.StandaloneCommand {
 	return command.NewStandalone(command.Subcommand[Settings]{
 		Use: "status [" + argument + "]", Short: "Show the status of the local component, problems first", Formats: true,
+		Example: component + " status\n" + component + " status -o json", Failure: "there are problems, or the component does not respond",
 		Run: func(ctx context.Context, call command.Invocation[Settings]) error {
 			filter := ""
 			if len(call.Args) > 0 {

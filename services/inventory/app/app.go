@@ -41,12 +41,20 @@ func Component(version string) command.Component[config.Config] {
 			return buildInventory(cfg, version, log)
 		},
 		Subcommands: []command.Subcommand[config.Config]{
-			{Use: "explain NODE", Short: "Explain why a node is published or omitted", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-				return runExplain(ctx, version, inv)
-			}},
-			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-				return preflight.Run(ctx, version, inv)
-			}},
+			{
+				Use: "explain NODE", Short: "Explain why a node is published or omitted", Formats: true,
+				Example: "slicefeed-inventory explain worker-2", Failure: "the node is omitted or unknown, or there was no complete observation",
+				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+					return runExplain(ctx, version, inv)
+				},
+			},
+			{
+				Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true,
+				Example: "slicefeed-inventory preflight\nslicefeed-inventory preflight -o json", Failure: "a check failed",
+				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+					return preflight.Run(ctx, version, inv)
+				},
+			},
 		},
 		Standalone: []command.StandaloneCommand{statuspage.NewCommand("slicefeed-inventory", "NODE")},
 	}

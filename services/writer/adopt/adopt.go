@@ -73,6 +73,7 @@ func (c *Config) newClient() (kubernetes.Interface, string, error) {
 func NewCommand() command.StandaloneCommand {
 	return command.NewStandalone(command.Subcommand[Config]{
 		Use: "adopt NAMESPACE/SLICE", Short: "Transfer an EndpointSlice to the writer by changing its managed-by label, with your own kubeconfig",
+		Example: "slicefeed-writer adopt web/shop-slice --dry-run", Failure: "the slice cannot be transferred, or the API server rejects it",
 		Run: func(ctx context.Context, call command.Invocation[Config]) error {
 			name, err := parseSliceName(call.Args[0])
 			if err != nil {

@@ -61,12 +61,20 @@ func Component(version string) command.Component[config.Config] {
 			return buildWriter(cfg, version, log)
 		},
 		Subcommands: []command.Subcommand[config.Config]{
-			{Use: "plan", Short: "Show what would be written and why, without writing", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-				return runPlan(ctx, version, inv)
-			}},
-			{Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true, Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-				return preflight.Run(ctx, version, inv)
-			}},
+			{
+				Use: "plan", Short: "Show what would be written and why, without writing", Formats: true,
+				Example: "slicefeed-writer plan\nslicefeed-writer plan -o yaml", Failure: "a Service is rejected, or the cluster or an inventory did not sync",
+				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+					return runPlan(ctx, version, inv)
+				},
+			},
+			{
+				Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true,
+				Example: "slicefeed-writer preflight\nslicefeed-writer preflight -o json", Failure: "a check failed",
+				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+					return preflight.Run(ctx, version, inv)
+				},
+			},
 		},
 		Standalone: append(query.NewCommands(), adopt.NewCommand(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
 	}

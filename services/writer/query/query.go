@@ -43,12 +43,14 @@ func NewCommands() []command.StandaloneCommand {
 	return []command.StandaloneCommand{
 		command.NewStandalone(command.Subcommand[Settings]{
 			Use: "endpoints NAMESPACE/SERVICE", Short: "List the endpoints of a Service as seen by a running writer", Formats: true,
+			Example: "slicefeed-writer endpoints web/shop\nslicefeed-writer endpoints web/shop -o json", Failure: "the writer does not respond or has not synced, or the Service is not its target",
 			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
 				return runQuery(ctx, call, listEndpoints)
 			},
 		}),
 		command.NewStandalone(command.Subcommand[Settings]{
 			Use: "explain NAMESPACE/SERVICE ADDRESS", Short: "Explain why an address is or is not an endpoint, as seen by a running writer", Formats: true,
+			Example: "slicefeed-writer explain web/shop 10.0.0.11", Failure: "the address is not listed as ready, or the writer does not respond",
 			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
 				return runQuery(ctx, call, explainEndpoint)
 			},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/docsection"
 )
 
@@ -20,11 +21,11 @@ func CheckDocs(file string, root *cobra.Command, update bool) error {
 // render renders a table of the commands, and the flags of those that do not have the flags of serve.
 func render(root *cobra.Command) string {
 	var b strings.Builder
-	b.WriteString("| command | what it does | flags |\n|---|---|---|\n")
+	b.WriteString("| command | what it does | exit code 1 | flags |\n|---|---|---|---|\n")
 	names := map[string][]string{} // of commands, by their flags
 	var flags []string
 	for _, c := range root.Commands() {
-		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+		if c.Hidden || c.Name() == "help" {
 			continue
 		}
 		which, own := "none", c.Flags().FlagUsages()
@@ -41,7 +42,7 @@ func render(root *cobra.Command) string {
 			}
 			names[own] = append(names[own], "`"+c.Name()+"`")
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.Use, c.Short, which)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c.Use, c.Short, command.Failure(c), which)
 	}
 	for _, own := range flags {
 		fmt.Fprintf(&b, "\nFlags of %s:\n\n```text\n%s```\n", strings.Join(names[own], ", "), own)
