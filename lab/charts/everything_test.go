@@ -48,7 +48,7 @@ func TestEveryOptionIsUnderstoodByTheAPIServer(t *testing.T) {
 			if row.chart == Writer {
 				plane = s.Consuming
 			}
-			out := s.run(fmt.Sprintf("helm template %s deploy/%s -n %[1]s %[3]s", row.name, row.chart, row.values))
+			out := s.run(fmt.Sprintf("helm template --skip-tests %s deploy/%s -n %[1]s %[3]s", row.name, row.chart, row.values))
 			if got := len(replicas.FindAllString(out, -1)); got != 1 {
 				t.Fatalf("%d Deployments, want one", got)
 			}
@@ -57,6 +57,7 @@ func TestEveryOptionIsUnderstoodByTheAPIServer(t *testing.T) {
 				s.must(plane.ApplyYAML(s.ctx(), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: "+found[1]+"}}")))
 			}
 			s.must(plane.ApplyYAML(s.ctx(), []byte(out)))
+			s.run(fmt.Sprintf("helm template --show-only templates/test-preflight.yaml %s deploy/%s -n %[1]s %[3]s | kubectl --context %[4]s create --dry-run=server --validate=strict -f -", row.name, row.chart, row.values, plane.Name()))
 			client, err := dynamic.NewForConfig(plane.AdminConfig())
 			s.must(err)
 			for _, resource := range row.custom {

@@ -95,6 +95,14 @@ func TestBothChartsInstalled(t *testing.T) {
 		s.run(`kubectl --context secured -n slicefeed exec deployment/slicefeed-inventory -- /slicefeed-inventory preflight`)
 		s.run(`kubectl --context consuming -n web exec deployment/slicefeed-writer -- /slicefeed-writer preflight`)
 	})
+	s.step("helm test reports each dependency", func(s *stage) {
+		out := s.run(`helm --kube-context secured test slicefeed-inventory -n slicefeed --logs --timeout 50s`)
+		s.wantLines(out, "ok +certificate key +matches", "ok +list nodes +allowed", "ok +IONOS token +accepted", "ok +first observation")
+		out = s.run(`helm --kube-context consuming test slicefeed-writer -n web --logs --timeout 50s`)
+		s.wantLines(out, "ok +inventory +connected", "ok +initial sync", "ok +admission policy +a slice", "ok +probes")
+		s.run(`kubectl --context secured -n slicefeed delete pod slicefeed-inventory-preflight
+kubectl --context consuming -n web delete pod slicefeed-writer-preflight`)
+	})
 	s.step("a changed list of clients is taken up without a restart", func(s *stage) {
 		before := s.alive(Secured)
 		if out, err := s.Run(s.ctx(), askNodes); err == nil {

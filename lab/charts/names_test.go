@@ -62,6 +62,14 @@ done`)
 			s.t.Errorf("a slice with another address: %v\n%s", err, out)
 		}
 	})
+	s.step("helm test fails with what preflight says", func(s *stage) {
+		out, err := s.Run(s.ctx(), `helm --kube-context consuming test unlike -n named --logs --timeout 50s`)
+		if err == nil {
+			s.t.Error("it passed without an inventory")
+		}
+		s.wantLines(out, "FAIL +inventory +", "-  +initial sync +skipped", "ok +admission policy +a slice")
+		s.run(`kubectl --context consuming -n named delete pod chosen-preflight`)
+	})
 	s.step("nothing but a label has the release's name", func(s *stage) {
 		for side, more := range map[string]string{Secured: "", Consuming: ",validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas"} {
 			out := s.run(`kubectl --context ` + side + ` get -n named deploy,sa,role,rolebinding,cm,svc,pdb,netpol,clusterroles,clusterrolebindings` + more + ` -l app.kubernetes.io/instance=unlike,team=platform -o name`)

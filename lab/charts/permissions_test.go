@@ -35,7 +35,7 @@ func (s *stage) render(chart, release, namespace, flags string) rendered {
 	s.t.Helper()
 	inventory, writer := s.forLab()
 	lab := map[string]string{Inventory: inventory, Writer: writer}[chart]
-	out := s.run(fmt.Sprintf("helm template %s deploy/%s -n %s -f deploy/%[2]s/examples/minimal.yaml --set replicas=1 %[4]s %[5]s", release, chart, namespace, lab, flags))
+	out := s.run(fmt.Sprintf("helm template --skip-tests %s deploy/%s -n %s -f deploy/%[2]s/examples/minimal.yaml --set replicas=1 %[4]s %[5]s", release, chart, namespace, lab, flags))
 	var all rendered
 	for reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(out))); ; {
 		document, err := reader.Read()

@@ -190,6 +190,11 @@ func (k *Kubelet) newPod(ctx context.Context, d *appsv1.Deployment, hash string)
 	if err != nil {
 		return nil, err
 	}
+	return k.launch(ctx, made, hash), nil
+}
+
+// launch runs a Pod that is on this node until it has ended.
+func (k *Kubelet) launch(ctx context.Context, made *corev1.Pod, hash string) *pod {
 	p := &pod{
 		kubelet: k, object: made, hash: hash, address: k.nextAddress(),
 		stop: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}, 1),
@@ -207,7 +212,7 @@ func (k *Kubelet) newPod(ctx context.Context, d *appsv1.Deployment, hash string)
 		}()
 		p.run(ctx)
 	}()
-	return p, nil
+	return p
 }
 
 // tell writes the Deployment's status if it is another one.

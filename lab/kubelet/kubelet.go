@@ -1,5 +1,5 @@
-// Package kubelet stands in for the workload controller and one node with its kubelet: what the
-// Deployments of a control plane say, runs as real local processes. It promises that a process
+// Package kubelet stands in for the workload controller, the scheduler and one node with its kubelet: what the
+// Deployments of a control plane say, and Pods that run once, runs as real local processes. It promises that a process
 // sees what a container of that Pod template would see, and nothing else: its file system with
 // its volumes, kept up to date, a network and a host name of its own, its user, its environment
 // and its service account's token; and that status, logs, exec and port-forward tell the truth
@@ -72,12 +72,14 @@ type Kubelet struct {
 	deployments appslisters.DeploymentLister
 	secrets     corelisters.SecretLister
 	configs     corelisters.ConfigMapLister
+	loose       corelisters.PodLister // all Pods: some belong to no Deployment
 
 	dirty  chan struct{}
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the loop has ended
 
 	workloads map[types.NamespacedName]*workload // the loop's own
+	refused   map[types.UID]bool                 // Pods that are not understood; the loop's own
 	last      netip.Addr                         // the last address that was given to a Pod; the loop's own
 
 	mu   sync.Mutex
@@ -89,7 +91,7 @@ type Kubelet struct {
 func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	k := &Kubelet{
 		options: options, dirty: make(chan struct{}, 1), done: make(chan struct{}), serving: make(chan struct{}),
-		workloads: map[types.NamespacedName]*workload{}, pods: map[types.NamespacedName]*pod{},
+		workloads: map[types.NamespacedName]*workload{}, pods: map[types.NamespacedName]*pod{}, refused: map[types.UID]bool{},
 		last: options.Pods.Masked().Addr(),
 	}
 	if err := k.start(ctx); err != nil {
@@ -151,6 +153,7 @@ func (k *Kubelet) follow(ctx, running context.Context) error {
 	k.deployments = factory.Apps().V1().Deployments().Lister()
 	k.secrets = factory.Core().V1().Secrets().Lister()
 	k.configs = factory.Core().V1().ConfigMaps().Lister()
+	k.loose = factory.Core().V1().Pods().Lister()
 	var synced []cache.InformerSynced
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		factory.Apps().V1().Deployments().Informer(): onAny[*appsv1.Deployment](func(*appsv1.Deployment) { k.mark() }),
@@ -158,6 +161,11 @@ func (k *Kubelet) follow(ctx, running context.Context) error {
 		factory.Core().V1().Secrets().Informer():     onAny[*corev1.Secret](func(*corev1.Secret) { k.refresh() }),
 		factory.Core().V1().ConfigMaps().Informer():  onAny[*corev1.ConfigMap](func(*corev1.ConfigMap) { k.refresh() }),
 		factory.Core().V1().Pods().Informer(): cache.ResourceEventHandlerFuncs{
+			AddFunc: func(object any) {
+				if runsOnce(object.(*corev1.Pod)) {
+					k.mark()
+				}
+			},
 			UpdateFunc: func(_, object any) { k.podChanged(object, false) },
 			DeleteFunc: func(object any) { k.podChanged(object, true) },
 		},
@@ -243,6 +251,7 @@ func (k *Kubelet) run(ctx context.Context) {
 			return
 		case <-k.dirty:
 			k.sync(ctx)
+			k.schedule(ctx)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -254,5 +255,38 @@ func TestADeploymentRuns(t *testing.T) {
 			w.t.Fatal(out)
 		}
 		w.until("its Pods are gone", func() bool { return len(w.pods()) == 0 })
+	})
+	step("a Pod that is to run once does, and stays with its status and its log", func(w *world) {
+		const once = `
+apiVersion: v1
+kind: Pod
+metadata: {name: once, namespace: shop}
+spec:
+  serviceAccountName: app
+  restartPolicy: Never
+  containers:
+  - {name: app, image: "example.org/app:1.0", args: [say, hello], env: [{name: SLICEFEED_TEST_APP, value: "1"}]}
+`
+		w.must(w.plane.ApplyYAML(w.t.Context(), []byte(once)))
+		w.until("it has failed", func() bool { return w.pods()[0].Status.Phase == corev1.PodFailed })
+		p := w.pods()[0]
+		if c := p.Status.ContainerStatuses[0]; c.RestartCount != 0 || c.State.Terminated.ExitCode != 7 || c.Ready || p.Spec.NodeName == "" {
+			w.t.Errorf("on node %q, %+v", p.Spec.NodeName, c)
+		}
+		if out, _ := w.kubectlRun("logs", "once"); out != "said hello\n" {
+			w.t.Errorf("kubectl logs prints %q", out)
+		}
+		if out, code := w.kubectlRun("delete", "pod", "once"); code != 0 {
+			w.t.Fatal(out)
+		}
+		w.until("it is gone", func() bool { return len(w.pods()) == 0 })
+		w.must(w.plane.ApplyYAML(w.t.Context(), []byte(strings.Replace(once, "restartPolicy", "hostPID: true\n  restartPolicy", 1))))
+		w.until("it is refused", func() bool { w.kubelet.mu.Lock(); defer w.kubelet.mu.Unlock(); return len(w.kubelet.errs) > 0 })
+		w.kubelet.mu.Lock()
+		defer w.kubelet.mu.Unlock()
+		if told := w.kubelet.errs[0].Error(); len(w.kubelet.errs) != 1 || !strings.Contains(told, `{"hostPID":true}`) {
+			w.t.Errorf("Stop would return %v", w.kubelet.errs)
+		}
+		w.kubelet.errs = nil // it was meant
 	})
 }

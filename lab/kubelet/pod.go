@@ -78,8 +78,8 @@ func (p *pod) dir() string {
 	return filepath.Join(p.kubelet.options.Dir, p.object.Namespace+"_"+p.object.Name)
 }
 
-// run starts the container, again and again when it ends, until the Pod shall end, and then
-// takes the object away.
+// run starts the container, again and again when it ends unless it is to run once, until the Pod shall
+// end, and then takes the object away.
 func (p *pod) run(ctx context.Context) {
 	p.container = corev1.ContainerStatus{
 		Name: p.spec().Name, Image: p.spec().Image, ImageID: p.spec().Image,
@@ -93,6 +93,11 @@ func (p *pod) run(ctx context.Context) {
 			began := time.Now()
 			p.live(ctx)
 			if p.ending() {
+				break
+			}
+			if p.object.Spec.RestartPolicy == corev1.RestartPolicyNever { // its log and its status stay until it is deleted
+				p.tell(ctx)
+				<-p.stop
 				break
 			}
 			if time.Since(began) > 20*p.kubelet.options.Backoff {
@@ -311,6 +316,12 @@ func (p *pod) status() corev1.PodStatus {
 	}
 	if p.container.State.Waiting == nil || p.container.RestartCount > 0 {
 		s.Phase = corev1.PodRunning
+	}
+	if t := p.container.State.Terminated; t != nil && p.object.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		s.Phase = corev1.PodSucceeded
+		if t.ExitCode != 0 {
+			s.Phase = corev1.PodFailed
+		}
 	}
 	conditions := []struct {
 		kind corev1.PodConditionType

@@ -133,6 +133,13 @@ func ready(p corev1.Pod) bool {
 	return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready && p.DeletionTimestamp == nil
 }
 
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) patch(text string) {
 	w.t.Helper()
 	_, err := w.client.AppsV1().Deployments("shop").Patch(w.t.Context(), "app", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{})
