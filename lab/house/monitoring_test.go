@@ -60,8 +60,10 @@ func read(t *testing.T, path string) string {
 func TestEachAlertSaysWhatToDoAndIsTested(t *testing.T) {
 	const page = "https://github.com/slicefeed/slicefeed/blob/main/docs/operate/alerts.md#"
 	headings := map[string]bool{} // of docs/operate/alerts.md, by anchor; true: an alert has it
-	for _, heading := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(read(t, filepath.Join(root, "docs", "operate", "alerts.md")), -1) {
-		headings[strings.ToLower(heading[1])] = false
+	sections := map[string]string{}
+	for _, section := range strings.Split(read(t, filepath.Join(root, "docs", "operate", "alerts.md")), "\n### ")[1:] {
+		heading, text, _ := strings.Cut(section, "\n\n")
+		headings[strings.ToLower(heading)], sections[heading] = false, text
 	}
 	tests := read(t, ofChart("inventory", "alerts_test.yaml")) + read(t, ofChart("writer", "alerts_test.yaml"))
 	for _, a := range alerts(t) {
@@ -78,8 +80,11 @@ func TestEachAlertSaysWhatToDoAndIsTested(t *testing.T) {
 				t.Errorf("%s has no %s", a.Alert, name)
 			}
 		}
-		if s := a.Labels["severity"]; s != "page" && s != "ticket" {
-			t.Errorf("%s: severity is %q, want page or ticket", a.Alert, s)
+		severity := a.Labels["severity"]
+		if !slices.Contains([]string{"critical", "warning", "info"}, severity) {
+			t.Errorf("%s: severity is %q, want critical, warning or info", a.Alert, severity)
+		} else if begins := "*" + strings.ToUpper(severity[:1]) + severity[1:] + ".* "; !strings.HasPrefix(sections[a.Alert], begins) {
+			t.Errorf("%s: its section of docs/operate/alerts.md does not begin with %s", a.Alert, begins)
 		}
 		if a.For == "" {
 			t.Errorf("%s does not say for how long", a.Alert)
