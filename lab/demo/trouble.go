@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/slicefeed/slicefeed/lab/ionosapi"
@@ -195,7 +196,9 @@ func (s *story) restart(ctx context.Context) error {
 }
 
 func reasonIs(guard string) func(*eventsv1.Event) bool {
-	return func(e *eventsv1.Event) bool { return strings.Contains(strings.ToLower(e.Reason), guard) }
+	return func(e *eventsv1.Event) bool {
+		return e.Type == corev1.EventTypeWarning && strings.Contains(strings.ToLower(e.Reason), guard)
+	}
 }
 
 func (s *story) quoteEvent(e *eventsv1.Event) {

@@ -118,7 +118,7 @@ func eventTexts(t *testing.T) map[string][]template {
 						reasons[reason.Name[len("Reason"):]] = append(reasons[reason.Name[len("Reason"):]], templates(arg)...)
 					}
 				}
-			case *ast.CompositeLit: // Warning{Reason: "Paused", Note: …}
+			case *ast.CompositeLit: // Warning{Reason: "Paused", Note: …}, Recovery{…}
 				var reason string
 				var note ast.Expr
 				for _, element := range n.Elts {
@@ -137,7 +137,7 @@ func eventTexts(t *testing.T) map[string][]template {
 					reasons[reason] = append(reasons[reason], templates(note)...)
 				}
 			case *ast.ValueSpec: // var guardReasons = …
-				if table, ok := first(n.Values).(*ast.CompositeLit); ok && n.Names[0].Name == "guardReasons" {
+				if table, ok := first(n.Values).(*ast.CompositeLit); ok && (n.Names[0].Name == "guardReasons" || n.Names[0].Name == "guardRecoveries") {
 					for _, element := range table.Elts {
 						reasons[text(element.(*ast.KeyValueExpr).Value)] = nil
 					}

@@ -10,6 +10,7 @@ const (
 	inApplier    = "services/writer/applier"
 	inReconciler = "services/writer/reconciler"
 	inElection   = "services/writer/election"
+	inEvents     = "services/writer/events"
 )
 
 // writer are the bugs in the writer, but for those of the verdict.
@@ -298,6 +299,27 @@ func writer() []Mutant {
 			File:   inApplier + "/repair.go",
 			Edits:  one("m.inSync && order.plan().Empty() {", "m.inSync && order.plan().Empty() && false {"),
 			Suites: []string{inApplier},
+		},
+		{
+			Name:   "all-clear-while-rejected",
+			Harm:   "An Event says that a guard is over while its Service is not managed.",
+			File:   inEvents + "/recovery.go",
+			Edits:  one("case current.Managed:", "default:"),
+			Suites: []string{inEvents},
+		},
+		{
+			Name:   "all-clear-of-a-standby",
+			Harm:   "Each replica that has led reports that a guard is over.",
+			File:   inEvents + "/recovery.go",
+			Edits:  one("case !current.Leading, !current.Managed", "case !current.Managed"),
+			Suites: []string{inEvents},
+		},
+		{
+			Name:   "all-clear-without-pause",
+			Harm:   "A guard that comes and goes has an Event each time.",
+			File:   inEvents + "/recovery.go",
+			Edits:  one("e.over, wake = now, earliest(wake, now.Add(calmPeriod))", "e.over, wake = now.Add(-calmPeriod), now.Add(time.Second)"),
+			Suites: []string{inEvents},
 		},
 		{
 			Name:   "lease-not-confirmed-before-a-repair",

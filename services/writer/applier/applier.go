@@ -146,9 +146,15 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 	if !order.Adjust { // else what others did to a slice does not count as right
 		m.recordInSync(order.Desired, order.Current, plan)
 	}
-	m.conflicts, m.rejectionReported = 0, false
+	if !m.rejectionReported.IsZero() {
+		a.cfg.Reporter.ReportRecovery(order.Service, inSyncAgain, m.rejectionReported)
+	}
+	m.conflicts, m.rejectionReported = 0, time.Time{}
 	return plan, nil
 }
+
+// inSyncAgain is reported when a Service has nothing left to write after a rejected write.
+var inSyncAgain = events.Recovery{Reason: "WritesInSync", Note: "EndpointSlices are as decided again, after the API server had rejected a write."}
 
 // Withdraw deletes these owned slices: their Service is no longer a target. Its errors are those of Apply.
 func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, owned []*discoveryv1.EndpointSlice) error {
@@ -161,7 +167,7 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 	if err := a.writePlan(ctx, m, planner.Plan{Delete: owned}, &order); err != nil {
 		return err
 	}
-	m.conflicts, m.rejectionReported = 0, false
+	m.conflicts, m.rejectionReported = 0, time.Time{}
 	return nil
 }
 
@@ -224,8 +230,8 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb verb, slice *d
 		a.cfg.Logger.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "error", err)
 		return &RetryLaterError{At: time.Now().Add(terminatingDelay), Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
 	case outcomeRejected:
-		if !m.rejectionReported {
-			m.rejectionReported = true
+		if m.rejectionReported.IsZero() {
+			m.rejectionReported = time.Now()
 			a.cfg.Reporter.Report(order.Service, events.Warning{
 				Reason: "WriteRejected", Action: "Retry",
 				Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", verb, slice.Name, err),

@@ -264,6 +264,7 @@ func TestReportsRejectionOncePerTerm(t *testing.T) {
 			var log bytes.Buffer
 			w := newWriter(t, events.NewReporter(events.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 			countReports := func() int { return strings.Count(log.String(), "reason=WriteRejected") }
+			countRecoveries := func() int { return strings.Count(log.String(), "reason=WritesInSync") }
 			rejection := answers(code, nil)
 			w.api.setFault(false, rejection)
 			for range 2 {
@@ -276,6 +277,10 @@ func TestReportsRejectionOncePerTerm(t *testing.T) {
 			}
 			w.api.setFault(false, nil)
 			w.must(t, desired("10.0.0.1"))
+			w.must(t, desired("10.0.0.1"))
+			if n := countRecoveries(); n != 1 || !strings.Contains(log.String(), "It lasted ") {
+				t.Errorf("recovery reported %d times: %s", n, log.String())
+			}
 			w.api.setFault(false, rejection)
 			if err := w.apply(t, desired("10.0.0.2")); err == nil || countReports() != 2 {
 				t.Errorf("rejected again, reported %d times: %v", countReports(), err)
@@ -283,6 +288,9 @@ func TestReportsRejectionOncePerTerm(t *testing.T) {
 			w.StartTerm() // another replica leads for a while
 			if err := w.apply(t, desired("10.0.0.2")); err == nil || countReports() != 3 {
 				t.Errorf("in the next term, reported %d times: %v", countReports(), err)
+			}
+			if n := countRecoveries(); n != 1 {
+				t.Errorf("recovery reported %d times, though the write is still rejected", n)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +36,8 @@ type memory struct {
 	unsure map[string]struct{}
 
 	repairs           repairBudget
-	conflicts         int  // since the last Apply or Withdraw that succeeded
-	rejectionReported bool // since then
+	conflicts         int       // since the last Apply or Withdraw that succeeded
+	rejectionReported time.Time // since then; zero: none
 }
 
 func newMemory() *memory {

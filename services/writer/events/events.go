@@ -1,11 +1,12 @@
-// Package events records Kubernetes Events on Services.
+// Package events records Kubernetes Events on Services: warnings, and that they are over.
 //
 // It guarantees that no caller waits for the API server, that a condition which lasts is reported
-// once, and that memory and the rate of requests are limited: a warning that returns within ten minutes
-// updates its Event. It does not decide what deserves a warning.
+// once, that its end is reported at most once and only if its begin was, and that memory and the rate of requests
+// are limited: a warning that returns within ten minutes updates its Event. It does not decide what deserves a warning.
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 	maxNote         = 1024             // the API server rejects more
 	seriesWindow    = 10 * time.Minute // a warning that returns within it updates the previous Event
 	transientPeriod = 5 * time.Second
+	calmPeriod      = 10 * time.Second // a warning that returns within it has not ended
 	requestTimeout  = 5 * time.Second
 )
 
@@ -42,6 +44,16 @@ type Warning struct {
 	// Transient: it is only reported once it has lasted 5 s. Each start and each reconnection begins with a
 	// source that is not synced for a moment.
 	Transient bool
+
+	// Recovery is reported when the warning has ended; zero: its end is not reported.
+	Recovery Recovery
+}
+
+// Current is what holds for a Service now.
+type Current struct {
+	Warnings []Warning
+	Managed  bool // its endpoints are decided on: a warning that is not in force any more has ended
+	Leading  bool // this replica reports; a standby only learns what has ended
 }
 
 // Config has what a Reporter needs.
@@ -52,7 +64,7 @@ type Config struct {
 	History  *history.Log // nil: nothing is recorded for status pages
 }
 
-// Reporter reports warnings as Events of events.k8s.io/v1, to the log and to the history. client-go's
+// Reporter reports warnings and recoveries as Events of events.k8s.io/v1, to the log and to the history. client-go's
 // tools/events is not used: it merges warnings that only differ in their source, keeps the first note of a
 // series, sends a repetition only minutes later, and does not limit the length of a note.
 type Reporter struct {
@@ -61,6 +73,7 @@ type Reporter struct {
 
 	mu     sync.Mutex
 	active map[types.UID]map[warningKey]activeWarning // by Service
+	ended  map[types.UID]endedWarnings                // by Service
 
 	recent map[eventKey]*eventsv1.Event // of the goroutine in Run
 }
@@ -71,6 +84,7 @@ type warningKey struct{ reason, source string }
 type activeWarning struct {
 	since    time.Time
 	reported bool
+	recovery Recovery
 }
 
 type eventKey struct {
@@ -89,19 +103,21 @@ func NewReporter(cfg Config) *Reporter {
 		cfg:    cfg,
 		queue:  make(chan queuedEvent, maxQueue),
 		active: map[types.UID]map[warningKey]activeWarning{},
+		ended:  map[types.UID]endedWarnings{},
 		recent: map[eventKey]*eventsv1.Event{},
 	}
 }
 
 // SetActive sets the warnings that are in force for a Service now. Each is reported once when it begins, and
-// again only after it has ended. A standby reports nothing, but learns which warnings have ended: another
-// replica reports them. SetActive returns when to call it again although nothing changes; zero: never.
-func (r *Reporter) SetActive(service corev1.ObjectReference, warnings []Warning, leading bool, now time.Time) (wake time.Time) {
+// again only after it has ended. Its recovery is reported once it has been over for 10 s while the Service is managed,
+// so that a warning that comes and goes has one. A standby reports nothing, but learns which warnings have ended:
+// another replica reports them. SetActive returns when to call it again although nothing changes; zero: never.
+func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, now time.Time) (wake time.Time) {
 	var due []Warning
 	r.mu.Lock()
 	before := r.active[service.UID]
-	active := make(map[warningKey]activeWarning, len(warnings))
-	for _, w := range warnings {
+	active := make(map[warningKey]activeWarning, len(current.Warnings))
+	for _, w := range current.Warnings {
 		key := warningKey{w.Reason, w.Source}
 		if _, twice := active[key]; twice {
 			continue
@@ -110,16 +126,15 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, warnings []Warning,
 		if !existed {
 			state.since = now
 		}
+		state.recovery = w.Recovery
 		reportAt := state.since
 		if w.Transient {
 			reportAt = reportAt.Add(transientPeriod)
 		}
 		switch {
 		case reportAt.After(now):
-			if wake.IsZero() || reportAt.Before(wake) {
-				wake = reportAt
-			}
-		case leading && !state.reported:
+			wake = earliest(wake, reportAt)
+		case current.Leading && !state.reported:
 			state.reported = true
 			due = append(due, w)
 		}
@@ -130,33 +145,37 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, warnings []Warning,
 	} else {
 		delete(r.active, service.UID)
 	}
+	recovered, calmAt := r.setEnded(service.UID, before, active, current, now)
 	r.mu.Unlock()
 	for _, w := range due {
 		r.Report(service, w)
 	}
-	return wake
+	for _, e := range recovered {
+		r.reportRecovery(service, e)
+	}
+	return earliest(wake, calmAt)
 }
 
 // Report reports a warning now.
 func (r *Reporter) Report(service corev1.ObjectReference, w Warning) {
 	r.cfg.Logger.Warn("event recorded", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
-	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: w.Reason, Note: display.Sanitize(w.Note)})
+	r.record(service, r.newEvent(service, corev1.EventTypeWarning, w.Reason, cmp.Or(w.Action, "Reconcile"), w.Note), w.Source, w.Note)
+}
+
+// record adds an Event to the history, and to the queue of those to send.
+func (r *Reporter) record(service corev1.ObjectReference, event *eventsv1.Event, source, note string) {
+	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: event.Reason, Note: display.Sanitize(note)})
 	if r.cfg.Client == nil || service.UID == "" {
 		return
 	}
 	select {
-	case r.queue <- queuedEvent{r.newEvent(service, w), eventKey{service.UID, warningKey{w.Reason, w.Source}}}:
+	case r.queue <- queuedEvent{event, eventKey{service.UID, warningKey{event.Reason, source}}}:
 	default:
-		r.cfg.Logger.Warn("event dropped, queue is full", "reason", w.Reason)
+		r.cfg.Logger.Warn("event dropped, queue is full", "reason", event.Reason)
 	}
 }
 
-func (r *Reporter) newEvent(service corev1.ObjectReference, w Warning) *eventsv1.Event {
-	action := w.Action
-	if action == "" {
-		action = "Reconcile"
-	}
-	note := w.Note
+func (r *Reporter) newEvent(service corev1.ObjectReference, kind, reason, action, note string) *eventsv1.Event {
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-1], "")
 	}
@@ -167,10 +186,10 @@ func (r *Reporter) newEvent(service corev1.ObjectReference, w Warning) *eventsv1
 		ReportingController: "slicefeed.dev/writer",
 		ReportingInstance:   r.cfg.Instance,
 		Action:              action,
-		Reason:              w.Reason,
+		Reason:              reason,
 		Regarding:           service,
 		Note:                note,
-		Type:                corev1.EventTypeWarning,
+		Type:                kind,
 	}
 }
 

@@ -38,14 +38,14 @@ func TestReportsWarningThatEndedWhileAnotherReplicaLed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var reported history.Log
 			r := NewReporter(Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
-			r.SetActive(shop, []Warning{shrink, trust}, true, time.Now())
+			r.SetActive(shop, Current{Warnings: []Warning{shrink, trust}, Managed: true, Leading: true}, time.Now())
 			for _, warnings := range tt.standby {
-				r.SetActive(shop, warnings, false, time.Now())
+				r.SetActive(shop, Current{Warnings: warnings, Managed: true}, time.Now())
 			}
 			if _, events := reported.Recent(nil); len(events) != 2 {
 				t.Errorf("a standby reports: %+v", events)
 			}
-			r.SetActive(shop, []Warning{shrink, trust}, true, time.Now())
+			r.SetActive(shop, Current{Warnings: []Warning{shrink, trust}, Managed: true, Leading: true}, time.Now())
 			if _, events := reported.Recent(nil); len(events) != 2+tt.want {
 				t.Errorf("%d Events in the next term, want %d: %+v", len(events)-2, tt.want, events)
 			}
@@ -74,7 +74,7 @@ func TestReportsTransientWarningsOnlyWhenTheyLast(t *testing.T) {
 		{13 * time.Second, warnings, false, 2, 0},
 		{14 * time.Second, warnings, true, 3, 0}, // it has lasted, whoever led
 	} {
-		wake := r.SetActive(shop, step.warnings, step.leading, begin.Add(step.after))
+		wake := r.SetActive(shop, Current{Warnings: step.warnings, Managed: true, Leading: step.leading}, begin.Add(step.after))
 		if want := begin.Add(step.wake); step.wake == 0 && !wake.IsZero() || step.wake != 0 && !wake.Equal(want) {
 			t.Errorf("after %s: wake is %v, want %s after the start", step.after, wake, step.wake)
 		}
@@ -113,15 +113,15 @@ func TestAddsReturningWarningToSeries(t *testing.T) {
 			return list.Items
 		}
 		outside := Warning{Reason: "AddressNotAllowed", Note: "10.9.9.9 is outside 10.0.0.0/24."}
-		r.SetActive(shop, []Warning{outside, outside}, true, time.Now())
-		r.SetActive(shop, []Warning{outside}, true, time.Now())
+		r.SetActive(shop, Current{Warnings: []Warning{outside, outside}, Managed: true, Leading: true}, time.Now())
+		r.SetActive(shop, Current{Warnings: []Warning{outside}, Managed: true, Leading: true}, time.Now())
 		got := events()
 		if len(got) != 1 || got[0].Reason != outside.Reason || got[0].Regarding.Name != "shop" || got[0].Series != nil || got[0].Note != outside.Note {
 			t.Fatalf("got Events %+v", got)
 		}
-		r.SetActive(shop, nil, true, time.Now())
+		r.SetActive(shop, Current{Managed: true, Leading: true}, time.Now())
 		time.Sleep(time.Minute)
-		r.SetActive(shop, []Warning{outside}, true, time.Now())
+		r.SetActive(shop, Current{Warnings: []Warning{outside}, Managed: true, Leading: true}, time.Now())
 		if got := events(); len(got) != 1 || got[0].Series == nil || got[0].Series.Count != 2 {
 			t.Errorf("the second period should join the first Event: %+v", got)
 		}

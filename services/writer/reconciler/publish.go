@@ -8,6 +8,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -27,7 +28,9 @@ func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution,
 	if r.startup.done(key) {
 		r.Board.MarkSynced()
 	}
-	wake = r.Reporter.SetActive(view.ServiceRef, warnings.Of(view, s.decision, snapshots), s.term.number != 0, now)
+	wake = r.Reporter.SetActive(view.ServiceRef, events.Current{
+		Warnings: warnings.Of(view, s.decision, snapshots), Managed: view.Active() && view.Rejection == nil, Leading: s.term.number != 0,
+	}, now)
 	released, later := r.stepDown.update(key, s.decision, r.Lease, now)
 	if released {
 		r.Logger.Warn("no probe passes; stepping down so another writer can take over")

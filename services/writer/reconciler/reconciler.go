@@ -252,7 +252,7 @@ func (r *Reconciler) startOver(s *state, uid types.UID, now time.Time) {
 		s.applier.StartTerm()
 	}
 	if uid != s.uid {
-		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, nil, s.term.number != 0, now)
+		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, events.Current{Leading: s.term.number != 0}, now)
 		s.uid, s.memory = uid, verdict.Memory{}
 		s.propagation = propagation.Tracker{}
 	}

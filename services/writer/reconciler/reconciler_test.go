@@ -19,6 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -320,6 +321,45 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 		if views, _ := f.Board.Views(nil); len(views) != 1 || views[0].FollowsProbes != rejected {
 			t.Errorf("rejected: %t: published is %+v", rejected, views)
 		}
+	}
+}
+
+func TestServiceThatIsManagedAgainIsReportedOnTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then func(*targets.Resolution)
+		want []string // reasons, newest first
+	}{
+		"managed":   {func(v *targets.Resolution) { v.Rejection, v.ProbesOnly = nil, false }, []string{"ServiceManaged", "ServiceHasSelector"}},
+		"opted out": {func(v *targets.Resolution) { v.Rejection, v.ProbesOnly, v.OptedOut = nil, false, true }, []string{"ServiceHasSelector"}},
+		"rejected":  {func(*targets.Resolution) {}, []string{"ServiceHasSelector"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := managed()
+			view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}, true
+			f := newFixture(view)
+			var reported history.Log
+			f.Reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
+			now := time.Now()
+			f.Decide(fixtureKey, now)
+			tt.then(&f.service.view)
+			f.decided.take()
+			f.Decide(fixtureKey, now.Add(time.Minute))
+			_, after := f.decided.take()
+			if got := slices.Contains(after, 10*time.Second); got != (len(tt.want) > 1) {
+				t.Errorf("decides again after %v", after)
+			}
+			f.Decide(fixtureKey, now.Add(time.Minute+10*time.Second))
+			var got []string
+			_, all := reported.Recent(nil)
+			for _, e := range all {
+				if e.Reason != "SourceNotSynced" { // the source of this fixture never is
+					got = append(got, e.Reason)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("reported %v, want %v", got, tt.want)
+			}
+		})
 	}
 }
 

@@ -30,13 +30,32 @@ var guardReasons = map[verdict.Rule]string{
 	verdict.RuleTrust: "SourceNotTrusted", verdict.RuleFloor: "LastEndpointsKept", verdict.RuleShrink: "ShrinkLimited",
 }
 
+// guardRecoveries are the reasons of Events about guards that are over. That a guard holds nothing any more has several
+// causes: a source that is not empty any more, or an empty one that is confirmed. The reason names none.
+var guardRecoveries = map[verdict.Rule]string{
+	verdict.RuleAllowlist: "AllowlistGuardOver", verdict.RuleInitialSync: "InitialSyncGuardOver", verdict.RulePanic: "PanicGuardOver", verdict.RuleEmpty: "EmptyGuardOver",
+	verdict.RuleTrust: "TrustGuardOver", verdict.RuleFloor: "FloorGuardOver", verdict.RuleShrink: "ShrinkGuardOver",
+}
+
+// guardRecovery reports that a guard holds nothing any more.
+func guardRecovery(g *verdict.Guard) events.Recovery {
+	name := string(g.Rule)
+	if g.Source != "" {
+		name += " (source " + g.Source + ")"
+	}
+	return events.Recovery{Reason: guardRecoveries[g.Rule], Note: fmt.Sprintf("Guard %s no longer holds endpoints of this Service.", name)}
+}
+
+// managedAgain is reported when a Service was rejected and is not any more.
+var managedAgain = events.Recovery{Reason: "ServiceManaged", Note: "Service is managed again: its endpoints are decided and written."}
+
 // guardWarnings reports the guards that hold a change.
 func guardWarnings(guards []verdict.Guard) []events.Warning {
 	var all []events.Warning
 	for _, g := range guards {
 		all = append(all, events.Warning{
 			Reason: guardReasons[g.Rule], Source: g.Source, Action: "Hold", Note: g.Message,
-			Transient: g.Rule == verdict.RuleInitialSync || g.Rule == verdict.RuleTrust,
+			Transient: g.Rule == verdict.RuleInitialSync || g.Rule == verdict.RuleTrust, Recovery: guardRecovery(&g),
 		})
 	}
 	return all
@@ -54,12 +73,14 @@ func resyncWarnings(r verdict.Resync) []events.Warning {
 }
 
 // paused is reported while a person acts by hand.
-var paused = events.Warning{Reason: "Paused", Action: "Ignore", Note: endpoints.PausedMessage}
+var paused = events.Warning{Reason: "Paused", Action: "Ignore", Note: endpoints.PausedMessage, Recovery: resumed}
+
+var resumed = events.Recovery{Reason: "Resumed", Note: "Service is no longer paused: decisions are written again."}
 
 // viewWarnings reports why a Service is rejected, and that its label no longer names this class.
 func viewWarnings(view targets.Resolution) (all []events.Warning) {
 	if view.Rejection != nil {
-		all = append(all, events.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message})
+		all = append(all, events.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message, Recovery: managedAgain})
 	}
 	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
 		all = append(all, events.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
@@ -80,13 +101,15 @@ func OfTarget(view targets.Resolution, snapshots []subscriber.Snapshot) []events
 		all = append(all, portWarnings(snapshot, view.Target)...)
 	}
 	if view.AnnotationError != nil {
-		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message})
+		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message, Recovery: annotationsValid})
 	}
 	if view.Paused {
 		all = append(all, paused)
 	}
 	return all
 }
+
+var annotationsValid = events.Recovery{Reason: "AnnotationsValid", Note: "Annotations are valid again and in effect."}
 
 // publishesNotReady is reported of a Service with publishNotReadyAddresses.
 var publishesNotReady = events.Warning{

@@ -14,6 +14,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
+func over(reason, guard, source string) events.Recovery {
+	return events.Recovery{Reason: reason, Note: "Guard " + guard + " (source " + source + ") no longer holds endpoints of this Service."}
+}
+
 func TestReportsGuardOfEachSource(t *testing.T) {
 	got := guardWarnings([]verdict.Guard{
 		{Rule: verdict.RuleAllowlist, Source: "a", Message: "A lies."},
@@ -21,9 +25,9 @@ func TestReportsGuardOfEachSource(t *testing.T) {
 		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
 	})
 	want := []events.Warning{
-		{Reason: "AddressNotAllowed", Source: "a", Action: "Hold", Note: "A lies."},
-		{Reason: "SourceNotTrusted", Source: "a", Action: "Hold", Note: "A is silent.", Transient: true},
-		{Reason: "SourceNotTrusted", Source: "b", Action: "Hold", Note: "B is silent.", Transient: true},
+		{Reason: "AddressNotAllowed", Source: "a", Action: "Hold", Note: "A lies.", Recovery: over("AllowlistGuardOver", "allowlist", "a")},
+		{Reason: "SourceNotTrusted", Source: "a", Action: "Hold", Note: "A is silent.", Transient: true, Recovery: over("TrustGuardOver", "trust", "a")},
+		{Reason: "SourceNotTrusted", Source: "b", Action: "Hold", Note: "B is silent.", Transient: true, Recovery: over("TrustGuardOver", "trust", "b")},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -55,9 +59,13 @@ func TestOnlyUnsyncedAndUntrustedSourcesAreTransientWarnings(t *testing.T) {
 		if reason == "" {
 			t.Errorf("guard %s has no reason: the API server rejects such an Event", rule)
 		}
+		if guardRecoveries[rule] == "" {
+			t.Errorf("guard %s has no recovery", rule)
+		}
 		got := guardWarnings([]verdict.Guard{{Rule: rule, Source: "blue", Message: "held"}})
 		want := []events.Warning{{
 			Reason: reason, Source: "blue", Action: "Hold", Note: "held", Transient: reason == "SourceNotSynced" || reason == "SourceNotTrusted",
+			Recovery: over(guardRecoveries[rule], string(rule), "blue"),
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

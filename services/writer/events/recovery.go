@@ -1,0 +1,107 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Recovery is the end of a warning that was reported: an Event of type Normal.
+type Recovery struct {
+	Reason string // CamelCase; several warnings of a Service may have the same: it is reported when all are over
+	Note   string // what is over; how long it lasted follows
+}
+
+// endedWarnings are the reported warnings of a Service that are over and whose recovery is not reported. The key has the
+// recovery's reason.
+type endedWarnings map[warningKey]endedWarning
+
+type endedWarning struct {
+	reason, source string
+	note           string
+	since          time.Time // begin of the first warning
+	over           time.Time // since when none is in force and the Service is managed; zero: not yet
+}
+
+// setEnded notes which reported warnings have ended. It returns the recoveries that are due, and when the next one is.
+func (r *Reporter) setEnded(service types.UID, before, active map[warningKey]activeWarning, current Current, now time.Time) (due []endedWarning, wake time.Time) {
+	ended := r.ended[service]
+	if ended == nil {
+		ended = endedWarnings{}
+	}
+	for key, state := range before {
+		if _, goesOn := active[key]; !goesOn && state.reported && state.recovery.Reason != "" {
+			ended.add(key.source, state)
+		}
+	}
+	switch {
+	case !current.Leading, !current.Managed && len(active) == 0: // the leader reports it; it is no target any more
+		clear(ended)
+	case current.Managed:
+		due, wake = ended.takeDue(active, now)
+	}
+	if len(ended) > 0 {
+		r.ended[service] = ended
+	} else {
+		delete(r.ended, service)
+	}
+	return due, wake
+}
+
+func (all endedWarnings) add(source string, state activeWarning) {
+	key := warningKey{state.recovery.Reason, source}
+	e := endedWarning{reason: key.reason, source: source, note: state.recovery.Note, since: state.since}
+	if earlier, known := all[key]; known && earlier.since.Before(e.since) {
+		e.since = earlier.since
+	}
+	all[key] = e
+}
+
+// takeDue removes and returns the recoveries that are due. One with a warning in force is not.
+func (all endedWarnings) takeDue(active map[warningKey]activeWarning, now time.Time) (due []endedWarning, wake time.Time) {
+	inForce := map[warningKey]bool{}
+	for key, state := range active {
+		inForce[warningKey{state.recovery.Reason, key.source}] = true
+	}
+	for key, e := range all {
+		switch at := e.over.Add(calmPeriod); {
+		case inForce[key]:
+			e.over = time.Time{}
+		case e.over.IsZero():
+			e.over, wake = now, earliest(wake, now.Add(calmPeriod))
+		case at.After(now):
+			wake = earliest(wake, at)
+		default:
+			delete(all, key)
+			due = append(due, e)
+			continue
+		}
+		all[key] = e
+	}
+	slices.SortFunc(due, func(a, b endedWarning) int { return strings.Compare(a.reason+" "+a.source, b.reason+" "+b.source) })
+	return due, wake
+}
+
+// earliest returns the earlier of two times, of which zero is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// ReportRecovery reports now that a warning has ended that began at since and was reported.
+func (r *Reporter) ReportRecovery(service corev1.ObjectReference, recovery Recovery, since time.Time) {
+	r.reportRecovery(service, endedWarning{reason: recovery.Reason, note: recovery.Note, since: since, over: time.Now()})
+}
+
+func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning) {
+	note := fmt.Sprintf("%s It lasted %s.", e.note, duration.HumanDuration(e.over.Sub(e.since)))
+	r.cfg.Logger.Info("event recorded", "namespace", service.Namespace, "service", service.Name, "reason", e.reason, "note", note)
+	r.record(service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", note), e.source, note)
+}
