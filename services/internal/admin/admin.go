@@ -1,7 +1,8 @@
 // Package admin serves a process's HTTP endpoints: metrics and probes on one listener, and status page,
 // profiles and channelz on a debug listener, which is on loopback by default. It guarantees that a
 // failed probe names the checks that failed and why. It does not change anything: all endpoints are
-// read-only.
+// read-only. The debug listener has no authentication of its own: on loopback, whoever may forward a port to the Pod
+// may read it.
 package admin
 
 import (
@@ -34,11 +35,12 @@ type Check struct {
 // Server serves the endpoints.
 type Server struct {
 	Admin net.Listener // /metrics /livez /readyz
-	Debug net.Listener // /statusz /debug/pprof/ and gRPC channelz; nil: off
+	Debug net.Listener // /statusz /debug/pprof/, gRPC channelz and Operator; nil: off
 
 	Gatherer prometheus.Gatherer
 	Ready    []Check
-	Status   http.Handler // /statusz; nil: none
+	Status   http.Handler                // /statusz; nil: none
+	Operator func(grpc.ServiceRegistrar) // registers what operators may read without a client certificate; nil: nothing
 	Logger   *slog.Logger
 }
 
@@ -139,12 +141,15 @@ func (s *Server) debugHandler() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 
-	channelz := grpc.NewServer() // has no listener: only used through ServeHTTP
-	service.RegisterChannelzServiceToServer(channelz)
-	reflection.Register(channelz)
+	rpc := grpc.NewServer() // has no listener: only used through ServeHTTP
+	service.RegisterChannelzServiceToServer(rpc)
+	if s.Operator != nil {
+		s.Operator(rpc)
+	}
+	reflection.Register(rpc)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-			channelz.ServeHTTP(w, r)
+			rpc.ServeHTTP(w, r)
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -111,7 +111,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	}
 
 	adminServer := &admin.Server{
-		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusHandler(), Logger: i.log,
+		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusHandler(), Operator: i.server.RegisterLocalOperator, Logger: i.log,
 		Ready: []admin.Check{{Name: "first-observation", Err: i.CheckObserved}},
 	}
 

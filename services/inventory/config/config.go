@@ -50,7 +50,7 @@ type Config struct {
 
 	ListenAddress string `flag:"listen-address" default:":9443" placeholder:"host:port" group:"Listeners" help:"where subscribers connect (gRPC over mutual TLS)"`
 	AdminAddress  string `flag:"admin-address" default:":8080" placeholder:"host:port" group:"Listeners" help:"/metrics, /livez and /readyz"`
-	DebugAddress  string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Listeners" help:"/statusz, /debug/pprof and gRPC channelz; keep it on loopback"`
+	DebugAddress  string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Listeners" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"`
 
 	CertFile    string `flag:"tls-cert-file" required:"true" placeholder:"file" group:"Link" help:"PEM certificate of the inventory, with a DNS SAN and the EKU serverAuth; reloaded on change"`
 	KeyFile     string `flag:"tls-key-file" required:"true" placeholder:"file" group:"Link" help:"PEM private key of the certificate; reloaded on change"`

@@ -149,6 +149,21 @@ func TestExplainsNodesToOperators(t *testing.T) {
 	})
 }
 
+func TestLocalOperatorNeedsNoClientAndSeesAllNodes(t *testing.T) {
+	runServer(t, func(h *harness) {
+		applyPools(h)
+		operator := localOperator{server: h.server}
+		all, err := operator.ListNodeDetails(h.t.Context(), &inventoryv1.ListNodeDetailsRequest{Names: []string{"worker-00000"}})
+		checkEqual(t, "error", err, nil)
+		checkEqual(t, "published, which the operator's view does not select", all.GetNodes()[0].GetPublished().GetName(), "worker-00000")
+		explained, err := operator.ExplainNodes(h.t.Context(), &inventoryv1.ExplainNodesRequest{Names: []string{"worker-00000"}})
+		checkEqual(t, "error", err, nil)
+		checkEqual(t, "conclusion", explained.GetExplanations()[0].GetConclusion(), "It is worker-00000.")
+		_, err = operator.ExplainNodes(h.t.Context(), &inventoryv1.ExplainNodesRequest{})
+		checkEqual(t, "no names", status.Code(err), codes.InvalidArgument)
+	})
+}
+
 func TestEveryStageAndResultHasAnEnumValue(t *testing.T) {
 	for stage, number := range stages {
 		if number == inventoryv1.ExplanationStage_EXPLANATION_STAGE_UNSPECIFIED || number.String() != "EXPLANATION_STAGE_"+strings.ToUpper(stage) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc"
+
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -16,17 +18,41 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
+// RegisterLocalOperator registers InventoryOperatorService for a listener that only operators reach, whose callers need
+// no certificate. They have no view: they see all nodes.
+func (s *Server) RegisterLocalOperator(to grpc.ServiceRegistrar) {
+	inventoryv1.RegisterInventoryOperatorServiceServer(to, localOperator{server: s})
+}
+
+type localOperator struct {
+	inventoryv1.UnimplementedInventoryOperatorServiceServer
+
+	server *Server
+}
+
+func (o localOperator) ListNodeDetails(_ context.Context, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
+	return o.server.listNodeDetails(feed.View{}, req)
+}
+
+func (o localOperator) ExplainNodes(_ context.Context, req *inventoryv1.ExplainNodesRequest) (*inventoryv1.ExplainNodesResponse, error) {
+	return o.server.explainNodes(feed.View{}, req)
+}
+
 // ListNodeDetails returns a page of all nodes of the source, published or omitted.
 func (s *Server) ListNodeDetails(ctx context.Context, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
 	client, err := s.identify(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return s.listNodeDetails(client.View, req)
+}
+
+func (s *Server) listNodeDetails(view feed.View, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
 	if err := checkNames(req.GetNames(), 0, maxListedNames); err != nil {
 		return nil, err
 	}
-	current, now := s.snapshot(client.View), time.Now()
-	all := selectNames(s.listDetails(&current, client.View), req.GetNames(), detailsName)
+	current, now := s.snapshot(view), time.Now()
+	all := selectNames(s.listDetails(&current, view), req.GetNames(), detailsName)
 	nodes, next, err := page.Cut(req, all, detailsName, func(d nodeDetails) *inventoryv1.NodeDetails { return d.encode(now) })
 	if err != nil {
 		return nil, err
@@ -88,16 +114,20 @@ func (s *Server) ExplainNodes(ctx context.Context, req *inventoryv1.ExplainNodes
 	if err != nil {
 		return nil, err
 	}
+	return s.explainNodes(client.View, req)
+}
+
+func (s *Server) explainNodes(view feed.View, req *inventoryv1.ExplainNodesRequest) (*inventoryv1.ExplainNodesResponse, error) {
 	if err := checkNames(req.GetNames(), 1, maxExplainedNames); err != nil {
 		return nil, err
 	}
 	notInView := map[string]bool{}
-	for _, n := range s.cfg.Stores.NotInView(client.View) {
+	for _, n := range s.cfg.Stores.NotInView(view) {
 		notInView[n.Name] = true
 	}
 	response := &inventoryv1.ExplainNodesResponse{}
 	for _, name := range req.GetNames() {
-		response.Explanations = append(response.Explanations, s.explainNode(name, client.View, notInView[name]))
+		response.Explanations = append(response.Explanations, s.explainNode(name, view, notInView[name]))
 	}
 	return response, nil
 }

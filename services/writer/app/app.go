@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -248,6 +249,7 @@ func (w *writer) Run(ctx context.Context) error {
 	}
 	adminServer := &admin.Server{
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusHandler(), Logger: w.log,
+		Operator: func(to grpc.ServiceRegistrar) { endpointserver.RegisterLocalOperator(to, w.reconcilerConfig.Board) },
 		// Inventories do not count: endpoints must stay available while an inventory is
 		// down, however long that lasts.
 		Ready: []admin.Check{{Name: "consuming-cluster", Err: w.targets.Synced}},

@@ -59,7 +59,7 @@ type Config struct {
 
 	Store string `flag:"store-kind" default:"kubernetes" enum:"kubernetes,kubectl,memory" group:"Running" help:"kubernetes writes (kubectl is its old name); memory prints what it would write: a dry run"`
 	Admin string `flag:"admin-address" default:":8080" placeholder:"host:port" group:"Running" help:"/metrics, /livez and /readyz"`
-	Debug string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Running" help:"/statusz, /debug/pprof and gRPC channelz; keep it on loopback"`
+	Debug string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Running" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"`
 
 	Log logging.Settings `group:"Log"`
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -111,6 +112,29 @@ func TestListsTargetsInPagesAndTheirGuardsToOperators(t *testing.T) {
 		checkEqual(t, "decides in", a.GetNextDecisionIn().AsDuration(), 30*time.Second)
 		checkEqual(t, "sources", a.GetSources(), []string{"default"})
 	})
+}
+
+// serviceNames are the services that were registered.
+type serviceNames map[string]any
+
+func (s serviceNames) RegisterService(desc *grpc.ServiceDesc, implementation any) {
+	s[desc.ServiceName] = implementation
+}
+
+func TestLocalOperatorNeedsNoClientAndHasNoStreams(t *testing.T) {
+	store, registered := endpoints.NewStore("instance"), serviceNames{}
+	store.Put(decidedTarget())
+	RegisterLocalOperator(registered, store)
+	operator, ok := registered[writerv1.WriterOperatorService_ServiceDesc.ServiceName].(writerv1.WriterOperatorServiceServer)
+	if !ok || len(registered) != 1 {
+		t.Fatalf("registered %v, want the operator service alone", registered)
+	}
+	details, err := operator.ListTargetDetails(t.Context(), &writerv1.ListTargetDetailsRequest{})
+	checkEqual(t, "error", err, nil)
+	checkEqual(t, "guard", details.GetTargets()[0].GetGuards()[0].GetRule(), "shrink")
+	explained, err := operator.ExplainEndpoint(t.Context(), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: "a", Address: "10.0.0.0"})
+	checkEqual(t, "error", err, nil)
+	checkEqual(t, "rule", explained.GetRule(), "shrink")
 }
 
 func TestExplainsEndpoints(t *testing.T) {
