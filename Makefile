@@ -140,12 +140,14 @@ check: tools ## Formatting, lint, contract, generated code, charts
 # No -trimpath and no CGO_ENABLED=0 here: either would compile every dependency once more
 # than tests and lint do already. Release builds have both.
 .PHONY: build
-build: ## Build both components and the lab into .bin/
+build: ## Build both components, the kubectl plugin and the lab into .bin/
 	@mkdir -p $(BIN)
 	@echo "building slicefeed-inventory (the first time with client-go and the IONOS SDK: some minutes)"
 	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-inventory ./services/inventory
 	@echo "building slicefeed-writer"
 	@go build -ldflags '$(STAMP)' -o $(BIN)/slicefeed-writer ./services/writer
+	@echo "building the kubectl plugin"
+	@go build -ldflags '$(STAMP)' -o $(BIN)/kubectl-slicefeed ./services/kubectl-slicefeed
 	@echo "building the lab"
 	@go build -o $(BIN)/ ./lab/cmd/... ./examples/proxy
 

@@ -20,6 +20,7 @@ const (
 	module    = "github.com/slicefeed/slicefeed/"
 	inventory = module + "services/inventory"
 	writer    = module + "services/writer"
+	plugin    = module + "services/kubectl-slicefeed"
 	generated = module + "gen/"
 )
 
@@ -194,7 +195,7 @@ func TestThePlannerIsImportableByItself(t *testing.T) {
 }
 
 func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
-	edges := []string{inventory + "/nodeserver", writer + "/subscriber", writer + "/subscriber/subscribertest", writer + "/nodeclient", writer + "/endpointserver", writer + "/query", writer + "/preflight"}
+	edges := []string{inventory + "/nodeserver", writer + "/subscriber", writer + "/subscriber/subscribertest", writer + "/nodeclient", writer + "/endpointserver", writer + "/query", writer + "/preflight", plugin}
 	importing := map[string]bool{}
 	for _, p := range list(t, module+"services/...") {
 		for _, imported := range p.Imports {
@@ -208,6 +209,24 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 		if !importing[edge] {
 			t.Errorf("%s imports no generated type: it is no edge", edge)
 		}
+	}
+}
+
+func TestThePluginContainsNeitherComponent(t *testing.T) {
+	allowed := []string{module + "services/internal/command", module + "services/internal/display", module + "services/internal/statuspage"}
+	p := list(t, plugin)[0]
+	for _, imported := range p.Imports {
+		if within(imported, module+"services") && !slices.Contains(allowed, imported) {
+			t.Errorf("the plugin imports %s: it may import gen, and %v", imported, allowed)
+		}
+	}
+	for _, dep := range p.Deps {
+		if within(dep, inventory) || within(dep, writer) || strings.HasPrefix(dep, "github.com/ionos-cloud/") {
+			t.Errorf("the plugin contains %s", dep)
+		}
+	}
+	if !slices.Contains(p.Deps, "k8s.io/client-go/tools/portforward") {
+		t.Error("the plugin forwards no port: is it still the right package?")
 	}
 }
 

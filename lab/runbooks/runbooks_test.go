@@ -42,6 +42,10 @@ func TestEveryCommandOfTheRunbooks(t *testing.T) {
 			"the server gets its NIC": func(context.Context) error { return w.attach("worker-4") },
 			"the backend is repaired": func(context.Context) error { return w.set(backend.Serve, "worker-2") },
 		}},
+		{name: "../kubectl.md", events: events{
+			"a backend dies":          func(context.Context) error { return w.set(backend.Refuse, "worker-2") },
+			"the backend is repaired": func(context.Context) error { return w.set(backend.Serve, "worker-2") },
+		}},
 		{name: "service-is-empty.md", events: events{
 			"a deployment removes the Service's label": func(ctx context.Context) error {
 				return w.run(ctx, "kubectl --context consuming -n web label service shop slicefeed.dev/class-")

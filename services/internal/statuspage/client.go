@@ -49,7 +49,7 @@ func NewCommand(component, argument string) command.StandaloneCommand {
 				return err
 			}
 			if call.Format.IsTable() {
-				err = detectTerminal(call.Out).Write(call.Out, p)
+				err = NewTerminal(call.Out).Write(call.Out, p)
 			} else {
 				sanitize(reflect.ValueOf(p))
 				err = call.Format.Write(call.Out, p)
@@ -130,8 +130,8 @@ func connectError(component, hostPort string, err error) error {
 	return fmt.Errorf("get status of %s at %s: %w", component, hostPort, err)
 }
 
-// detectTerminal returns the width of the output, and whether it shows colors.
-func detectTerminal(out io.Writer) Terminal {
+// NewTerminal returns the width of the output, and whether it shows colors.
+func NewTerminal(out io.Writer) Terminal {
 	t := Terminal{Width: 80}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		t.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
