@@ -10,6 +10,7 @@
 //	help:"where to listen"  one sentence for --help and the documentation
 //	placeholder:"host:port" form of a value; by default the field's type
 //	secret:"true"           environment only: no flag, and the value is never printed
+//	flagonly:"true"         not in the environment, for a flag whose name says little there
 //	env:"OLD_NAME"          deprecated environment names, separated by commas; if several are set,
 //	                        their values must be equivalent
 //	enum:"keep,drain"       allowed values
@@ -87,7 +88,10 @@ func Register(flags *pflag.FlagSet, cfg any) {
 		if f.Default != "" {
 			help += fmt.Sprintf(" (default %s)", f.Default)
 		}
-		flag := flags.VarPF(&rawFlag{list: f.IsList(), kind: f.valueName()}, f.Flag, "", help+" [$"+f.Env+"]")
+		if !f.FlagOnly {
+			help += " [$" + f.Env + "]"
+		}
+		flag := flags.VarPF(&rawFlag{list: f.IsList(), kind: f.valueName()}, f.Flag, "", help)
 		if f.value.Kind() == reflect.Bool {
 			flag.NoOptDefVal = "true"
 		}
@@ -197,7 +201,7 @@ type Field struct {
 	Flag, Env, Default, Help, Group string
 	Deprecated, Enum                []string // other environment names; allowed values
 	Min, Max                        string
-	Secret, Required                bool
+	Secret, Required, FlagOnly      bool // FlagOnly: Env is the flag, as a person writes it
 
 	value       reflect.Value
 	placeholder string
@@ -229,6 +233,10 @@ func walkStruct(v reflect.Value, group string) []Field {
 			Group: cmp.Or(tag.Get("group"), group), Deprecated: splitList(tag.Get("env")), Enum: splitList(tag.Get("enum")),
 			Min: tag.Get("min"), Max: tag.Get("max"),
 			Secret: tag.Get("secret") == "true", Required: tag.Get("required") == "true",
+			FlagOnly: tag.Get("flagonly") == "true",
+		}
+		if f.FlagOnly {
+			f.Env = "--" + name
 		}
 		scratch := f
 		scratch.value = reflect.New(sf.Type).Elem()
@@ -246,6 +254,9 @@ func (f *Field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (st
 		if flag := flags.Lookup(f.Flag); flag != nil && flag.Changed {
 			return flag.Value.String(), nil
 		}
+	}
+	if f.FlagOnly {
+		return f.Default, nil
 	}
 	text, source := "", ""
 	for _, name := range append([]string{f.Env}, f.Deprecated...) {

@@ -17,6 +17,7 @@ type Summary struct {
 
 	Namespace, Service        string
 	Ready, Draining, NotReady int
+	OutOfSync                 int      // addresses of a managed target that its slices do not list as decided
 	Sources                   []string // by name
 	Guards                    []verdict.Guard
 	NextDecisionAt            time.Time // without a change; zero: only on a change
@@ -39,11 +40,45 @@ func (p *storedTarget) summarize() Summary {
 			l.NotReady++
 		}
 	}
+	l.OutOfSync = p.countOutOfSync()
 	for i := range p.target.Sources {
 		l.Sources = append(l.Sources, p.target.Sources[i].Source)
 	}
 	slices.Sort(l.Sources)
 	return l
+}
+
+// countOutOfSync counts the addresses of a managed target that its slices do not list as decided: all of them if the
+// slices list other ports.
+func (p *storedTarget) countOutOfSync() int {
+	if p.target.State != Managed {
+		return 0
+	}
+	desired, current, differ := p.publishedBackends().backends, p.target.Input.Current, 0
+	if p.portsDiffer {
+		return max(len(desired), len(current))
+	}
+	for len(desired) > 0 || len(current) > 0 { // both are sorted by address
+		var order int
+		switch {
+		case len(desired) == 0:
+			order = 1
+		case len(current) == 0:
+			order = -1
+		default:
+			order = desired[0].Address.Compare(current[0].Address)
+		}
+		if order != 0 || desired[0].Conditions != current[0].Conditions || desired[0].Zone != current[0].Zone {
+			differ++
+		}
+		if order <= 0 {
+			desired = desired[1:]
+		}
+		if order >= 0 {
+			current = current[1:]
+		}
+	}
+	return differ
 }
 
 // NewSourceStatus describes a source's link and what the source reports about itself. Whether it is

@@ -77,7 +77,7 @@ func encodeSourceStatus(s endpoints.SourceStatus) *writerv1.SourceStatus {
 func encodeSummary(l endpoints.Summary) *writerv1.ListedTarget {
 	return &writerv1.ListedTarget{
 		Namespace: l.Namespace, Service: l.Service, Target: encodeTarget(&l.TargetStatus),
-		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.NotReady),
+		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.NotReady), OutOfSync: uint32(l.OutOfSync),
 	}
 }
 

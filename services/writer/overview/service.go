@@ -62,6 +62,9 @@ func serviceValues(v *endpoints.TargetView) statuspage.Values {
 		"namespace": v.Namespace, "service": v.Service, "state": v.State.String(), "ready": v.Ready, "draining": v.Draining, "notReady": v.NotReady,
 		"outOfSync": differ, "held": held,
 	}
+	if v.State == endpoints.Rejected && !v.FollowsProbes {
+		values["outOfSync"] = 0 // nothing is decided
+	}
 	if v.Reason != "" {
 		values["reason"], values["message"] = v.Reason, v.Message
 	}

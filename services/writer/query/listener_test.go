@@ -110,16 +110,19 @@ func TestQueriesListener(t *testing.T) {
 		{"an operator, about one that is not ready", "operator", explainEndpoint, []string{"web/shop", "10.0.0.2"}, "connection refused", 1},
 		{"a subscriber", "proxy", listEndpoints, []string{"web/shop"}, "10.0.0.3  draining", 0},
 		{"a subscriber who wants to know why", "proxy", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
+		{"a subscriber who waits", "proxy", waitBriefly, []string{"web/shop"}, "is not healthy after 1s: 1 address out of sync; 1 change held by guards", 1},
+		{"a stranger who waits", "stranger", waitBriefly, []string{"web/shop"}, "the writer rejects CLIENT_CERT_FILE", 1},
 		{"one with a view of nodes", "viewer", listEndpoints, []string{"web/shop"}, "view of nodes", 1},
 		{"a stranger", "stranger", listEndpoints, []string{"web/shop"}, "the writer rejects CLIENT_CERT_FILE", 1},
 		{"one without a certificate", "nobody", listEndpoints, []string{"web/shop"}, "nobody.pem", 2},
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := runQuery(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Config: &Settings{
+			s := &Settings{
 				Writer: on.Addr().String(), WriterSAN: "writer.example", WriterCA: c.filePath("ca.pem"),
 				CertFile: c.filePath(q.as + ".pem"), KeyFile: c.filePath(q.as + "-key.pem"),
-			}}, q.ask)
+			}
+			err := runQuery(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Err: &out, Config: s}, s, queryTimeout, q.ask)
 			if err != nil {
 				out.WriteString(err.Error())
 			}
@@ -134,6 +137,13 @@ func TestQueriesListener(t *testing.T) {
 	}
 }
 
+// waitBriefly is wait with a short timeout.
+func waitBriefly(ctx context.Context, q request) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return waitHealthy(ctx, q)
+}
+
 func TestListenerReportsAllFileErrors(t *testing.T) {
 	cfg := endpointserver.ListenerConfig{Clients: "no-clients.yaml", Store: endpoints.NewStore("instance"), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
 	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = "no-cert.pem", "no-key.pem", "no-ca.pem"
@@ -146,7 +156,7 @@ func TestListenerReportsAllFileErrors(t *testing.T) {
 }
 
 func TestReportsMissingSettings(t *testing.T) {
-	for use, args := range map[string][]string{"endpoints": {"web/shop"}, "explain": {"web/shop", "10.0.0.1"}} {
+	for use, args := range map[string][]string{"endpoints": {"web/shop"}, "explain": {"web/shop", "10.0.0.1"}, "wait": {"web/shop"}} {
 		for name, c := range map[string]struct {
 			args     []string
 			wantText []string
@@ -162,6 +172,19 @@ func TestReportsMissingSettings(t *testing.T) {
 					t.Errorf("%s without %s ends with %v: want exit code 2 and %q", use, name, err, text)
 				}
 			}
+		}
+	}
+}
+
+func TestTimeoutOfWaitIsOnlyAFlag(t *testing.T) {
+	env := map[string]string{
+		"TIMEOUT": "soon", "WRITER_ADDRESS": "127.0.0.1:1", "WRITER_SAN": "writer.example", "WRITER_CA_FILE": "none.pem", "CLIENT_CERT_FILE": "none.pem", "CLIENT_KEY_FILE": "none.pem",
+	}
+	for args, want := range map[string]string{"wait web/shop": "none.pem", "wait web/shop --timeout soon": `--timeout="soon": want a duration such as 5s, 1s to 24h`} {
+		cmd := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: NewCommands()}.Command(func(name string) string { return env[name] })
+		cmd.SetArgs(strings.Fields(args))
+		if err := cmd.ExecuteContext(t.Context()); settings.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "TIMEOUT") {
+			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
 }

@@ -45,20 +45,27 @@ func NewCommands() []command.StandaloneCommand {
 			Use: "endpoints NAMESPACE/SERVICE", Short: "List the endpoints of a Service as seen by a running writer", Formats: true,
 			Example: "slicefeed-writer endpoints web/shop\nslicefeed-writer endpoints web/shop -o json", Failure: "the writer does not respond or has not synced, or the Service is not its target",
 			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
-				return runQuery(ctx, call, listEndpoints)
+				return runQuery(ctx, call, call.Config, queryTimeout, listEndpoints)
 			},
 		}),
 		command.NewStandalone(command.Subcommand[Settings]{
 			Use: "explain NAMESPACE/SERVICE ADDRESS", Short: "Explain why an address is or is not an endpoint, as seen by a running writer", Formats: true,
 			Example: "slicefeed-writer explain web/shop 10.0.0.11", Failure: "the address is not listed as ready, or the writer does not respond",
 			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
-				return runQuery(ctx, call, explainEndpoint)
+				return runQuery(ctx, call, call.Config, queryTimeout, explainEndpoint)
+			},
+		}),
+		command.NewStandalone(command.Subcommand[WaitSettings]{
+			Use: "wait NAMESPACE/SERVICE", Short: "Wait until a running writer reports a Service as healthy",
+			Example: "slicefeed-writer wait web/shop --timeout 2m", Failure: "the Service is not healthy when the time is over; the message says why",
+			Run: func(ctx context.Context, call command.Invocation[WaitSettings]) error {
+				return runQuery(ctx, call, &call.Config.Settings, call.Config.Timeout, waitHealthy)
 			},
 		}),
 	}
 }
 
-// queryTimeout limits a whole query.
+// queryTimeout limits a whole query, and each of wait.
 const queryTimeout = 15 * time.Second
 
 // request is one query, and where its result is printed.
@@ -68,30 +75,42 @@ type request struct {
 	writer   writerv1.WriterServiceClient
 	operator writerv1.WriterOperatorServiceClient
 	format   command.Format
-	out      io.Writer
+
+	explainFailure func(*status.Status) string // with advice; nil: the text of the call
+	out, err       io.Writer
 }
 
-func runQuery(ctx context.Context, call command.Invocation[Settings], answer func(context.Context, request) error) error {
+func runQuery[C any](ctx context.Context, call command.Invocation[C], s *Settings, timeout time.Duration, answer func(context.Context, request) error) error {
 	q, err := parseArgs(call.Args)
 	if err != nil {
 		return err
 	}
-	client, conn, err := dialWriter(call.Config)
+	client, conn, err := dialWriter(s)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
 	defer conn.Close() //nolint:errcheck // only fails if it is closed already
 	q.writer, q.operator = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn)
-	q.format, q.out = call.Format, call.Out
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	q.format, q.out, q.err = call.Format, call.Out, call.Err
+	q.explainFailure = func(err *status.Status) string { return explainFailure(err, client.HandshakeError()) }
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
-		if s, ok := status.FromError(err); ok {
-			return fmt.Errorf("query writer at %s: %s: %s", call.Config.Writer, s.Code(), display.Sanitize(explainFailure(s, client.HandshakeError())))
+		if failure, ok := status.FromError(err); ok {
+			return fmt.Errorf("query writer at %s: %s", s.Writer, q.describeFailure(failure))
 		}
 		return err
 	}
 	return nil
+}
+
+// describeFailure returns the code and the text of a failed call.
+func (q *request) describeFailure(s *status.Status) string {
+	text := s.Message()
+	if q.explainFailure != nil {
+		text = q.explainFailure(s)
+	}
+	return s.Code().String() + ": " + display.Sanitize(text)
 }
 
 // explainFailure returns the text of a failed call, with advice if the writer rejected the certificate.

@@ -1262,7 +1262,10 @@ type ListedTarget struct {
 	// draining is the number of draining addresses.
 	Draining uint32 `protobuf:"varint,5,opt,name=draining,proto3" json:"draining,omitempty"`
 	// not_ready is the number of addresses that are listed but not ready and not draining.
-	NotReady      uint32 `protobuf:"varint,6,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	NotReady uint32 `protobuf:"varint,6,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	// out_of_sync is the number of addresses of a MANAGED target that its slices do not list as decided;
+	// if the slices list other ports, all of them. 0 means that nothing is left to write.
+	OutOfSync     uint32 `protobuf:"varint,7,opt,name=out_of_sync,json=outOfSync,proto3" json:"out_of_sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1335,6 +1338,13 @@ func (x *ListedTarget) GetDraining() uint32 {
 func (x *ListedTarget) GetNotReady() uint32 {
 	if x != nil {
 		return x.NotReady
+	}
+	return 0
+}
+
+func (x *ListedTarget) GetOutOfSync() uint32 {
+	if x != nil {
+		return x.OutOfSync
 	}
 	return 0
 }
@@ -2194,14 +2204,15 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x13ListTargetsResponse\x129\n" +
 	"\x06status\x18\x01 \x01(\v2!.slicefeed.writer.v1.WriterStatusR\x06status\x12;\n" +
 	"\atargets\x18\x02 \x03(\v2!.slicefeed.writer.v1.ListedTargetR\atargets\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xca\x01\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xea\x01\n" +
 	"\fListedTarget\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x123\n" +
 	"\x06target\x18\x03 \x01(\v2\x1b.slicefeed.writer.v1.TargetR\x06target\x12\x14\n" +
 	"\x05ready\x18\x04 \x01(\rR\x05ready\x12\x1a\n" +
 	"\bdraining\x18\x05 \x01(\rR\bdraining\x12\x1b\n" +
-	"\tnot_ready\x18\x06 \x01(\rR\bnotReady\"\x98\x01\n" +
+	"\tnot_ready\x18\x06 \x01(\rR\bnotReady\x12\x1e\n" +
+	"\vout_of_sync\x18\a \x01(\rR\toutOfSync\"\x98\x01\n" +
 	"\x18ListTargetDetailsRequest\x12@\n" +
 	"\bservices\x18\x01 \x03(\v2$.slicefeed.writer.v1.ServiceSelectorR\bservices\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +

@@ -1,0 +1,106 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/display"
+)
+
+// WaitSettings are the settings of wait.
+type WaitSettings struct {
+	Settings
+
+	Timeout time.Duration `flag:"timeout" default:"5m" min:"1s" max:"24h" flagonly:"true" help:"how long to wait"`
+}
+
+// waitInterval is how often wait asks. A writer allows ten calls per second.
+const waitInterval = time.Second
+
+// waitHealthy returns when the writer reports the Service as healthy: managed, written as decided, with a ready endpoint
+// and without a guard that holds anything. It goes on while the writer does not respond, because it may be starting.
+func waitHealthy(ctx context.Context, q request) error {
+	name := q.service.GetNamespace() + "/" + q.service.GetService()
+	startedAt, reported := time.Now(), ""
+	deadline, _ := ctx.Deadline()
+	poll := time.NewTicker(waitInterval)
+	defer poll.Stop()
+	for {
+		target, problems, err := q.findProblems(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(problems) == 0:
+			_, err := fmt.Fprintf(q.out, "%s is healthy: %d ready, %d draining, %d not ready\n", name, target.GetReady(), target.GetDraining(), target.GetNotReady())
+			return err
+		}
+		// The last call may have failed because the time is over: then the one before says more.
+		if text := strings.Join(problems, "; "); text != reported && (reported == "" || time.Now().Before(deadline)) {
+			fmt.Fprintf(q.err, "waiting: %s\n", text)
+			reported = text
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%s is not healthy after %s: %s", name, time.Since(startedAt).Round(time.Second), reported)
+		}
+	}
+}
+
+// findProblems returns what keeps the Service from being healthy. Its error is one that waiting does not change.
+func (q *request) findProblems(ctx context.Context) (target *writerv1.ListedTarget, problems []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	targets, err := q.writer.ListTargets(ctx, &writerv1.ListTargetsRequest{Services: []*writerv1.ServiceSelector{q.service}})
+	if err != nil {
+		final := []codes.Code{codes.PermissionDenied, codes.InvalidArgument, codes.Unimplemented}
+		if failure, _ := status.FromError(err); !slices.Contains(final, failure.Code()) {
+			return nil, []string{q.describeFailure(failure)}, nil
+		}
+		return nil, nil, err
+	}
+	if reason := targets.GetStatus().GetReason(); reason != "" {
+		return nil, []string{"the writer is not ready: " + display.Sanitize(reason)}, nil
+	}
+	if len(targets.GetTargets()) != 1 {
+		return nil, []string{"it is not a target of this writer; check its label slicefeed.dev/class, and that the writer watches its namespace"}, nil
+	}
+	target = targets.GetTargets()[0]
+	if target.GetTarget().GetState() != writerv1.TargetState_TARGET_STATE_MANAGED {
+		problems = append(problems, display.Sanitize(describeState(target.GetTarget())))
+	}
+	if target.GetReady() == 0 {
+		problems = append(problems, "no ready endpoints")
+	}
+	if n := target.GetOutOfSync(); n > 0 {
+		problems = append(problems, display.Count(int(n), "address", "addresses")+" out of sync")
+	}
+	if n := targets.GetStatus().GetHeld(); n > 0 {
+		problems = append(problems, q.describeHeld(ctx, n))
+	}
+	return target, problems, nil
+}
+
+// describeHeld names the guards that hold changes, if the caller may see them.
+func (q *request) describeHeld(ctx context.Context, held uint32) string {
+	details, err := listDetails(ctx, *q)
+	if err != nil || len(details.GetGuards()) == 0 {
+		return display.Count(int(held), "change", "changes") + " held by guards"
+	}
+	var guards []string
+	for _, g := range details.GetGuards() {
+		guards = append(guards, display.Sanitize(describeGuard(g)))
+	}
+	return strings.Join(guards, "; ")
+}
