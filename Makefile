@@ -112,9 +112,10 @@ release-dry-run: ## Make a release of this commit in a clone, all but the pushin
 	@tools/release/dry-run
 
 .PHONY: outside
-outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus, goreleaser or Python's gRPC; the first two it gets if it can
+outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus, goreleaser or Python's gRPC; it gets those that it can
 	@tools/build monitoring release
 	@tools/debian chromium
+	@python3 -c 'import grpc, google.protobuf' 2>/dev/null || tools/debian python3-grpcio
 	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 60m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
 
 # ---- the tests, apart -----------------------------------------------------------

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,10 +19,18 @@ type logLine struct {
 	Revision uint64
 }
 
-// parseLog returns the lines of a component's own code. A repeated line counts once: a decision is
-// repeated while its write is in progress.
+func logTime(raw string) time.Time {
+	var line struct{ Time time.Time }
+	_ = json.Unmarshal([]byte(raw), &line) // a line that was cut off has none
+	return line.Time
+}
+
+// parseLog returns the lines of a component's own code, in the order of their times: of two goroutines that log at the
+// same time, the later one may write first. A repeated line counts once: a decision is repeated while its write is in
+// progress.
 func parseLog(text string) (lines []logLine) {
-	for raw := range strings.Lines(text) {
+	sorted := slices.SortedStableFunc(strings.Lines(text), func(a, b string) int { return logTime(a).Compare(logTime(b)) })
+	for _, raw := range sorted {
 		var line logLine
 		if json.Unmarshal([]byte(raw), &line) == nil && line.Library == "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
