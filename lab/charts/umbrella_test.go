@@ -20,12 +20,19 @@ dependencies:
 - {name: slicefeed-writer, version: 0.1.0, repository: "file://%[1]s/deploy/slicefeed-writer", condition: slicefeed-writer.enabled}
 `
 
-func TestEachChartRendersInUmbrellaAsItDoesAlone(t *testing.T) {
-	s := enter(t)
-	dir := filepath.Join(s.Dir(), "umbrella")
+// umbrella makes the chart, and returns where.
+func (s *stage) umbrella() (dir string) {
+	s.t.Helper()
+	dir = filepath.Join(s.Dir(), "umbrella")
 	s.must(os.MkdirAll(dir, 0o700))
 	s.must(os.WriteFile(filepath.Join(dir, "Chart.yaml"), fmt.Appendf(nil, umbrella, s.root), 0o600))
 	s.run(`helm dependency build "$DIR/umbrella" || helm dependency update "$DIR/umbrella"`)
+	return dir
+}
+
+func TestEachChartRendersInUmbrellaAsItDoesAlone(t *testing.T) {
+	s := enter(t)
+	dir := s.umbrella()
 	for _, chart := range []string{Inventory, Writer} {
 		t.Run(chart, func(t *testing.T) {
 			s := &stage{s.World, t}
@@ -45,5 +52,49 @@ func TestEachChartRendersInUmbrellaAsItDoesAlone(t *testing.T) {
 				t.Errorf("a value that neither knows was accepted: %v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// One release of an umbrella chart has both components, under two names.
+func TestAnUmbrellaIsInstalled(t *testing.T) {
+	s := enter(t)
+	dir := s.umbrella()
+	s.must(os.WriteFile(filepath.Join(dir, "both.yaml"), []byte(`global: {clusterDomain: example.org}
+slicefeed-inventory:
+  fullnameOverride: nodes
+  podSecurityContext: {runAsGroup: null}
+  settings: {SOURCE_KIND: static, SECURED_SUBNET_CIDR: 10.0.1.0/24, INVENTORY_STATIC: '[{"name": "one", "private_ip": "10.0.1.203", "ready": true, "worker": true}]'}
+  allowedClients: [{san: "spiffe://example.org/slicefeed/writer", role: subscriber}]
+slicefeed-writer:
+  fullnameOverride: slices
+  podSecurityContext: {runAsGroup: null}
+  settings: {INVENTORY_ADDRESS: "nodes.umbrella.svc:9443", INVENTORY_SAN: "spiffe://example.org/slicefeed/inventory", SECURED_SUBNET_CIDR: 10.0.1.0/24}
+`), 0o600))
+	const k = "kubectl --context consuming -n umbrella "
+	s.run(k + `create namespace umbrella
+deploy/certificates.sh --inventory-namespace umbrella --writer-namespace umbrella --secured-context consuming all "$DIR/umbrella/pki" >"$DIR/umbrella/pki.sh"
+sh -e "$DIR/umbrella/pki.sh"
+helm --kube-context consuming install platform "$DIR/umbrella" -n umbrella -f "$DIR/umbrella/both.yaml" --wait --timeout 50s`)
+	defer s.run(`helm --kube-context consuming uninstall platform -n umbrella --wait; ` + k + `delete namespace umbrella --wait=false`)
+	s.wantLines(s.run(k+"exec deployment/nodes -- /slicefeed-inventory preflight"), "ok +first observation")
+	out, _ := s.Run(s.ctx(), k+"exec deployment/slices -- /slicefeed-writer preflight") // no DNS has the inventory's name
+	s.wantLines(out, "ok +admission policy +a slice", "ok +excess permissions +none found")
+	for _, name := range []string{"nodes", "slices"} { // null reaches a chart below another
+		if ids := s.run(k + "get deployment " + name + " -o jsonpath='{.spec.template.spec.securityContext}'"); strings.Contains(ids, "runAsGroup") || !strings.Contains(ids, `"runAsUser":65532`) {
+			t.Errorf("%s has the security context %s", name, ids)
+		}
+	}
+}
+
+// null is how Helm takes a default away; none of ours is needed to render.
+func TestMapsAndListsCanBeTakenAway(t *testing.T) {
+	s := enter(t)
+	for _, chart := range []string{Inventory, Writer} {
+		out := s.run("helm template x deploy/" + chart + " -f deploy/" + chart + "/examples/minimal.yaml --set monitoring.alerts=true,monitoring.podMonitor=true,monitoring.dashboard=true" +
+			" --set podLabels=null,commonLabels=null,podAnnotations=null,podSecurityContext=null,securityContext=null,monitoring.labels=null,monitoring.alertLabels=null" +
+			",monitoring.relabelings=null,topologySpreadConstraints=null,extraEnv=null,extraArgs=null,extraVolumes=null,extraVolumeMounts=null,affinity=null,serviceAccount.annotations=null")
+		if n := len(s.objects(out)); n < 9 {
+			t.Errorf("%s renders %d objects", chart, n)
+		}
 	}
 }

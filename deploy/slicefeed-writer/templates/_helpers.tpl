@@ -40,7 +40,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- /* Labels of the Pods. A selector never has more than the first two. */}}
 {{- define "slicefeed.podLabels" -}}
 {{ include "slicefeed.ownLabels" . }}
-{{- with merge (dict) .Values.podLabels .Values.commonLabels }}
+{{- with merge (dict) (.Values.podLabels | default dict) (.Values.commonLabels | default dict) }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
