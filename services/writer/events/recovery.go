@@ -101,7 +101,11 @@ func (r *Reporter) ReportRecovery(service corev1.ObjectReference, recovery Recov
 }
 
 func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning) {
-	note := fmt.Sprintf("%s It lasted %s.", e.note, duration.HumanDuration(e.over.Sub(e.since)))
+	lasted := "less than a second"
+	if d := e.over.Sub(e.since); d >= time.Second {
+		lasted = duration.HumanDuration(d)
+	}
+	note := fmt.Sprintf("%s It lasted %s.", e.note, lasted)
 	r.cfg.Logger.Info("event recorded", "namespace", service.Namespace, "service", service.Name, "reason", e.reason, "note", note)
 	r.record(service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", note), e.source, note)
 }
