@@ -145,7 +145,9 @@ func (s *story) stay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tour()
+	if err := s.tour(); err != nil {
+		return errors.Join(err, session.Remove(cache))
+	}
 	<-ctx.Done()
 	fmt.Fprintln(s.out, "Stopping.")
 	return session.Remove(cache)

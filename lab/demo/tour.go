@@ -9,7 +9,11 @@ import (
 )
 
 // tour says how to look around in what was left up.
-func (s *story) tour() {
+func (s *story) tour() error {
+	stopping, err := s.stopAndStart()
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(s.out, "\n%s\n", s.bold("It is all left up. From another terminal, at the root of the checkout:"))
 	lab := ".bin/lab exec "
 	for _, group := range []struct {
@@ -38,6 +42,7 @@ func (s *story) tour() {
 			`curl -s -X POST ` + s.pair.Cloud.SideDoor + `/lab/faults -d '{"kind":"503"}'`,
 			`curl -s -X DELETE ` + s.pair.Cloud.SideDoor + `/lab/faults`,
 		}},
+		{"Stop a component, and start it again in that terminal", stopping},
 		{"Metrics", []string{
 			"curl -s http://" + s.pair.Inventory.AdminAddress() + "/metrics",
 			"curl -s http://" + s.pair.Writers[0].AdminAddress() + "/metrics",
@@ -50,4 +55,20 @@ func (s *story) tour() {
 	}
 	fmt.Fprintf(s.out, "\n   Logs, keys and kubeconfigs are in %s\n", s.pair.Dir())
 	fmt.Fprintf(s.out, "   To stop: Ctrl-C here, or kill %d\n", os.Getpid())
+	return nil
+}
+
+// stopAndStart returns the commands that stop each component and start it again.
+func (s *story) stopAndStart() (commands []string, err error) {
+	for _, half := range append([]*pair.Half{s.pair.Inventory}, s.pair.Writers...) {
+		script, err := half.StartScript()
+		if err != nil {
+			return nil, fmt.Errorf("say how to start %s: %w", half.Name, err)
+		}
+		if half.Running() {
+			commands = append(commands, fmt.Sprintf("kill %d    # %s", half.PID(), half.Name))
+		}
+		commands = append(commands, "sh "+script)
+	}
+	return commands, nil
 }

@@ -1,0 +1,23 @@
+package pair
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// StartScript writes a script that starts the component as Start does, in the terminal of whoever runs it, and returns
+// its path. It stops with that terminal, and nobody here waits for it.
+func (h *Half) StartScript() (path string, err error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#!/bin/sh\n# Starts %s in this terminal. Ctrl-C stops it.\ncd %s && exec env -i", h.Name, quote(h.dir))
+	for _, setting := range h.Env() {
+		b.WriteString(" \\\n  " + quote(setting))
+	}
+	b.WriteString(" \\\n  " + quote(h.program) + " serve\n")
+	path = h.dir + "/start"
+	return path, os.WriteFile(path, []byte(b.String()), 0o600)
+}
+
+// quote returns text as one word of a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
