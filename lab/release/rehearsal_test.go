@@ -47,20 +47,10 @@ func TestARehearsalMakesAllThatAReleaseConsistsOf(t *testing.T) {
 	var got []string
 	for _, half := range []string{"inventory", "writer"} {
 		for _, arch := range []string{"amd64", "arm64"} {
-			archive, err := filepath.Glob(filepath.Join(made, "slicefeed-"+half+"_*_linux_"+arch+".tar.gz"))
-			if err != nil || len(archive) != 1 {
-				t.Fatalf("archives of %s for %s: %q, %v", half, arch, archive, err)
-			}
-			got = append(got, filepath.Base(archive[0]))
-			if diff := cmp.Diff([]string{"LICENSE", "README.md", "slicefeed-" + half}, content(t, archive[0])); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", archive[0], diff)
-			}
-			bill := strings.TrimSuffix(archive[0], ".tar.gz") + ".cdx.json"
-			got = append(got, filepath.Base(bill))
-			if parts := components(t, bill); !slices.Contains(parts, generated) || !slices.Contains(parts, "google.golang.org/grpc") {
-				t.Errorf("%s names only %q", bill, parts)
-			} else if arch == "amd64" && slices.Contains(parts, "github.com/ionos-cloud/sdk-go/v6") != (half == "inventory") {
-				t.Errorf("the IONOS SDK is the inventory's alone, and %s names %q", bill, parts)
+			archive, parts := checkArchive(t, made, "slicefeed-"+half, "linux_"+arch+".tar.gz")
+			got = append(got, archive...)
+			if arch == "amd64" && slices.Contains(parts, "github.com/ionos-cloud/sdk-go/v6") != (half == "inventory") {
+				t.Errorf("the IONOS SDK is the inventory's alone, and %s names %q", archive, parts)
 			}
 		}
 		chart, err := filepath.Glob(filepath.Join(made, "slicefeed-"+half+"-*.tgz"))
@@ -68,6 +58,10 @@ func TestARehearsalMakesAllThatAReleaseConsistsOf(t *testing.T) {
 			t.Fatalf("charts of %s: %q, %v", half, chart, err)
 		}
 		got = append(got, filepath.Base(chart[0]))
+	}
+	for _, platform := range []string{"linux_amd64.tar.gz", "linux_arm64.tar.gz", "darwin_amd64.tar.gz", "darwin_arm64.tar.gz", "windows_amd64.zip", "windows_arm64.zip"} {
+		archive, _ := checkArchive(t, made, "kubectl-slicefeed", platform)
+		got = append(got, archive...)
 	}
 	sums, err := os.ReadFile(filepath.Join(made, "checksums.txt"))
 	if err != nil {
@@ -82,6 +76,29 @@ func TestARehearsalMakesAllThatAReleaseConsistsOf(t *testing.T) {
 	if diff := cmp.Diff(got, summed); diff != "" {
 		t.Errorf("checksums.txt (-want +got):\n%s", diff)
 	}
+}
+
+// checkArchive checks the archive of a program for a platform, and its SBOM. It returns the names of both files, and the
+// modules that the SBOM names.
+func checkArchive(t *testing.T, made, program, platform string) (names, parts []string) {
+	t.Helper()
+	archive, err := filepath.Glob(filepath.Join(made, program+"_*_"+platform))
+	if err != nil || len(archive) != 1 {
+		t.Fatalf("archives of %s for %s: %q, %v", program, platform, archive, err)
+	}
+	if strings.HasSuffix(platform, ".tar.gz") {
+		want := []string{"LICENSE", "README.md", program}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, content(t, archive[0])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", archive[0], diff)
+		}
+	}
+	bill := strings.TrimSuffix(strings.TrimSuffix(archive[0], ".tar.gz"), ".zip") + ".cdx.json"
+	parts = components(t, bill)
+	if !slices.Contains(parts, generated) || !slices.Contains(parts, "google.golang.org/grpc") {
+		t.Errorf("%s names only %q", bill, parts)
+	}
+	return []string{filepath.Base(archive[0]), filepath.Base(bill)}, parts
 }
 
 // commands are those of the page's table, each up to its first "…".
