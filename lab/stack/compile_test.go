@@ -110,6 +110,14 @@ func TestMakeImagesOnAMacPutsLinuxProgramsIntoTheImages(t *testing.T) {
 	}
 }
 
+func TestImagesCanBeBuiltForAnotherArchitecture(t *testing.T) {
+	t.Setenv("ARCH", "amd64")
+	_, images := runWithFakes(t, "deploy/images/build", "slicefeed-", "test")
+	if diff := cmp.Diff([]string{"slicefeed-inventory linux/amd64", "slicefeed-writer linux/amd64"}, images); diff != "" {
+		t.Errorf("programs in the images (-want +got):\n%s", diff)
+	}
+}
+
 // What make up runs on the machine itself has to compile for other systems too. Kubernetes is compiled
 // once more for it, which takes minutes.
 func TestWhatMakeUpRunsOnAMacCompilesForIt(t *testing.T) {
