@@ -47,6 +47,38 @@ helm --kube-context secured install filed deploy/slicefeed-inventory -n filed -f
 	}
 }
 
+// listNodes is a command that prints one node, which has the name of the pool.
+const listNodes = `#include <stdio.h>
+int main(int argc, char **argv) {
+	printf("[{\"name\": \"%s-1\", \"private_ip\": \"10.0.1.204\", \"ready\": true, \"worker\": true}]\n", argv[argc - 1]);
+	return 0;
+}
+`
+
+// An inventory runs a command in its container, by the example's values. Here the program is in a volume instead of the
+// image: the stand-in for a node knows no other images.
+func TestACommandSourceIsInstalled(t *testing.T) {
+	s := enter(t)
+	const k = "kubectl --context secured -n commanded "
+	s.must(os.WriteFile(filepath.Join(s.Dir(), "list-nodes.c"), []byte(listNodes), 0o600))
+	s.run(k + `create namespace commanded
+gcc -static -Os -s -o "$DIR/list-nodes" "$DIR/list-nodes.c"
+` + k + `create configmap commands --from-file="$DIR/list-nodes"
+deploy/certificates.sh --inventory-namespace commanded all "$DIR/commanded" >/dev/null
+` + k + `create secret tls slicefeed-inventory-tls --cert="$DIR/commanded/inventory/tls.crt" --key="$DIR/commanded/inventory/tls.key"
+` + k + `create configmap slicefeed-inventory-peer-ca --from-file=ca.crt="$DIR/commanded/inventory/peer-ca.crt"
+helm --kube-context secured install commanded deploy/slicefeed-inventory -n commanded -f deploy/slicefeed-inventory/examples/command-source.yaml \
+  --set image.repository=ghcr.io/slicefeed/slicefeed-inventory,extraEnv=null,settings.INVENTORY_COMMAND=/commands/list-nodes \
+  --set-json 'extraVolumes=[{"name":"commands","configMap":{"name":"commands","defaultMode":365}}]' \
+  --set-json 'extraVolumeMounts=[{"name":"commands","mountPath":"/commands"}]' --wait --timeout 50s`)
+	defer s.run(`helm --kube-context secured uninstall commanded -n commanded --wait; ` + k + `delete namespace commanded --wait=false`)
+	out := s.run(k + "exec deployment/commanded -- /slicefeed-inventory preflight")
+	s.wantLines(out, "ok +source +nodes: 1, workers: 1", "ok +first observation")
+	if out := s.run(k + "exec deployment/commanded -- /slicefeed-inventory explain blue-1"); !strings.Contains(out, "10.0.1.204") {
+		t.Errorf("the command's node is explained as\n%s", out)
+	}
+}
+
 // proxy is one that serves CONNECT, and notes what it was asked for.
 type proxy struct {
 	mu    sync.Mutex
