@@ -47,8 +47,10 @@ func TestReportsEachRecoveryOnce(t *testing.T) {
 			0,
 		},
 		{
-			"a short episode", []step{{0, managed(shrink)}, {0, managed()}, {10, managed()}},
-			[]string{"0 ShrinkLimited", "10 ShrinkGuardOver: Guard shrink holds nothing. It lasted less than a second."}, 0,
+			"a short episode",
+			[]step{{0, managed(shrink)}, {0, managed()}, {10, managed()}},
+			[]string{"0 ShrinkLimited", "10 ShrinkGuardOver: Guard shrink holds nothing. It lasted less than a second."},
+			0,
 		},
 		{"it asks to be called in time", []step{{0, managed(shrink)}, {60, managed()}, {61, managed()}}, []string{"0 ShrinkLimited"}, 70},
 		{
