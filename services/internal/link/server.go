@@ -135,7 +135,8 @@ func (s *Server) Serve(ctx context.Context, on net.Listener, service Service) er
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return service.Run(ctx) })
 	g.Go(func() error {
-		if err := server.Serve(on); err != nil {
+		// ErrServerStopped: ctx was done before it began.
+		if err := server.Serve(on); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			return fmt.Errorf("serve gRPC on %s: %w", on.Addr(), err)
 		}
 		return nil // after a stop

@@ -1,8 +1,10 @@
 package link
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -267,6 +269,18 @@ func TestReportsAllInvalidFilesAtStart(t *testing.T) {
 	for _, want := range []string{f.Cert + ": no PEM certificate found", "missing.crt: no such file", "missing.yaml: no such file"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not contain %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestEndBeforeTheFirstConnectionIsNoError(t *testing.T) {
+	r := newTestLink(t, serverCert)
+	for range 100 { // the server may or may not have begun by then
+		listener := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := r.server.Serve(ctx, listener, testService{r}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
