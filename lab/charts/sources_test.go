@@ -94,13 +94,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprint(r.Method, err), http.StatusBadGateway)
 		return
 	}
-	w.WriteHeader(http.StatusOK)
-	here, _, err := w.(http.Hijacker).Hijack()
+	here, received, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		return
 	}
+	_, _ = here.Write([]byte("HTTP/1.1 200 OK\r\n\r\n"))
 	go func() { // ends with either connection
-		_, _ = io.Copy(there, here)
+		_, _ = io.Copy(there, received) // what the server has read already is in it
 		_ = there.Close()
 	}()
 	_, _ = io.Copy(here, there)
