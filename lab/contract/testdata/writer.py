@@ -130,6 +130,12 @@ def main(descriptors, address, ca, subscriber, operator):
 
     pages = list_pages("WriterService/ListTargets", "ListTargetsRequest", channel, page_size=3)
     targets = [t for page in pages for t in page]
+    deadline = time.monotonic() + 30
+    while any(t.out_of_sync for t in targets):  # the first write for the new target is under way
+        assert time.monotonic() < deadline, targets
+        time.sleep(0.05)
+        pages = list_pages("WriterService/ListTargets", "ListTargetsRequest", channel, page_size=3)
+        targets = [t for page in pages for t in page]
     assert [len(page) for page in pages] == [3, 1] and [t.service for t in targets] == ["broken", "cart", "late", "shop"]
     assert [(t.ready, t.draining, t.not_ready) for t in targets] == [(0, 0, 0)] + [(NODES, 0, 0)] * 3
     broken = targets[0].target
