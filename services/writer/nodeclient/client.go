@@ -182,7 +182,7 @@ func (s *Client) logDelta(m *inventoryv1.WatchNodesResponse) {
 		slog.String("epoch", m.GetCursor().GetEpoch()), slog.Uint64("revision", m.GetCursor().GetRevision()),
 		slog.Uint64("observation", m.GetStatus().GetObservation()),
 		slog.Bool("reset", m.GetReset_()), slog.Int("upserts", len(m.GetUpserts())), slog.Int("removed", len(m.GetRemoved())),
-		slog.Int("members", len(s.Snapshot().Members)))
+		slog.Int("members", len(s.mirror.Snapshot().Members)))
 }
 
 // publishSnapshot stores the snapshot of the mirror and signals a change.

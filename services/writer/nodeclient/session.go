@@ -99,9 +99,9 @@ func (s *Client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) 
 		sess.syncedAt = now
 	}
 	s.connected = true
+	s.logDelta(m) // before others see the change, so that their lines follow
 	s.publishSnapshot(now)
 	tracepoint.Mark(tracepoint.DeltaApplied)
-	s.logDelta(m)
 	return nil
 }
 
