@@ -86,7 +86,7 @@ helm --kube-context consuming install platform "$DIR/umbrella" -n umbrella -f "$
 	}
 }
 
-// null is how Helm takes a default away; none of ours is needed to render.
+// In Helm, null removes a default. The charts render without any of theirs.
 func TestMapsAndListsCanBeTakenAway(t *testing.T) {
 	s := enter(t)
 	for _, chart := range []string{Inventory, Writer} {

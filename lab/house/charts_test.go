@@ -23,15 +23,15 @@ type chart struct {
 
 // Artifact Hub shows what a chart's annotations say, and no tool compares them with the chart.
 func TestArtifactHubsAnnotationsFitTheCharts(t *testing.T) {
-	for _, half := range halves {
+	for _, component := range halves {
 		var c chart
-		must(t, yaml.Unmarshal([]byte(read(t, ofChart(half, "Chart.yaml"))), &c))
+		must(t, yaml.Unmarshal([]byte(read(t, ofChart(component, "Chart.yaml"))), &c))
 		var values struct {
 			Image struct {
 				Repository string `json:"repository"`
 			} `json:"image"`
 		}
-		must(t, yaml.Unmarshal([]byte(read(t, ofChart(half, "values.yaml"))), &values))
+		must(t, yaml.Unmarshal([]byte(read(t, ofChart(component, "values.yaml"))), &values))
 		var images []struct {
 			Name      string   `json:"name"`
 			Image     string   `json:"image"`
@@ -39,7 +39,7 @@ func TestArtifactHubsAnnotationsFitTheCharts(t *testing.T) {
 		}
 		must(t, yaml.UnmarshalStrict([]byte(c.Annotations["artifacthub.io/images"]), &images))
 		if want := values.Image.Repository + ":" + c.AppVersion; len(images) != 1 || images[0].Image != want {
-			t.Errorf("%s: the images are %v, want %s alone", half, images, want)
+			t.Errorf("%s: the images are %v, want %s alone", component, images, want)
 		}
 		var changes []struct {
 			Kind        string `json:"kind"`
@@ -48,27 +48,27 @@ func TestArtifactHubsAnnotationsFitTheCharts(t *testing.T) {
 		must(t, yaml.Unmarshal([]byte(c.Annotations["artifacthub.io/changes"]), &changes))
 		for _, change := range changes {
 			if !slices.Contains([]string{"added", "changed", "deprecated", "removed", "fixed", "security"}, change.Kind) || change.Description == "" {
-				t.Errorf("%s: a change is %+v", half, change)
+				t.Errorf("%s: a change is %+v", component, change)
 			}
 		}
 		if len(changes) == 0 || len(c.Maintainers) == 0 || c.Annotations["artifacthub.io/license"] != "Apache-2.0" {
-			t.Errorf("%s: no changes, no maintainers or another license", half)
+			t.Errorf("%s: no changes, no maintainers or another license", component)
 		}
 		prerelease := map[bool]string{true: "true", false: "false"}[strings.Contains(c.Version, "-")]
 		if got := c.Annotations["artifacthub.io/prerelease"]; got != prerelease {
-			t.Errorf("%s: version %s has prerelease %q, want %q", half, c.Version, got, prerelease)
+			t.Errorf("%s: version %s has prerelease %q, want %q", component, c.Version, got, prerelease)
 		}
 		_, icon, _ := strings.Cut(c.Icon, "/main/")
 		if _, err := os.Stat(filepath.Join(root, icon)); icon == "" || err != nil {
-			t.Errorf("%s: the icon: %v", half, err)
+			t.Errorf("%s: the icon: %v", component, err)
 		}
 		for name, text := range c.Annotations {
 			for _, part := range strings.Split(text, "github.com/slicefeed/slicefeed/")[1:] {
 				path := strings.SplitN(strings.Fields(part)[0], "/", 3) // blob or tree, tag, path
 				if len(path) != 3 || path[1] != "v"+c.AppVersion {
-					t.Errorf("%s: %s leads to %s, want the tag v%s", half, name, part, c.AppVersion)
+					t.Errorf("%s: %s leads to %s, want the tag v%s", component, name, part, c.AppVersion)
 				} else if _, err := os.Stat(filepath.Join(root, path[2])); err != nil {
-					t.Errorf("%s: %s: %v", half, name, err)
+					t.Errorf("%s: %s: %v", component, name, err)
 				}
 			}
 		}

@@ -284,7 +284,7 @@ spec:
 		w.until("it is refused", func() bool { w.kubelet.mu.Lock(); defer w.kubelet.mu.Unlock(); return len(w.kubelet.errs) > 0 })
 		w.kubelet.mu.Lock()
 		defer w.kubelet.mu.Unlock()
-		if told := w.kubelet.errs[0].Error(); len(w.kubelet.errs) != 1 || !strings.Contains(told, `{"hostPID":true}`) {
+		if message := w.kubelet.errs[0].Error(); len(w.kubelet.errs) != 1 || !strings.Contains(message, `{"hostPID":true}`) {
 			w.t.Errorf("Stop would return %v", w.kubelet.errs)
 		}
 		w.kubelet.errs = nil // it was meant

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// runsOnce reports whether a Pod belongs to nobody and ends by itself, as those of helm test do.
+// runsOnce reports whether a Pod has no owner and ends by itself, as those of helm test do.
 func runsOnce(p *corev1.Pod) bool {
 	return metav1.GetControllerOf(p) == nil && p.Spec.RestartPolicy == corev1.RestartPolicyNever
 }

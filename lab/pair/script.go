@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// StartScript writes a script that starts the component as Start does, in the terminal of whoever runs it, and returns
-// its path. It stops with that terminal, and nobody here waits for it.
+// StartScript writes a script that starts the component as Start does, in the user's terminal, and returns its
+// path. The component ends with that terminal; Stop does not wait for it.
 func (h *Half) StartScript() (path string, err error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#!/bin/sh\n# Starts %s in this terminal. Ctrl-C stops it.\ncd %s && exec env -i", h.Name, quote(h.dir))

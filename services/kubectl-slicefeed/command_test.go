@@ -105,15 +105,17 @@ func TestWaitsUntilHealthyOrTimeout(t *testing.T) {
 			looks []statuspage.Line // an empty one is an error; the last one repeats
 			want  string
 			took  time.Duration
+			lines int // of progress
 		}{
-			"healthy":              {[]statuspage.Line{statuspage.OKf("healthy")}, "", 0},
-			"after a while":        {[]statuspage.Line{statuspage.Warnf("1 held"), {}, statuspage.OKf("healthy")}, "", 2 * time.Second},
-			"never":                {[]statuspage.Line{statuspage.Errorf("rejected")}, "web/shop is not healthy: rejected", 10 * time.Second},
-			"no answer at the end": {[]statuspage.Line{statuspage.Warnf("1 held"), {}}, "web/shop is not known to be healthy: no Pod", 10 * time.Second},
+			"healthy":              {[]statuspage.Line{statuspage.OKf("healthy")}, "", 0, 0},
+			"after a while":        {[]statuspage.Line{statuspage.Warnf("1 held"), {}, statuspage.OKf("healthy")}, "", 2 * time.Second, 2},
+			"never":                {[]statuspage.Line{statuspage.Errorf("rejected")}, "web/shop is not healthy: rejected", 10 * time.Second, 1},
+			"no answer at the end": {[]statuspage.Line{statuspage.Warnf("1 held"), {}}, "web/shop is not healthy: no Pod", 10 * time.Second, 2},
 		} {
 			begun, looks := time.Now(), c.looks
+			var progress strings.Builder
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			err := waitHealthy(ctx, "web/shop", time.Second, func(context.Context, string) (statuspage.Line, error) {
+			err := waitHealthy(ctx, &progress, "web/shop", func(context.Context, string) (statuspage.Line, error) {
 				last := looks[0]
 				looks = looks[min(1, len(looks)-1):]
 				if last.Text == "" {
@@ -125,6 +127,9 @@ func TestWaitsUntilHealthyOrTimeout(t *testing.T) {
 			got := ""
 			if err != nil {
 				got = err.Error()
+			}
+			if lines := strings.Count(progress.String(), "waiting: "); lines != c.lines {
+				t.Errorf("%s: %d lines of progress, want %d:\n%s", name, lines, c.lines, progress.String())
 			}
 			if got != c.want || time.Since(begun) != c.took {
 				t.Errorf("%s: %q after %s, want %q after %s", name, got, time.Since(begun), c.want, c.took)

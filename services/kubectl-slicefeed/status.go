@@ -60,7 +60,7 @@ func (c *component) printStatus(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// retryInterval is the time between two looks of wait.
+// retryInterval is how often wait asks.
 const retryInterval = time.Second
 
 func newWaitCommand(o *options) *cobra.Command {
@@ -81,29 +81,36 @@ func newWaitCommand(o *options) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return waitHealthy(ctx, args[0], retryInterval, components[0].summary)
+			return waitHealthy(ctx, cmd.ErrOrStderr(), args[0], components[0].summary)
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait")
 	return cmd
 }
 
-// waitHealthy returns nil when a summary is OK, and the last one or its error when ctx is done.
-func waitHealthy(ctx context.Context, service string, interval time.Duration, look func(context.Context, string) (statuspage.Line, error)) error {
+// waitHealthy returns nil when the summary of the Service is OK, and an error with the last problem when ctx is done. It
+// writes each new problem to progress.
+func waitHealthy(ctx context.Context, progress io.Writer, service string, summary func(context.Context, string) (statuspage.Line, error)) error {
+	problem := ""
 	for {
-		last, err := look(ctx, service)
-		if err == nil && last.Severity == statuspage.OK {
+		line, err := summary(ctx, service)
+		if err == nil && line.Severity == statuspage.OK {
 			return nil
 		}
-		select {
-		case <-time.After(interval):
-			continue
-		case <-ctx.Done():
-		}
+		text := line.Text
 		if err != nil {
-			return fmt.Errorf("%s is not known to be healthy: %w", service, err)
+			text = err.Error()
 		}
-		return fmt.Errorf("%s is not healthy: %s", service, last.Text)
+		// The last call may have failed because the time is over: then the one before says more.
+		if text != problem && (problem == "" || ctx.Err() == nil) {
+			problem = text
+			fmt.Fprintf(progress, "waiting: %s\n", display.Sanitize(problem))
+		}
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not healthy: %s", service, display.Sanitize(problem))
+		}
 	}
 }
 

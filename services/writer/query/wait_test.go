@@ -90,8 +90,8 @@ func TestWaitReturnsOnceHealthy(t *testing.T) {
 	var progress bytes.Buffer
 	text, err := runCommand(t, func(b *endpoints.Store) {
 		go func() {
-			time.Sleep(1500 * time.Millisecond)
-			b.MarkSynced() // without the Service
+			time.Sleep(1500 * time.Millisecond) // virtual time, as below
+			b.MarkSynced()                      // without the Service
 			time.Sleep(time.Second)
 			b.Put(newTarget())
 			time.Sleep(time.Second)
