@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 // Version returns the version that the linker set. If that is empty, as with go install, it returns the
@@ -27,8 +28,21 @@ func Commit(linked string) string {
 	return commit
 }
 
-// BuildInfo returns the metric that identifies the running build of a component.
-func BuildInfo(component, version string) prometheus.Collector {
+// NewRegistry returns an empty registry and what registers in it: each metric gets the label cluster, unless its value
+// is empty. The metrics of the process and of the build are registered.
+func NewRegistry(component, version, cluster string) (*prometheus.Registry, prometheus.Registerer) {
+	registry := prometheus.NewRegistry()
+	registerer := prometheus.Registerer(registry)
+	if cluster != "" {
+		registerer = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": cluster}, registry)
+	}
+	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newBuildInfo(component, version))
+	return registry, registerer
+}
+
+// newBuildInfo returns the metric that identifies the running build of a component.
+func newBuildInfo(component, version string) prometheus.Collector {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: component, Name: "build_info",
 		Help: "1, with labels that identify the build.",

@@ -16,6 +16,7 @@
 //	enum:"keep,drain"       allowed values
 //	min:"1s" max:"1m"       inclusive bounds of an int or a duration
 //	required:"true"         must be set
+//	unset:"text"            what it should be, for the problem that it is not set
 //	group:"Link"            heading in the documentation; on a nested struct, of all its fields
 //
 // A field is a string, bool, int, uint, time.Duration, an encoding.TextUnmarshaler such as
@@ -115,7 +116,7 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 			add(p)
 			continue
 		case text == "" && f.Required:
-			add(&Problem{Setting: f.Env, Expected: f.Expected()})
+			add(&Problem{Setting: f.Env, Expected: cmp.Or(f.Unset, f.Expected())})
 			continue
 		}
 		if err := f.setText(text); err != nil {
@@ -201,7 +202,8 @@ type Field struct {
 	Flag, Env, Default, Help, Group string
 	Deprecated, Enum                []string // other environment names; allowed values
 	Min, Max                        string
-	Secret, Required, FlagOnly      bool // FlagOnly: Env is the flag, as a person writes it
+	Unset                           string // what a required setting that is not set should be; empty: Expected
+	Secret, Required, FlagOnly      bool   // FlagOnly: Env is the flag, as a person writes it
 
 	value       reflect.Value
 	placeholder string
@@ -231,7 +233,7 @@ func walkStruct(v reflect.Value, group string) []Field {
 			value: v.Field(i), Flag: name, Env: strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
 			Default: tag.Get("default"), Help: tag.Get("help"), placeholder: tag.Get("placeholder"),
 			Group: cmp.Or(tag.Get("group"), group), Deprecated: splitList(tag.Get("env")), Enum: splitList(tag.Get("enum")),
-			Min: tag.Get("min"), Max: tag.Get("max"),
+			Min: tag.Get("min"), Max: tag.Get("max"), Unset: tag.Get("unset"),
 			Secret: tag.Get("secret") == "true", Required: tag.Get("required") == "true",
 			FlagOnly: tag.Get("flagonly") == "true",
 		}

@@ -11,7 +11,6 @@ import (
 	"net"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -49,6 +48,13 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 			{
+				Use: "list", Short: "Print the nodes that would be published, as records that sources of kind file and command read", Formats: true,
+				Example: "slicefeed-inventory list -o json", Failure: "there was no complete observation; nothing is printed",
+				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
+					return runList(ctx, version, inv)
+				},
+			},
+			{
 				Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true,
 				Example: "slicefeed-inventory preflight\nslicefeed-inventory preflight -o json", Failure: "a check failed",
 				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
@@ -75,13 +81,10 @@ type inventory struct {
 // buildInventory creates all stages. It reads files but sends no requests. Its error names every
 // problem.
 func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inventory, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		command.BuildInfo("inventory", version))
-
-	pipeline, errPipeline := config.NewPipeline(cfg, version, log, registry)
+	registry, registerer := command.NewRegistry("inventory", version, cfg.ClusterName)
+	pipeline, errPipeline := config.NewPipeline(cfg, version, log, registerer)
 	linkServer, errLink := link.NewServer(link.Config{
-		Component: "inventory", Name: "feed", Files: cfg.TLSFiles(), Logger: log, Registerer: registry,
+		Component: "inventory", Name: "feed", Files: cfg.TLSFiles(), Logger: log, Registerer: registerer,
 		SubscriberServices: []string{inventoryv1.InventoryService_ServiceDesc.ServiceName},
 	}, cfg.ClientsFile)
 	if err := errors.Join(errPipeline, errLink); err != nil {
@@ -90,7 +93,7 @@ func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inve
 	i := &inventory{Pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer}
 	i.server = nodeserver.New(nodeserver.Config{
 		Stores: i.Stores, Identify: identifyClient, Omitted: i.Omitted, Explain: i.Explain,
-		Observer: i.Collector, OnDeltaSent: i.RecordSent, Health: i.link.Health, Metrics: nodeserver.NewMetrics(registry, i.Stores), Log: log,
+		Observer: i.Collector, OnDeltaSent: i.RecordSent, Health: i.link.Health, Metrics: nodeserver.NewMetrics(registerer, i.Stores), Log: log,
 	})
 	return i, nil
 }

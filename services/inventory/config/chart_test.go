@@ -59,7 +59,7 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 		"CORDONED":               {[]string{"drain"}, []string{"evict"}},
 		"LOG_LEVEL":              {[]string{"debug", "error"}, []string{"DEBUG", "trace"}},
 		"LOG_FORMAT":             {[]string{"json", "text"}, []string{"logfmt"}},
-		"WORKLOAD":               {[]string{"ingress/app=gateway", "a1/app in (x,y)"}, []string{"ingress", "/app=gateway", "Ingress/app=x", "ingress/"}},
+		"WORKLOAD":               {[]string{"ingress/app=gateway", "a1/app in (x,y)", "ingress/deployment/gateway", "ingress/daemonset/a.b", "ingress/example.com/role=x"}, []string{"ingress", "/app=gateway", "Ingress/app=x", "ingress/"}},
 		"SOURCE_SERVICE":         {[]string{"shop/web"}, []string{"shop", "shop/", "/web", "Shop/web", "shop/web/x"}},
 		"INVENTORY_STATIC":       {[]string{"[]"}, nil},
 		"INVENTORY_FILE_PATH":    {[]string{"/nodes/nodes.json"}, nil},

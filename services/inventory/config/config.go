@@ -27,7 +27,7 @@ type Config struct {
 	KubeContext        string        `flag:"secured-kubectl-context" placeholder:"name" group:"Source" help:"context of the kubeconfig; its current context when unset"`
 	NodeSelector       string        `flag:"node-selector" placeholder:"label selector" group:"Source" help:"label selector of the workers to publish (kubernetes); all when unset"`
 	Cordoned           string        `flag:"cordoned" default:"keep" enum:"keep,drain" group:"Source" help:"what a cordon does (kubernetes): keep leaves the node state unchanged, drain makes it DRAINING"`
-	Workload           string        `flag:"workload" placeholder:"namespace/label selector" group:"Source" help:"Pods that a node needs (kubernetes): it is READY only while one of them is ready on it, and DRAINING once the last has left"`
+	Workload           string        `flag:"workload" placeholder:"namespace/label selector, or namespace/kind/name" group:"Source" help:"Pods that a node needs (kubernetes), by their labels or by their Deployment, StatefulSet or DaemonSet: it is READY only while one of them is ready on it, and DRAINING once the last has left"`
 	SourceService      string        `flag:"source-service" placeholder:"namespace/name" group:"Source" help:"Service whose endpoints are published (service)"`
 	RecordsFile        string        `flag:"inventory-file-path" placeholder:"file" group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"`
 	Command            string        `flag:"inventory-command" placeholder:"program" group:"Source" help:"program that prints the JSON records; run without a shell (command)"`
@@ -36,7 +36,7 @@ type Config struct {
 	SourcePollInterval time.Duration `flag:"source-poll-interval" default:"5s" min:"1s" max:"1m" group:"Source" help:"how often file and command are read; for every kind, also the minimum time between two observations that confirm an anomaly, which is at least 5s"`
 
 	Resolver string            `flag:"resolver" default:"ionos" enum:"ionos,node-address" group:"Address resolution" help:"where a worker's private address comes from (kubernetes): the NICs of its IONOS server, or the InternalIP of the Node; other kinds report addresses themselves"`
-	Subnets  []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" placeholder:"CIDR" group:"Address resolution" help:"CIDRs of the private network; addresses outside them are ignored"`
+	Subnets  []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" unset:"the CIDRs of the private network, such as 10.0.0.0/24, which inventory scripts assumed as 10.0.0. if nothing was set" placeholder:"CIDR" group:"Address resolution" help:"CIDRs of the private network; addresses outside them are ignored"`
 
 	Token             string        `flag:"ionos-token" secret:"true" group:"IONOS API (resolver ionos)" help:"API token; read access is enough. Prefer IONOS_TOKEN_FILE"`
 	TokenFile         string        `flag:"ionos-token-file" placeholder:"file" group:"IONOS API (resolver ionos)" help:"file with the API token; read for each request, so that rotation needs no restart"`
@@ -56,6 +56,8 @@ type Config struct {
 	KeyFile     string `flag:"tls-key-file" required:"true" placeholder:"file" group:"Link" help:"PEM private key of the certificate; reloaded on change"`
 	PeerCAFile  string `flag:"tls-peer-ca-file" required:"true" placeholder:"file" group:"Link" help:"PEM of the CAs that sign the *subscribers'* certificates; reloaded on change"`
 	ClientsFile string `flag:"allowed-clients-file" required:"true" placeholder:"file" group:"Link" help:"YAML list of allowed clients, each with SAN, role and view; reloaded on change"`
+
+	ClusterName string `flag:"cluster-name" placeholder:"name" group:"Metrics" help:"label cluster of every metric; none when unset"`
 
 	Log logging.Settings `group:"Log"`
 }
@@ -101,7 +103,7 @@ func (c *Config) validateSource(add func(setting, value, want string)) {
 		want     string
 	}{
 		{"NODE_SELECTOR", c.NodeSelector, "kubernetes", false, nil, ""},
-		{"WORKLOAD", c.Workload, "kubernetes", false, parseError(kubenodes.ParseWorkload), "a namespace and a label selector, such as ingress/app=gateway"},
+		{"WORKLOAD", c.Workload, "kubernetes", false, parseError(kubenodes.ParseWorkload), "a namespace and a label selector, or a kind and a name, such as ingress/app=gateway or ingress/deployment/gateway"},
 		{"SOURCE_SERVICE", c.SourceService, "service", true, parseError(ParseServiceRef), "the Service to watch, such as shop/web"},
 		{"INVENTORY_FILE_PATH", c.RecordsFile, "file", true, nil, "the file with the records"},
 		{"INVENTORY_COMMAND", c.Command, "command", true, nil, "the program that prints the records"},

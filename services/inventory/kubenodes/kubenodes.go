@@ -87,9 +87,12 @@ var runningSelector = fields.AndSelectors(
 func podKind(client kubernetes.Interface, w Workload) kubewatch.Kind[podState] {
 	return kubewatch.Kind[podState]{
 		Resource: "pods", Example: &corev1.Pod{},
-		Requests: kubewatch.NewRequests(client.CoreV1().Pods(w.Namespace), w.Selector.String(), runningSelector),
+		Requests: kubewatch.NewRequests(client.CoreV1().Pods(w.Namespace), w.podSelector(), runningSelector),
 		Extract: func(o runtime.Object) podState {
 			p, _ := o.(*corev1.Pod)
+			if p == nil || !w.has(p) {
+				return podState{} // on no node
+			}
 			return readPod(p)
 		},
 		Equal: func(a, b podState) bool { return a == b },

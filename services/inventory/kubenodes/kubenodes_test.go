@@ -239,6 +239,10 @@ func TestParseWorkload(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"ingress/app=gateway", "ingress/app=gateway"},
 		{"ingress/app.kubernetes.io/name=gateway,tier!=test", "ingress/app.kubernetes.io/name=gateway,tier!=test"},
+		{"ingress/Deployment/gateway", "ingress/deployment/gateway"},
+		{"ingress/deployment/role=gateway", "ingress/deployment/role=gateway"},
+		{"ingress/deployment/Gateway", ""},
+		{"ingress/deployment/", ""},
 		{"app=gateway", ""},
 		{"ingress/", ""},
 		{"/app=gateway", ""},

@@ -3,9 +3,12 @@ package kubenodes
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -15,20 +18,32 @@ import (
 // Workload selects Pods: with a workload, a node is ready only while a ready Pod of it runs there.
 type Workload struct {
 	Namespace string
-	Selector  labels.Selector
+	Selector  labels.Selector // nil: by Kind and Name
+	Kind      string          // one of workloadKinds
+	Name      string
 }
 
-// ParseWorkload parses <namespace>/<label selector>, such as ingress/app=gateway. It rejects an
-// empty selector, which selects every Pod of the namespace and is probably a mistake.
+// workloadKinds are the kinds of workloads that can be named, in lower case.
+var workloadKinds = []string{"deployment", "statefulset", "daemonset"}
+
+// ParseWorkload parses <namespace>/<label selector>, such as ingress/app=gateway, or <namespace>/<kind>/<name>, such as
+// ingress/deployment/gateway. It rejects an empty selector, which selects every Pod of the namespace and is probably a
+// mistake.
 func ParseWorkload(text string) (*Workload, error) {
-	namespace, selector, ok := strings.Cut(text, "/")
+	namespace, rest, ok := strings.Cut(text, "/")
 	if !ok {
 		return nil, errors.New("no slash")
 	}
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return nil, fmt.Errorf("%q is not a namespace", namespace)
 	}
-	s, err := labels.Parse(selector)
+	if kind, name, named := strings.Cut(rest, "/"); named && slices.Contains(workloadKinds, strings.ToLower(kind)) && !strings.ContainsAny(name, "=!,( ") {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return nil, fmt.Errorf("%q is not the name of a %s", name, kind)
+		}
+		return &Workload{Namespace: namespace, Kind: strings.ToLower(kind), Name: name}, nil
+	}
+	s, err := labels.Parse(rest)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +54,37 @@ func ParseWorkload(text string) (*Workload, error) {
 }
 
 // String returns the workload in the form that ParseWorkload parses.
-func (w *Workload) String() string { return w.Namespace + "/" + w.Selector.String() }
+func (w *Workload) String() string {
+	if w.Selector == nil {
+		return w.Namespace + "/" + w.Kind + "/" + w.Name
+	}
+	return w.Namespace + "/" + w.Selector.String()
+}
+
+// podSelector returns the label selector for requests; empty: all Pods of the namespace.
+func (w *Workload) podSelector() string {
+	if w.Selector == nil {
+		return ""
+	}
+	return w.Selector.String()
+}
+
+// has reports whether a Pod that podSelector selects belongs to the workload. The ReplicaSet of a Deployment is named
+// like it, a dash, and the hash in the Pod's label pod-template-hash.
+func (w *Workload) has(p *corev1.Pod) bool {
+	if w.Selector != nil {
+		return true
+	}
+	owner := metav1.GetControllerOf(p)
+	if owner == nil {
+		return false
+	}
+	kind, name := strings.ToLower(owner.Kind), owner.Name
+	if hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; kind == "replicaset" && hash != "" {
+		kind, name = "deployment", strings.TrimSuffix(name, "-"+hash)
+	}
+	return kind == w.Kind && name == w.Name
+}
 
 // podState is where a Pod of the workload runs, and whether it serves.
 type podState struct {

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"k8s.io/client-go/kubernetes"
@@ -88,6 +87,7 @@ type writer struct {
 	identity         string
 	log              *slog.Logger
 	registry         *prometheus.Registry
+	registerer       prometheus.Registerer // in registry
 	sources          []*source
 	history          *history.Log
 	targets          *targetwatch.Watcher
@@ -119,25 +119,22 @@ const (
 // buildWriter constructs all stages. It reads files and opens no connection; its error names
 // every problem.
 func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		command.BuildInfo("writer", version))
-
+	registry, registerer := command.NewRegistry("writer", version, cfg.ClusterName)
 	cluster, namespace, errCluster := cfg.LoadCluster(version)
 	configured, errSources := cfg.LoadSources()
-	openedSources, errLinks := openSources(cfg, configured, log, registry)
+	openedSources, errLinks := openSources(cfg, configured, log, registerer)
 	endpointStore := endpoints.NewStore(rand.Text())
-	listener, errListener := newEndpointListener(cfg, endpointStore, log, registry)
+	listener, errListener := newEndpointListener(cfg, endpointStore, log, registerer)
 	if err := errors.Join(errCluster, errSources, errLinks, errListener); err != nil {
 		return nil, err
 	}
 	w := &writer{
-		cfg: cfg, version: version, identity: election.NewIdentity(), log: log, registry: registry, sources: openedSources, endpointListener: listener,
-		history: &history.Log{}, prober: prober.New(prober.Config{Log: log, Registerer: registry}),
+		cfg: cfg, version: version, identity: election.NewIdentity(), log: log, registry: registry, registerer: registerer, sources: openedSources, endpointListener: listener,
+		history: &history.Log{}, prober: prober.New(prober.Config{Log: log, Registerer: registerer}),
 	}
 	w.reconcilerConfig = reconciler.Config{
 		Prober: w.prober, Zones: map[string]string{},
-		Board: endpointStore, Logger: log, Registerer: registry,
+		Board: endpointStore, Logger: log, Registerer: registerer,
 	}
 	for _, src := range openedSources {
 		w.reconcilerConfig.Sources = append(w.reconcilerConfig.Sources, src.Source)
@@ -155,13 +152,13 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 }
 
 // newEndpointListener returns the listener of the endpoint API, or nil without LISTEN_ADDRESS.
-func newEndpointListener(cfg *config.Config, endpointStore *endpoints.Store, log *slog.Logger, registry *prometheus.Registry) (*endpointserver.Listener, error) {
+func newEndpointListener(cfg *config.Config, endpointStore *endpoints.Store, log *slog.Logger, registerer prometheus.Registerer) (*endpointserver.Listener, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
 	return endpointserver.NewListener(endpointserver.ListenerConfig{
 		Store: endpointStore, Files: identity.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
-		Logger: log, Registerer: registry,
+		Logger: log, Registerer: registerer,
 	})
 }
 
@@ -186,7 +183,7 @@ func (w *writer) statusHandler() http.Handler {
 func (w *writer) connectCluster(cluster *rest.Config, namespace string, configured []sources.Source) error {
 	isDryRun := w.cfg.Store == "memory"
 	leading := func() bool { return isDryRun || w.lease.Leading() }
-	apimetrics.Observe(cluster, "writer", w.registry)
+	apimetrics.Observe(cluster, "writer", w.registerer)
 	cluster.Wrap(applier.LeaderOnly(func() bool { return !isDryRun && leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
@@ -208,7 +205,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 		w.lease, err = election.NewLease(election.Config{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,
 			Duration: leaseDuration, RenewDeadline: leaseRenewDeadline, RetryPeriod: leaseRetryPeriod,
-			Logger: w.log, Registerer: w.registry,
+			Logger: w.log, Registerer: w.registerer,
 		})
 		if err != nil {
 			return err
@@ -220,7 +217,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 		confirm = w.lease.Confirm
 	}
 	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log, History: w.history})
-	metrics := applier.NewMetrics(w.registry)
+	metrics := applier.NewMetrics(w.registerer)
 	w.reconcilerConfig.Reporter = reporter
 	w.reconcilerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{

@@ -61,6 +61,8 @@ type Config struct {
 	Admin string `flag:"admin-address" default:":8080" placeholder:"host:port" group:"Running" help:"/metrics, /livez and /readyz"`
 	Debug string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Running" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"`
 
+	ClusterName string `flag:"cluster-name" placeholder:"name" group:"Metrics" help:"label cluster of every metric; none when unset"`
+
 	Log logging.Settings `group:"Log"`
 }
 

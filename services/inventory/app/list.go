@@ -1,0 +1,60 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"text/tabwriter"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// listedNode is a node in the format that sources of kind file and command read.
+type listedNode struct {
+	Name      string     `json:"name"`
+	PrivateIP netip.Addr `json:"private_ip"`
+	Ready     bool       `json:"ready"`
+	Worker    bool       `json:"worker"`
+}
+
+// runList makes its own observation and prints the nodes that would be published.
+func runList(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
+	pipeline, err := config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		return settings.NewConfigError(err)
+	}
+	missing, err := pipeline.ObserveOnce(ctx, observationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
+	if err != nil {
+		return err
+	}
+	if missing != nil { // whoever reads the list would take a node that is missing for one that has left
+		return fmt.Errorf("no complete observation after %s: %w", observationTimeout, missing)
+	}
+	nodes := toListed(pipeline.Snapshot().Nodes)
+	if !inv.Format.IsTable() {
+		return inv.Format.Write(inv.Out, nodes)
+	}
+	w := tabwriter.NewWriter(inv.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tADDRESS\tREADY")
+	for _, n := range nodes {
+		fmt.Fprintf(w, "%s\t%s\t%t\n", display.Sanitize(n.Name), n.PrivateIP, n.Ready)
+	}
+	return w.Flush()
+}
+
+// toListed converts nodes. The format has one address; a draining node is not ready in it.
+func toListed(nodes []*roster.Node) []listedNode {
+	list := make([]listedNode, len(nodes))
+	for i, n := range nodes {
+		list[i] = listedNode{Name: n.Name, PrivateIP: n.Addresses[0], Ready: n.State == source.Ready, Worker: true}
+	}
+	return list
+}
