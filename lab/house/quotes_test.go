@@ -136,10 +136,11 @@ func eventTexts(t *testing.T) map[string][]template {
 				if reason != "" && note != nil {
 					reasons[reason] = append(reasons[reason], templates(note)...)
 				}
-			case *ast.ValueSpec: // var guardReasons = …
-				if table, ok := first(n.Values).(*ast.CompositeLit); ok && (n.Names[0].Name == "guardReasons" || n.Names[0].Name == "guardRecoveries") {
+			case *ast.ValueSpec: // var guardEvents = …: reason, action, reason when it is over
+				if table, ok := first(n.Values).(*ast.CompositeLit); ok && n.Names[0].Name == "guardEvents" {
 					for _, element := range table.Elts {
-						reasons[text(element.(*ast.KeyValueExpr).Value)] = nil
+						row := element.(*ast.KeyValueExpr).Value.(*ast.CompositeLit).Elts
+						reasons[text(row[0])], reasons[text(row[2])] = nil, nil
 					}
 				}
 			}

@@ -75,6 +75,13 @@ func newConsuming(w *world) *consuming {
 		names = append(names, cluster.name)
 	}
 	slices.Sort(names)
+	if setup := c.script.Setup; setup.Failover && len(names) > 1 {
+		svc.Annotations[prefix+"failover"] = strings.Join(names[1:], ",")
+		names = names[:1]
+	}
+	if after := c.script.Setup.ExpireAfter; after > 0 {
+		svc.Annotations[prefix+"expire-after"] = after.String()
+	}
 	svc.Annotations[prefix+"source"] = strings.Join(names, ",")
 	c.objects.put("service", svc)
 	return c

@@ -8,7 +8,7 @@ import (
 )
 
 // Rules are those of the verdict, in the order in which they speak.
-var Rules = []string{"allowlist", "initial-sync", "panic", "empty", "trust", "table", "floor", "shrink"}
+var Rules = []string{"allowlist", "initial-sync", "panic", "empty", "trust", "table", "expiry", "failover", "floor", "shrink"}
 
 // Coverage says in how many worlds each rule of the verdict spoke while each kind of fault was in
 // force.
@@ -83,5 +83,6 @@ func unfillable() map[Cell]string {
 		// Between the edit and the moment at which a writer hears of it some rules do speak.
 		cells[Cell{OptedOut, rule}] = "nothing is decided on a Service that has opted out"
 	}
+	cells[Cell{FenceChanged, "expiry"}] = "the writers start anew, and a new leader waits as long as expire-after"
 	return cells
 }

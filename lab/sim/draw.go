@@ -22,6 +22,10 @@ func Draw(seed uint64) Script {
 		},
 		Quiet: 100 * time.Second, Trouble: seconds(120, 180, 240, 360, 600),
 	}
+	if own := rand.New(rand.NewPCG(seed, 2)); s.Setup.Sources > 1 { // apart, so that each seed's faults stay what they were
+		s.Setup.Failover = own.IntN(2) == 0
+		s.Setup.ExpireAfter = []time.Duration{0, 0, 30 * time.Second, 2 * time.Minute}[own.IntN(4)]
+	}
 	mood := make([]Kind, pick(1, 2, 3, 5))
 	for i := range mood {
 		mood[i] = Kinds[r.IntN(len(Kinds))]
@@ -56,5 +60,9 @@ func (s Setup) settle() time.Duration {
 	for n := 2 * s.Nodes * s.Sources; n > 1; n /= 2 {
 		halvings++
 	}
-	return 180*time.Second + time.Duration(halvings)*max(s.ShrinkWindow, 20*time.Second)
+	failback := 0 * time.Second
+	if s.Failover {
+		failback = time.Minute
+	}
+	return 180*time.Second + failback + time.Duration(halvings)*max(s.ShrinkWindow, 20*time.Second)
 }

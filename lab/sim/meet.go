@@ -40,6 +40,17 @@ func (s *Script) meet(r *rand.Rand) {
 			}
 		case "trust":
 			put(time.Second, long, LinkCut, on, 0)
+		case "expiry":
+			s.Setup.Sources, s.Setup.ExpireAfter = 2, 30*time.Second
+			if on%2 == 0 { // the links of one source
+				put(time.Second, 66*time.Second, LinkCut, on, 0)
+				put(time.Second, 66*time.Second, LinkCut, on+4, 0)
+			}
+		case "failover":
+			s.Setup.Sources, s.Setup.Failover = 2, true
+			if on == 0 {
+				put(time.Second, long, AllDrained, on, 0)
+			}
 		case "table":
 			put(time.Duration(1+10*on)*time.Second, 8*time.Second, BackendDead, on, 0)
 			put(time.Duration(1+10*on)*time.Second, 0, NodeAdded, on, 0)

@@ -32,6 +32,9 @@ type Setup struct {
 	EmptyThreshold int
 	MaxStaleness   time.Duration
 	ListOut        bool // at the start
+
+	Failover    bool          // the second source stands by for the first
+	ExpireAfter time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
 }
 
 // Fault is one thing that goes wrong, or is changed by someone.

@@ -20,7 +20,8 @@ func (o *Oracle) Due() time.Time {
 		}
 		for _, w := range o.writers {
 			if a := w.aims[name]; a != nil && a.known {
-				longest = max(longest, o.setup.Delays.bound(halvings(n), a.EmptyThreshold, a.ShrinkWindow))
+				bound := o.setup.Delays.bound(halvings(n), a.EmptyThreshold, a.ShrinkWindow)
+				longest = max(longest, bound+time.Duration(len(a.Failover))*time.Minute)
 			}
 		}
 	}
@@ -75,7 +76,7 @@ func (o *Oracle) equals(name string, w *writer) {
 		}
 		return
 	}
-	right := o.table(w, a, all)
+	right := o.standBy(a, all, o.table(w, a, all))
 	some := false
 	for _, f := range right {
 		some = some || f.Ready
@@ -134,6 +135,40 @@ func (o *Oracle) table(w *writer, a *aim, all map[netip.Addr]held) map[netip.Add
 		}
 	}
 	return right
+}
+
+// standBy is the result of the table without the tiers that are not needed.
+func (o *Oracle) standBy(a *aim, all map[netip.Addr]held, right map[netip.Addr]fate) map[netip.Addr]fate {
+	for tier := 1; tier <= len(a.Failover); tier++ {
+		ready := 0
+		for address, f := range right {
+			if f.Ready && o.trueTier(a, all, address) < tier {
+				ready++
+			}
+		}
+		for address := range right {
+			if ready >= a.FailoverBelow && o.trueTier(a, all, address) == tier {
+				right[address] = gone
+			}
+		}
+	}
+	return right
+}
+
+// trueTier is the earliest tier of the sources that have an address, or whose label it bears.
+func (o *Oracle) trueTier(a *aim, all map[netip.Addr]held, address netip.Addr) int {
+	tier := len(a.Failover)
+	if h, listed := all[address]; listed {
+		tier = a.tier(h.source)
+	}
+	for _, name := range a.Sources {
+		for _, m := range o.source(name).members {
+			if slices.Contains(m.Addresses, address) && selects(a.Selector, m.Labels) {
+				tier = min(tier, a.tier(name))
+			}
+		}
+	}
+	return tier
 }
 
 // result is the table (decision-rules.md#the-decision-table) for what is certain.

@@ -98,7 +98,7 @@ type Configured struct {
 	Out    bool // opted out, or deleted: the rest says nothing
 	Paused bool
 
-	Sources  []string
+	Sources  []string          // of all tiers
 	Selector map[string]string // each label with its value
 	Probe    string            // names the prober that is used; empty: probing is off
 	NoOut    bool              // endpoints that are out are not listed
@@ -108,6 +108,10 @@ type Configured struct {
 	ShrinkWindow   time.Duration
 	EmptyThreshold int
 	MaxStaleness   time.Duration
+
+	Failover      []string // sources that stand by, each for those before it
+	FailoverBelow int
+	ExpireAfter   time.Duration // 0: never
 }
 
 // Fenced is what a writer lets a source say.

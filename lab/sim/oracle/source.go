@@ -76,6 +76,9 @@ func (o *Oracle) told(f Told) {
 	if before != nil && honest && now.sound() {
 		o.shrunk(f, s, before, now)
 	}
+	if !now.sound() && (before == nil || before.sound()) {
+		w.unsound[f.Source] = o.now
+	}
 	w.told[f.Source] = now
 	w.observe(o.now, f.Source, now)
 	if before == nil || !before.same(now) {

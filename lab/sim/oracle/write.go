@@ -38,7 +38,7 @@ func (o *Oracle) wrote(f Wrote) {
 	} else {
 		for _, c := range changes {
 			o.added(f, p, t, c)
-			o.left(f, p, t, c)
+			o.left(f, p, t, c, after)
 		}
 		delete(p.unnoticed, f.Slice) // it has not changed since it was read, or the request would have been refused
 		o.remains(f, p, t.mine(before), after)
@@ -153,6 +153,8 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 	switch {
 	case !o.source(c.label).told[c.address]:
 		o.broke("I1", "never told", "no address that no source has told is added", "%s added %s under the label of %s", f.Writer, c.address, c.label)
+	case p.tier(c.address, c.label) > 0 && p.certainBefore(p.tier(c.address, c.label)) >= p.config.FailoverBelow:
+		o.broke("I4", "failover", "a later tier is added only while the earlier ones have too few ready endpoints", "%s added %s of %s", f.Writer, c.address, c.label)
 	case !t.listed[c.address] && !p.trusted(c.label):
 		o.broke("I4", "trust", "only a trusted source adds an endpoint", "%s added %s of %s", f.Writer, c.address, c.label)
 	}
@@ -160,14 +162,17 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 
 // left judges I4 where an endpoint becomes less than it was: a report has to call for that which counts, or our own
 // configuration. The guard against shrinking is asked about what leaves on the source's report alone.
-func (o *Oracle) left(f Wrote, p *plan, t *target, c change) {
+func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Addr]held) {
 	ours, is := t.ours[c.address]
 	if !c.is || !is || t.mends(c) || c.to.rank() >= min(c.from.rank(), ours.as(true).rank()) {
 		return // what someone else added or altered is not held (decision-rules.md#what-is-current)
 	}
 	label := c.was.source
-	if p.ours(c.address, label) {
+	if p.ours(c.address, label) || p.expired(label) {
 		return
+	}
+	if tier := p.tier(c.address, label); tier > 0 && !c.to.listed && readyBefore(p.config, tier, after) >= p.config.FailoverBelow {
+		return // its tier is not needed
 	}
 	told, says := p.told[label], p.reported(c.address, label)
 	failed := p.failed(c.address)

@@ -15,6 +15,7 @@ type writer struct {
 	ledSince time.Time
 	ledUntil time.Time // when it last ceased to lead
 	told     map[string]*told
+	unsound  map[string]time.Time              // by source, since when it has not been sound
 	lastTold map[string]map[netip.Addr]*Member // by source, what it told last of each address
 	probes   map[string]map[netip.Addr]Probed
 	fences   map[string]Fenced
@@ -40,7 +41,7 @@ type aim struct {
 
 func newWriter() *writer {
 	return &writer{
-		told: map[string]*told{}, lastTold: map[string]map[netip.Addr]*Member{}, probes: map[string]map[netip.Addr]Probed{},
+		told: map[string]*told{}, unsound: map[string]time.Time{}, lastTold: map[string]map[netip.Addr]*Member{}, probes: map[string]map[netip.Addr]Probed{},
 		fences: map[string]Fenced{}, aims: map[string]*aim{},
 	}
 }

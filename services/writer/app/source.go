@@ -37,7 +37,7 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 			problems = append(problems, err)
 			continue
 		}
-		s := &source{Source: reconciler.Source{Name: src.Name, CIDRs: src.CIDRs}, link: inventory}
+		s := &source{Source: reconciler.Source{Name: src.Name, CIDRs: src.CIDRs, AllowsPort: src.AllowsPort}, link: inventory}
 		s.client = nodeclient.New(nodeclient.Config{
 			Source: src.Name, Log: log, Metrics: metrics, ConfirmObservations: cfg.EmptyThreshold,
 			Dial: func() (nodeclient.Conn, error) { return inventory.Dial() },

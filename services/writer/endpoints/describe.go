@@ -178,6 +178,10 @@ func (e *Explanation) outcome() string {
 		return "No source and no slice lists this address"
 	case e.Endpoint.Rule == verdict.RuleAllowlist:
 		return "Not allowed by the allowlist: " + listed
+	case e.Endpoint.Verdict == verdict.StandBy:
+		return "Not listed: source " + e.Endpoint.Source + " stands by, as the sources before it have enough ready endpoints"
+	case e.Endpoint.Rule == verdict.RuleExpiry:
+		return "Not listed: source " + e.Endpoint.Source + " has not been trusted for longer than expire-after"
 	case e.Guard != nil && e.Desired != nil && e.Endpoint.Rule == verdict.RuleFloor:
 		return sentence + " because no other endpoint would be ready"
 	case e.Guard != nil:

@@ -46,6 +46,8 @@ type Target struct {
 
 	// Ports are the written ports, while Managed.
 	Ports []discoveryv1.EndpointPort
+	// SourcePorts are the written ports of sources that have others, while Managed.
+	SourcePorts map[string][]discoveryv1.EndpointPort
 	// Slices are the slices of the namespace; ManagedBy marks the owned ones. Their endpoints are
 	// published while the target is not Managed. Other slices are ignored.
 	Slices    []*discoveryv1.EndpointSlice
@@ -73,6 +75,7 @@ type Backend struct {
 	Conditions verdict.Conditions
 	Source     string
 	Zone       string
+	Port       uint16 // in a group: the number to connect to, if its source has another one; 0: the port's
 }
 
 // TargetStatus is what is published of a target itself.
@@ -147,6 +150,7 @@ func (e *Entry) setFingerprint() {
 			c.AddBools(b.Conditions.Ready, b.Conditions.Serving, b.Conditions.Terminating)
 			c.AddString(b.Source)
 			c.AddString(b.Zone)
+			c.AddUint(uint64(b.Port))
 		}
 		c.AddUint(uint64(e.Omitted))
 	}
@@ -157,7 +161,24 @@ func (e *Entry) setFingerprint() {
 type publishedState struct {
 	TargetStatus
 
-	backends []Backend // by address, each address once
+	backends    []Backend         // by address, each address once
+	sourcePorts map[string][]Port // of sources whose ports are others
+}
+
+// backendsOf returns the backends of one port.
+func (p *publishedState) backendsOf(port Port) []Backend {
+	if len(p.sourcePorts) == 0 {
+		return p.backends
+	}
+	all := slices.Clone(p.backends)
+	for i := range all {
+		for _, other := range p.sourcePorts[cmp.Or(all[i].Source, verdict.DefaultSource)] {
+			if other.Name == port.Name && other.Number != port.Number {
+				all[i].Port = other.Number
+			}
+		}
+	}
+	return all
 }
 
 // entries returns what is published: the target, and each port with all of its addresses, or each address of each
@@ -173,13 +194,16 @@ func (p *publishedState) entries(of ServiceName, grouped bool) []*Entry {
 	add(KindTarget, Entry{Key: key, TargetStatus: p.TargetStatus})
 	for _, port := range p.Ports {
 		portKey := key + "/" + port.Name
+		backends := p.backendsOf(port)
 		if grouped {
-			n := min(len(p.backends), MaxBackends)
-			add(KindGroup, Entry{Key: portKey, Port: port, Backends: p.backends[:n], Omitted: len(p.backends) - n})
+			n := min(len(backends), MaxBackends)
+			add(KindGroup, Entry{Key: portKey, Port: port, Backends: backends[:n], Omitted: len(backends) - n})
 			continue
 		}
-		for i := range p.backends {
-			add(KindEndpoint, Entry{Key: portKey + "/" + p.backends[i].Address.String(), Port: port, Backends: p.backends[i : i+1]})
+		for i, b := range backends {
+			own := port
+			own.Number, b.Port = cmp.Or(b.Port, port.Number), 0
+			add(KindEndpoint, Entry{Key: portKey + "/" + backends[i].Address.String(), Port: own, Backends: []Backend{b}})
 		}
 	}
 	return all
@@ -193,6 +217,9 @@ func (t *Target) publishedState() publishedState {
 		p.Reason, p.Message = "Paused", PausedMessage
 	case Managed:
 		p.Ports = convertPorts(t.Ports)
+		for source, ports := range t.SourcePorts {
+			p.addPorts(source, ports)
+		}
 		return p
 	}
 	owned := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
@@ -200,15 +227,24 @@ func (t *Target) publishedState() publishedState {
 	for _, slice := range t.Slices {
 		if slice.DeletionTimestamp == nil && owned.Owns(slice) {
 			listed = append(listed, slice.Ports...)
+			p.addPorts(planner.SourceOf(slice), slice.Ports)
 		}
 	}
 	p.Ports = convertPorts(listed)
 	for _, e := range planner.CurrentEndpoints(owned, t.Slices) {
 		// A slice modified by hand may be ready and not serving, which makes no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
-		p.backends = append(p.backends, Backend{e.Address, c, e.Source, e.Zone})
+		p.backends = append(p.backends, Backend{Address: e.Address, Conditions: c, Source: e.Source, Zone: e.Zone})
 	}
 	return p
+}
+
+// addPorts adds the ports of a source.
+func (p *publishedState) addPorts(source string, ports []discoveryv1.EndpointPort) {
+	if p.sourcePorts == nil {
+		p.sourcePorts = map[string][]Port{}
+	}
+	p.sourcePorts[source] = convertPorts(ports)
 }
 
 // desiredBackends returns the backends of a managed target.
@@ -216,7 +252,7 @@ func (t *Target) desiredBackends() []Backend {
 	all := make([]Backend, 0, len(t.Decision.Endpoints))
 	for i := range t.Decision.Endpoints {
 		if e := &t.Decision.Endpoints[i]; e.Listed {
-			all = append(all, Backend{e.Address, e.Conditions, e.Source, e.Zone})
+			all = append(all, Backend{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone})
 		}
 	}
 	return all

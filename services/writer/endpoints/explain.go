@@ -162,7 +162,7 @@ func (p *storedTarget) currentBackend(address netip.Addr) *Backend {
 	t := &p.target
 	if t.State == Managed {
 		if c, ok := findAddress(t.Input.Current, address, func(c verdict.CurrentEndpoint) netip.Addr { return c.Address }); ok {
-			return &Backend{c.Address, c.Conditions, cmp.Or(c.Source, verdict.DefaultSource), c.Zone}
+			return &Backend{Address: c.Address, Conditions: c.Conditions, Source: cmp.Or(c.Source, verdict.DefaultSource), Zone: c.Zone}
 		}
 		return nil
 	}
@@ -182,7 +182,7 @@ func ListedBackend(e *verdict.Endpoint) *Backend {
 	if !e.Listed {
 		return nil
 	}
-	return &Backend{e.Address, e.Conditions, cmp.Or(e.Source, verdict.DefaultSource), e.Zone}
+	return &Backend{Address: e.Address, Conditions: e.Conditions, Source: cmp.Or(e.Source, verdict.DefaultSource), Zone: e.Zone}
 }
 
 func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceReport {

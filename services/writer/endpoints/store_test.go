@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -95,7 +96,7 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	})
 	u := b.Since(nil, nil, true)
 	checkEqual(t, "each port", upsertKeys(u), []string{"web/a", "web/a/admin", "web/a/http"})
-	checkEqual(t, "backends", u.Upserts[1].Backends, []Backend{{mustParseAddr("10.0.0.1"), draining, "default", ""}, {mustParseAddr("fd00::1"), draining, "default", ""}})
+	checkEqual(t, "backends", u.Upserts[1].Backends, []Backend{{mustParseAddr("10.0.0.1"), draining, "default", "", 0}, {mustParseAddr("fd00::1"), draining, "default", "", 0}})
 	checkEqual(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, ""})
 
 	b.Put(managedTarget("a", ready))
@@ -103,6 +104,37 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	b.Remove("web", "a")
 	checkEqual(t, "after its removal", upsertKeys(b.Since(nil, nil, true)), nil)
 	b.Remove("web", "unknown")
+}
+
+func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
+	b := newSyncedStore()
+	target := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
+	target.Decision.Endpoints[1].Source = "green"
+	target.SourcePorts = map[string][]discoveryv1.EndpointPort{"green": {newPort("http", 31080)}}
+	b.Put(target)
+	each := b.Since(nil, nil, false)
+	checkEqual(t, "an endpoint's port", []uint16{each.Upserts[1].Port.Number, each.Upserts[2].Port.Number}, []uint16{30080, 31080})
+	checkEqual(t, "an endpoint's backend", each.Upserts[2].Backends[0].Port, 0)
+	grouped := b.Since(nil, nil, true)
+	checkEqual(t, "a group's port", grouped.Upserts[1].Port.Number, 30080)
+	checkEqual(t, "its backends", []uint16{grouped.Upserts[1].Backends[0].Port, grouped.Upserts[1].Backends[1].Port}, []uint16{0, 31080})
+
+	other := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
+	other.Decision.Endpoints[1].Source = "green"
+	other.SourcePorts = map[string][]discoveryv1.EndpointPort{"green": {newPort("http", 31081)}}
+	b.Put(other)
+	checkEqual(t, "upserts after a change of the port", upsertKeys(b.Since(&each.At, nil, false)), []string{"web/a/http/10.0.0.2"})
+
+	// A Service that is not managed is published as its slices are.
+	other.State = Paused
+	other.ManagedBy = "slicefeed-default"
+	blue := newSlice(other, []discoveryv1.EndpointPort{newPort("http", 30080)}, newEndpoint(mustParseAddr("10.0.0.1"), ready))
+	green := newSlice(other, []discoveryv1.EndpointPort{newPort("http", 31082)}, newEndpoint(mustParseAddr("10.0.0.2"), ready))
+	blue.Labels[planner.LabelSource], green.Labels[planner.LabelSource] = "default", "green"
+	other.Slices = []*discoveryv1.EndpointSlice{blue, green}
+	b.Put(other)
+	paused := b.Since(nil, nil, false)
+	checkEqual(t, "the ports of a paused Service", []uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number}, []uint16{30080, 31082})
 }
 
 func TestPublishesOnlyChanges(t *testing.T) {

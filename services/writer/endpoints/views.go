@@ -85,6 +85,10 @@ func (v *TargetView) fill() {
 func (t *Target) portsDiffer(published publishedState) bool {
 	desired := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
 	return t.State == Managed && slices.ContainsFunc(t.Slices, func(s *discoveryv1.EndpointSlice) bool {
-		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !slices.Equal(convertPorts(s.Ports), published.Ports)
+		ports, others := published.sourcePorts[planner.SourceOf(s)]
+		if !others {
+			ports = published.Ports
+		}
+		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !slices.Equal(convertPorts(s.Ports), ports)
 	})
 }

@@ -55,7 +55,7 @@ func encodeBackend(b *endpoints.Backend) *writerv1.Backend {
 	return &writerv1.Backend{
 		Address: b.Address.String(),
 		Ready:   b.Conditions.Ready, Serving: b.Conditions.Serving, Terminating: b.Conditions.Terminating,
-		Source: truncateName(b.Source), Zone: truncateName(b.Zone),
+		Source: truncateName(b.Source), Zone: truncateName(b.Zone), Port: uint32(b.Port),
 	}
 }
 
@@ -121,8 +121,11 @@ func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.Explai
 }
 
 func encodeVerdict(v verdict.Verdict) writerv1.Verdict {
-	if v == 0 {
+	switch v {
+	case 0:
 		return writerv1.Verdict_VERDICT_NONE
+	case verdict.StandBy:
+		return writerv1.Verdict_VERDICT_STAND_BY
 	}
 	return writerv1.Verdict(v)
 }

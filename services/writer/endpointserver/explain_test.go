@@ -191,6 +191,7 @@ func TestR12StatesAndVerdictsHaveWireNumbers(t *testing.T) {
 	for state, wire := range map[verdict.Verdict]writerv1.Verdict{
 		0: writerv1.Verdict_VERDICT_NONE, verdict.Serve: writerv1.Verdict_VERDICT_SERVE, verdict.Drain: writerv1.Verdict_VERDICT_DRAIN,
 		verdict.Unready: writerv1.Verdict_VERDICT_UNREADY, verdict.Remove: writerv1.Verdict_VERDICT_REMOVE, verdict.Hold: writerv1.Verdict_VERDICT_HOLD,
+		verdict.StandBy: writerv1.Verdict_VERDICT_STAND_BY,
 	} {
 		checkEqual(t, wire.String(), encodeVerdict(state), wire)
 	}

@@ -98,7 +98,7 @@ func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string) *
 func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
 	var planned []*plannedSlice
 	for _, slice := range d.ownedSlices(existing) {
-		s := &plannedSlice{base: slice, group: set.groupFor(slice.AddressType, sourceOf(slice))}
+		s := &plannedSlice{base: slice, group: set.groupFor(slice.AddressType, SourceOf(slice))}
 		s.keepEndpoints(set, d.maxPerSlice())
 		planned = append(planned, s)
 	}
@@ -135,7 +135,7 @@ func (s *plannedSlice) keepEndpoints(set *desiredSet, limit int) {
 
 // findChanges determines whether the slice must be written, and whether it releases endpoints.
 func (s *plannedSlice) findChanges(d Desired, set *desiredSet) {
-	s.changed = len(s.kept) != len(s.base.Endpoints) || !portsEqual(s.base.Ports, d.Ports) || !d.metadataEqual(s)
+	s.changed = len(s.kept) != len(s.base.Endpoints) || !portsEqual(s.base.Ports, d.portsOf(s.group.source)) || !d.metadataEqual(s)
 	for _, k := range s.kept {
 		current, desired := &s.base.Endpoints[k.baseIndex], &set.endpoints[k.desiredIndex]
 		if !endpointEqual(current, desired) {

@@ -52,7 +52,7 @@ func describePlan(p Plan) []string {
 		for _, s := range step.slices {
 			line := step.verb + " " + s.Name
 			if step.verb != "delete" {
-				line += " of " + sourceOf(s) + ":"
+				line += " of " + SourceOf(s) + ":"
 				for _, e := range s.Endpoints {
 					line += " " + e.Addresses[0][len("10.0.0."):]
 				}

@@ -50,9 +50,10 @@ type Desired struct {
 
 	// Families of the Service, in its order. Slices of other families are deleted. Without any family
 	// the plan is empty.
-	Families  []discoveryv1.AddressType
-	Ports     []discoveryv1.EndpointPort
-	Endpoints []Endpoint // duplicates of an address and addresses of other families are ignored
+	Families    []discoveryv1.AddressType
+	Ports       []discoveryv1.EndpointPort
+	SourcePorts map[string][]discoveryv1.EndpointPort // of sources whose endpoints have other ports
+	Endpoints   []Endpoint                            // duplicates of an address and addresses of other families are ignored
 
 	MaxPerSlice int // 1 to 1000; 0: 100
 }
@@ -103,7 +104,7 @@ func CurrentEndpoints(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoi
 				continue
 			}
 			seen[addr] = struct{}{}
-			current = append(current, fromAPI(addr, &slice.Endpoints[i], sourceOf(slice)))
+			current = append(current, fromAPI(addr, &slice.Endpoints[i], SourceOf(slice)))
 		}
 	}
 	slices.SortFunc(current, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
@@ -134,6 +135,14 @@ func (d Desired) ownedSlices(existing []*discoveryv1.EndpointSlice) []*discovery
 // do not find the slice.
 func (d Desired) isForOtherService(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelServiceName] != d.Service
+}
+
+// portsOf returns the ports of a source's slices.
+func (d Desired) portsOf(source string) []discoveryv1.EndpointPort {
+	if ports, other := d.SourcePorts[source]; other {
+		return ports
+	}
+	return d.Ports
 }
 
 func (d Desired) maxPerSlice() int {

@@ -403,3 +403,35 @@ func TestWritesReadyBeforeRemovals(t *testing.T) {
 		}
 	}
 }
+
+func TestSlicesOfEachSourceHaveItsPorts(t *testing.T) {
+	d := testTarget(0)
+	d.Endpoints = append(testEndpoints("blue", 0, 2), testEndpoints("green", 2, 2)...)
+	other := func(number int32) map[string][]discoveryv1.EndpointPort {
+		return map[string][]discoveryv1.EndpointPort{"green": {{Name: new("http"), Port: &number}}}
+	}
+	d.SourcePorts = other(31080)
+	c := appliedCluster(t, d)
+	want := func(what string, numbers map[string]int32) {
+		t.Helper()
+		for _, slice := range c.slices {
+			if got := *slice.Ports[0].Port; got != numbers[SourceOf(slice)] {
+				t.Errorf("%s: port %d of source %s", what, got, SourceOf(slice))
+			}
+		}
+	}
+	want("at first", map[string]int32{"blue": 30080, "green": 31080})
+
+	d.SourcePorts = other(31081)
+	plan := Compute(d, c.copy())
+	checkCounts(t, plan, 0, 1, 0)
+	c.apply(t, plan, func() {})
+	want("after a change of one source", map[string]int32{"blue": 30080, "green": 31081})
+
+	d.Endpoints[0].Source = "green" // it moves to a slice with the other ports
+	c.apply(t, Compute(d, c.copy()), func() {})
+	want("after an endpoint has moved", map[string]int32{"blue": 30080, "green": 31081})
+	if plan := Compute(d, c.copy()); !plan.Empty() {
+		t.Errorf("planned again: %v", describePlan(plan))
+	}
+}

@@ -43,6 +43,9 @@ func drawDesired(t *rapid.T) Desired {
 	if rapid.Bool().Draw(t, "two ports") {
 		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(53))})
 	}
+	if rapid.Bool().Draw(t, "other ports of blue") {
+		d.SourcePorts = map[string][]discoveryv1.EndpointPort{"blue": {{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(31080))}}}
+	}
 	return d
 }
 
@@ -63,7 +66,7 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 				OwnerReferences: rapid.SampledFrom([][]metav1.OwnerReference{nil, {d.Owner}, {{APIVersion: "v1", Kind: "Service", Name: "x", UID: "x"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}}).Draw(t, "owners"),
 			},
 			AddressType: rapid.SampledFrom([]discoveryv1.AddressType{"IPv4", "IPv4", "IPv6", "FQDN"}).Draw(t, "type"),
-			Ports:       rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, nil}).Draw(t, "ports"),
+			Ports:       rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, d.portsOf("blue"), nil}).Draw(t, "ports"),
 		}
 		if i == 0 {
 			s.Name = d.FirstName
@@ -141,7 +144,7 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 			if len(s.Endpoints) > d.MaxPerSlice {
 				t.Fatalf("%s has %d endpoints", s.Name, len(s.Endpoints))
 			}
-			if !portsEqual(s.Ports, d.Ports) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
+			if !portsEqual(s.Ports, d.portsOf(SourceOf(s))) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
 				t.Fatalf("%s: unexpected ports or labels", s.Name)
 			}
 			for _, e := range s.Endpoints {

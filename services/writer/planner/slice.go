@@ -27,10 +27,10 @@ func (d Desired) renderSlice(s *plannedSlice, set *desiredSet) *discoveryv1.Endp
 	out.Labels = d.sliceLabels(s)
 	out.OwnerReferences = d.sliceOwners(out.OwnerReferences)
 
-	if portsEqual(s.base.Ports, d.Ports) {
+	if ports := d.portsOf(s.group.source); portsEqual(s.base.Ports, ports) {
 		out.Ports = copyPorts(s.base.Ports)
 	} else {
-		out.Ports = copyPorts(d.Ports)
+		out.Ports = copyPorts(ports)
 	}
 	if s.endpointsUnchanged(set) {
 		out.Endpoints = make([]discoveryv1.Endpoint, len(s.base.Endpoints))
@@ -109,7 +109,7 @@ func isService(owner metav1.OwnerReference) bool {
 	return owner.Kind == "Service" && owner.APIVersion == "v1"
 }
 
-func sourceOf(slice *discoveryv1.EndpointSlice) string {
+func SourceOf(slice *discoveryv1.EndpointSlice) string {
 	if source := slice.Labels[LabelSource]; source != "" {
 		return source
 	}

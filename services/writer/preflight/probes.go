@@ -66,18 +66,19 @@ func (sc *sourceCheck) portChecks() []*portCheck {
 	seen := map[netip.AddrPort]bool{}
 	for _, resolution := range sc.checker.resolutions {
 		t := resolution.Target
-		if resolution.Rejection != nil || resolution.OptedOut || t.Settings.Probe.Mode == probe.Off || !slices.Contains(t.Settings.Sources, sc.Name) {
+		if resolution.Rejection != nil || resolution.OptedOut || t.Settings.Probe.Mode == probe.Off || !slices.Contains(t.Settings.AllSources(), sc.Name) {
 			continue
 		}
-		p := byPort[t.ProbePort]
+		port := sc.probePortOf(&t)
+		p := byPort[port]
 		if p == nil {
-			p = &portCheck{port: t.ProbePort}
-			byPort[t.ProbePort] = p
+			p = &portCheck{port: port}
+			byPort[port] = p
 		}
 		p.services = append(p.services, t.String())
 		p.timeout = min(max(p.timeout, cmp.Or(t.Settings.Probe.Timeout, probe.DefaultTimeout)), maxDialTimeout)
 		for _, a := range sc.addressesFor(t) {
-			endpoint := netip.AddrPortFrom(a, t.ProbePort)
+			endpoint := netip.AddrPortFrom(a, port)
 			switch {
 			case seen[endpoint]:
 			case sc.allowsAddress(a):
@@ -89,6 +90,20 @@ func (sc *sourceCheck) portChecks() []*portCheck {
 		}
 	}
 	return slices.SortedFunc(maps.Values(byPort), func(a, b *portCheck) int { return cmp.Compare(a.port, b.port) })
+}
+
+// probePortOf returns the port at which this source's endpoints of a target are probed.
+func (sc *sourceCheck) probePortOf(t *targets.Target) uint16 {
+	if t.FollowsPorts(sc.Name) {
+		var reported []targets.ReportedPort
+		for _, p := range sc.snapshot.Ports {
+			reported = append(reported, targets.ReportedPort{Name: p.Name, Protocol: p.Protocol, Number: p.Number})
+		}
+		if followed, problem := t.FollowPorts(sc.Name, reported, sc.AllowsPort); problem == "" {
+			return followed.ProbePort
+		}
+	}
+	return t.ProbePortOf(sc.Name)
 }
 
 // addressesFor returns the addresses that the source reports for a target, ready members first.

@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -21,7 +22,7 @@ import (
 // snapshots records that the target's next decision depends on its sources, and returns what they report. It records
 // first, so that a report in between queues another decision.
 func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscriber.Snapshot) {
-	names := view.Target.Settings.Sources
+	names := view.Target.Settings.AllSources()
 	if view.Active() {
 		s.sourceNames.Store(&names)
 	} else {
@@ -35,16 +36,52 @@ func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscri
 	return all
 }
 
+// followPorts sets the ports of each source that gives its own: those that it reports, or as long as they cannot be used,
+// the last ones, or after a start those that its slices list. It returns by source why they cannot be used.
+func (r *Reconciler) followPorts(s *state, view *targets.Resolution, snapshots []subscriber.Snapshot) (unusable map[string]string) {
+	if !view.Target.Settings.PortsFromSource {
+		s.ports = nil
+		return nil
+	}
+	t, followed := &view.Target, map[string]targets.SourcePorts{}
+	unusable = map[string]string{}
+	for i := range snapshots {
+		name, reported := snapshots[i].Source, []targets.ReportedPort{}
+		if !t.FollowsPorts(name) {
+			continue
+		}
+		for _, p := range snapshots[i].Ports {
+			reported = append(reported, targets.ReportedPort{Name: p.Name, Protocol: p.Protocol, Number: p.Number})
+		}
+		ports, problem := t.FollowPorts(name, reported, r.sources[name].AllowsPort)
+		usable := problem == ""
+		if !usable {
+			unusable[name] = problem
+			if ports, usable = s.ports[name]; !usable {
+				ports, usable = t.ListedPorts(name, view.Slices)
+			}
+		}
+		if usable {
+			followed[name] = ports
+		}
+	}
+	s.ports = followed
+	all := maps.Clone(followed)
+	maps.Copy(all, t.SourcePorts)
+	t.SourcePorts = all
+	return unusable
+}
+
 // input returns what a decision depends on.
-func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, current []verdict.CurrentEndpoint) verdict.Input {
+func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, current []verdict.CurrentEndpoint, unusable map[string]string) verdict.Input {
 	settings := &view.Target.Settings
 	return verdict.Input{
-		Sources: r.sourceInputs(s, view, snapshots),
+		Sources: r.sourceInputs(s, view, snapshots, unusable),
 		Probes:  r.probes(s.probed),
 		Current: current,
 		Limits: verdict.Limits{
 			MaxStaleness: settings.MaxStaleness, EmptyThreshold: settings.EmptyThreshold, ShrinkWindow: settings.ShrinkWindow,
-			ListUnready: settings.ListUnready, Probing: settings.Probe.Mode != probe.Off, Resync: settings.Resync,
+			FailoverBelow: settings.FailoverBelow, ExpireAfter: settings.ExpireAfter, ListUnready: settings.ListUnready, Probing: settings.Probe.Mode != probe.Off, Resync: settings.Resync,
 		},
 
 		Rejected:     view.Rejection != nil,
@@ -54,7 +91,7 @@ func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscr
 }
 
 // sourceInputs returns the target's sources as input of a decision.
-func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots []subscriber.Snapshot) []verdict.Source {
+func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, unusable map[string]string) []verdict.Source {
 	choice := inputs.Choice{Families: view.Target.Families, Selector: view.Target.Settings.NodeSelector, Zones: r.Zones}
 	all := make([]verdict.Source, 0, len(snapshots))
 	for _, snapshot := range snapshots {
@@ -64,7 +101,10 @@ func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots [
 			s.sources[snapshot.Source] = kept
 		}
 		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
-		all = append(all, kept.Convert(snapshot, choice, allowlist))
+		source := kept.Convert(snapshot, choice, allowlist)
+		source.Unusable = unusable[snapshot.Source]
+		source.Tier = 1 + slices.Index(view.Target.Settings.Failover, snapshot.Source)
+		all = append(all, source)
 	}
 	return all
 }

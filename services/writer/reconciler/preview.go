@@ -41,10 +41,11 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 			return p, fmt.Errorf("source %s did not sync (%s)", snapshots[i].Source, snapshots[i].NotSyncedReason())
 		}
 	}
+	unusable := r.followPorts(s, &p.View, snapshots)
 	p.Desired, s.term.since = p.View.Target.Desired(), now
 	current := inputs.CurrentEndpoints(planner.CurrentEndpoints(p.Desired, p.View.Slices))
 	for range 3 { // what is probed follows from a decision, and the decision from the probes
-		input := r.input(s, p.View, snapshots, current)
+		input := r.input(s, p.View, snapshots, current, unusable)
 		_, p.Decision = verdict.Decide(verdict.Memory{}, input, now)
 		s.decision = p.Decision
 		changed := r.setProbes(key, s, p.View, current)

@@ -11,13 +11,13 @@ import (
 
 // setProbes requests the probes of the target's endpoints, and reports whether they are others than before.
 func (r *Reconciler) setProbes(key targets.Key, s *state, view targets.Resolution, current []verdict.CurrentEndpoint) (changed bool) {
-	spec, port := view.Target.Settings.Probe, view.Target.ProbePort
+	spec := view.Target.Settings.Probe
 	decided := s.decision.Endpoints
 	if spec.Mode == probe.Off {
 		decided = nil
 	}
 	request := func(e *verdict.Endpoint) prober.Request {
-		return prober.Request{Key: probe.Key{Address: e.Address, Port: port, Spec: spec}, Source: e.Source}
+		return prober.Request{Key: probe.Key{Address: e.Address, Port: view.Target.ProbePortOf(e.Source), Spec: spec}, Source: e.Source}
 	}
 	n := 0
 	for e := range probed(decided, current) {

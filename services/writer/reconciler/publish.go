@@ -42,7 +42,7 @@ func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution,
 func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input) {
 	t := endpoints.Target{
 		Namespace: key.Namespace, Service: key.Name, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
-		Ports: view.Target.Ports, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
+		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().SourcePorts, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		Input: input, Decision: s.decision, Sources: snapshots,
 	}
 	switch {

@@ -59,6 +59,8 @@ type Source struct {
 
 	Name  string
 	CIDRs []netip.Prefix
+
+	AllowsPort func(port uint16) bool // ports that may be written and probed for it; nil: all
 }
 
 // Feed receives the reports of one inventory.
@@ -137,6 +139,7 @@ type state struct {
 	sources     map[string]*inputs.Source
 	current     inputs.Current
 	probed      []prober.Request
+	ports       map[string]targets.SourcePorts // of sources whose ports are followed
 	propagation propagation.Tracker
 }
 
@@ -201,9 +204,10 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	var input verdict.Input
 	var order *order
 	snapshots := r.snapshots(s, view)
+	unusable := r.followPorts(s, &view, snapshots)
 	if s.decision = (verdict.Decision{}); view.Active() {
 		current := s.applier.Observed(view.Slices, view.ResourceVersion)
-		input = r.input(s, view, snapshots, r.current(s, view, current))
+		input = r.input(s, view, snapshots, r.current(s, view, current), unusable)
 		s.memory, s.decision = verdict.Decide(s.memory, input, now)
 		tracepoint.Mark(tracepoint.Decision)
 		if tracepoint.Enabled(r.Logger) {
@@ -253,7 +257,7 @@ func (r *Reconciler) startOver(s *state, uid types.UID, now time.Time) {
 	}
 	if uid != s.uid {
 		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, events.Current{Leading: s.term.number != 0}, now)
-		s.uid, s.memory = uid, verdict.Memory{}
+		s.uid, s.memory, s.ports = uid, verdict.Memory{}, nil
 		s.propagation = propagation.Tracker{}
 	}
 }

@@ -16,18 +16,28 @@ import (
 
 // Settings are what the annotations of a Service may change.
 type Settings struct {
-	Sources      []string        // names, sorted
-	NodeSelector labels.Selector // of members; nil: all
-	Probe        probe.Spec
-	ProbePort    uint16 // 0: the first TCP port of the Service
-	MaxStaleness time.Duration
-	ShrinkWindow time.Duration
+	Sources  []string // names, sorted
+	Failover []string // names of further sources; each is a tier of its own, in this order
+	// FailoverBelow is the number of ready endpoints of earlier tiers that keep a later one out.
+	FailoverBelow int
+	NodeSelector  labels.Selector // of members; nil: all
+	// Ports are port numbers at a source that has others than the Service, by source and by name of the port.
+	Ports           map[string]map[string]uint16
+	PortsFromSource bool // the ports of other sources are those that they report
+	Probe           probe.Spec
+	ProbePort       uint16 // 0: the first TCP port of the Service
+	MaxStaleness    time.Duration
+	ExpireAfter     time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
+	ShrinkWindow    time.Duration
 	// EmptyThreshold is the number of complete observations that confirm an empty source.
 	EmptyThreshold int
 	ListUnready    bool      // list endpoints that are not ready
 	Paused         bool      // no write of any kind
 	Resync         time.Time // when a resync is requested; zero: never
 }
+
+// AllSources returns the names of the sources of all tiers, the first tier first.
+func (s *Settings) AllSources() []string { return slices.Concat(s.Sources, s.Failover) }
 
 // annotationPrefix starts the name of every annotation and label of Slicefeed.
 const annotationPrefix = "slicefeed.dev/"
@@ -36,6 +46,11 @@ const annotationPrefix = "slicefeed.dev/"
 // invalid.
 const pausedAnnotation = "paused"
 
+const (
+	portsAnnotation   = "ports"
+	portsOfAnnotation = "ports." // followed by a source
+)
+
 // Bounds of the annotations; the settings with the same meaning have the same bounds.
 const (
 	minInterval, maxInterval   = 200 * time.Millisecond, 5 * time.Minute
@@ -43,6 +58,8 @@ const (
 	minStaleness, maxStaleness = time.Second, 24 * time.Hour
 	minShrink, maxShrink       = 0, time.Hour
 	minThreshold, maxThreshold = 1, 10
+	minExpiry, maxExpiry       = 30 * time.Second, 30 * 24 * time.Hour
+	minBelow, maxBelow         = 1, 1000
 	maxSelector                = 1024 // it is matched against every member
 )
 
@@ -70,15 +87,21 @@ var knownAnnotations = []annotationSpec{
 	{
 		"source", "the name of a source, or several separated by commas", "the only configured source", "where its endpoints come from",
 		func(s *Settings, text string) bool {
-			names := strings.Split(text, ",")
-			for i := range names {
-				names[i] = strings.TrimSpace(names[i])
-			}
+			names := splitNames(text)
 			slices.Sort(names)
 			s.Sources = slices.Compact(names)
 			return s.Sources[0] != "" // sorted, so an empty one is the first
 		},
 	},
+	{
+		"failover", "the name of a source, or several in the order in which they are needed, separated by commas", "none",
+		"sources whose endpoints are listed only while those before them have too few ready ones",
+		func(s *Settings, text string) bool {
+			s.Failover = splitNames(text)
+			return !slices.Contains(s.Failover, "")
+		},
+	},
+	numberAnnotation("failover-below", minBelow, maxBelow, "1", "so many ready endpoints of the earlier sources keep a later one out", func(s *Settings) *int { return &s.FailoverBelow }),
 	{
 		"node-selector", "a label selector such as pool=blue,disk!=slow", "all members", "which members of a source are used, by their exported labels",
 		func(s *Settings, text string) bool {
@@ -86,6 +109,17 @@ var knownAnnotations = []annotationSpec{
 			s.NodeSelector = selector
 			return err == nil && len(text) <= maxSelector
 		},
+	},
+	{
+		portsAnnotation, "from-source", "the Service's targetPorts", "sources of kind service: the port numbers are those that the source reports, found by name",
+		func(s *Settings, text string) bool {
+			s.PortsFromSource = true
+			return text == "from-source"
+		},
+	},
+	{
+		portsOfAnnotation + "<source>", "port numbers by name such as http=30080,https=30443, or one number alone", "the Service's targetPorts", "the port numbers at one source, if it has others",
+		nil, // see setPorts
 	},
 	{
 		"probe", probeModeNames(), "`HEALTH_CHECK_MODE`", "how each endpoint is probed",
@@ -128,14 +162,8 @@ var knownAnnotations = []annotationSpec{
 	durationAnnotation("probe-interval", minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is probed", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
 	durationAnnotation("probe-timeout", minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a probe waits for a response; it may be longer than the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
 	durationAnnotation("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old the last synced membership of a source may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
-	{
-		"empty-threshold", fmt.Sprintf("a number from %d to %d", minThreshold, maxThreshold), "`EMPTY_RESULT_THRESHOLD`", "consecutive complete observations that confirm an empty source",
-		func(s *Settings, text string) bool {
-			n, err := strconv.Atoi(text)
-			s.EmptyThreshold = n
-			return err == nil && minThreshold <= n && n <= maxThreshold
-		},
-	},
+	durationAnnotation("expire-after", minExpiry, maxExpiry, "never", "how long a source may not be trusted before its endpoints are removed, if another source has ready ones", func(s *Settings) *time.Duration { return &s.ExpireAfter }),
+	numberAnnotation("empty-threshold", minThreshold, maxThreshold, "`EMPTY_RESULT_THRESHOLD`", "consecutive complete observations that confirm an empty source", func(s *Settings) *int { return &s.EmptyThreshold }),
 	durationAnnotation("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "period in which at most half of a source's ready endpoints are removed on its report alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
 	boolAnnotation("list-unready", "true", "whether endpoints that are not ready are listed, so that people see them", func(s *Settings) *bool { return &s.ListUnready }),
 	{
@@ -147,6 +175,35 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	boolAnnotation(pausedAnnotation, "false", "nothing is written, while a person acts by hand", func(s *Settings) *bool { return &s.Paused }),
+}
+
+// setPorts sets the port numbers at one source.
+func (s *Settings) setPorts(source, text string) bool {
+	ports, ok := parsePorts(text)
+	all := maps.Clone(s.Ports)
+	if all == nil {
+		all = map[string]map[string]uint16{}
+	}
+	all[source] = ports
+	s.Ports = all
+	return ok
+}
+
+// splitNames returns the names in a list separated by commas.
+func splitNames(text string) []string {
+	names := strings.Split(text, ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	return names
+}
+
+func numberAnnotation(name string, lower, upper int, unset, means string, of func(*Settings) *int) annotationSpec {
+	return annotationSpec{name, fmt.Sprintf("a number from %d to %d", lower, upper), unset, means, func(s *Settings, text string) bool {
+		n, err := strconv.Atoi(text)
+		*of(s) = n
+		return err == nil && lower <= n && n <= upper
+	}}
 }
 
 func boolAnnotation(name, unset, means string, of func(*Settings) *bool) annotationSpec {
@@ -177,11 +234,15 @@ func parseAnnotations(defaults Settings, annotations map[string]string) (Setting
 			continue
 		}
 		text := strings.TrimSpace(annotations[annotationPrefix+name])
-		at := slices.IndexFunc(knownAnnotations, func(a annotationSpec) bool { return a.name == name })
+		source, ofSource := strings.CutPrefix(name, portsOfAnnotation)
+		at := slices.IndexFunc(knownAnnotations, func(a annotationSpec) bool {
+			return a.name == name || ofSource && strings.HasPrefix(a.name, portsOfAnnotation)
+		})
 		switch {
+		case ofSource && s.setPorts(source, text):
 		case at < 0:
 			problems = append(problems, describeUnknown(name))
-		case text == "" || !knownAnnotations[at].set(&s, text):
+		case text == "" || ofSource || !knownAnnotations[at].set(&s, text):
 			problems = append(problems, fmt.Sprintf("%s%s is %.40q: want %s", annotationPrefix, name, text, knownAnnotations[at].accepts))
 		}
 	}

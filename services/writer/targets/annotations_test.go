@@ -32,6 +32,11 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		alter func(*Settings)
 	}{
 		"source":          {" green , blue,green ", func(s *Settings) { s.Sources = []string{"blue", "green"} }},
+		"failover":        {" green, red", func(s *Settings) { s.Failover = []string{"green", "red"} }},
+		"failover-below":  {"2", func(s *Settings) { s.FailoverBelow = 2 }},
+		"ports":           {"from-source", func(s *Settings) { s.PortsFromSource = true }},
+		"ports.<source>":  {"http=31080, dns = 31053", func(s *Settings) { s.Ports = map[string]map[string]uint16{"green": {"http": 31080, "dns": 31053}} }},
+		"expire-after":    {"720h", func(s *Settings) { s.ExpireAfter = 720 * time.Hour }},
 		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = mustParseSelector(t, "pool in (a,b),disk!=slow") }},
 		"probe":           {"https", func(s *Settings) { s.Probe.Mode = probe.HTTPS }},
 		"probe-port":      {"65535", func(s *Settings) { s.ProbePort = 65535 }},
@@ -51,7 +56,7 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := defaultSettings()
 			tc.alter(&want)
-			got, problems := parseAnnotations(defaultSettings(), map[string]string{"slicefeed.dev/" + name: tc.value})
+			got, problems := parseAnnotations(defaultSettings(), map[string]string{"slicefeed.dev/" + strings.Replace(name, "<source>", "green", 1): tc.value})
 			if diff := cmp.Diff(want, got, selectorComparer); diff != "" || problems != nil {
 				t.Errorf("%v\n%s", problems, diff)
 			}

@@ -153,10 +153,13 @@ func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
 		return rejection
 	}
 	t.Families = addressTypes(&svc.Spec)
-	if t.Ports, rejection = cfg.resolvePorts(t.Key, svc.Spec.Ports, sources); rejection == nil {
-		t.ProbePort, rejection = cfg.resolveProbePort(t, sources)
+	if t.Ports, rejection = cfg.resolvePorts(t.Key, svc.Spec.Ports); rejection != nil {
+		return rejection
 	}
-	return rejection
+	if t.ProbePort, rejection = t.resolveProbePort(); rejection != nil {
+		return rejection
+	}
+	return cfg.resolveSourcePorts(t, svc.Spec.Ports, sources)
 }
 
 // resolveSources returns the sources that the target uses.
@@ -170,7 +173,10 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 		return nil, newListRejection(ReasonSourceRequired, all, fmt.Sprintf("Several sources are configured. Set annotation %ssource to one or more of", annotationPrefix))
 	}
 	var given []Source
-	for _, name := range t.Settings.Sources {
+	for i, name := range t.Settings.AllSources() {
+		if slices.Contains(t.Settings.AllSources()[:i], name) {
+			return nil, newRejection(ReasonInvalidAnnotation, "Source %.64q is in %[2]ssource and %[2]sfailover, or twice in the latter. Name each source once.", name, annotationPrefix)
+		}
 		at := slices.IndexFunc(cfg.Sources, func(s Source) bool { return s.Name == name })
 		if at < 0 {
 			return nil, newListRejection(ReasonUnknownSource, all, fmt.Sprintf("Source %.64q does not exist. Correct %ssource or add it to SOURCES_FILE. Available", name, annotationPrefix))
@@ -196,10 +202,11 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 		t.Settings = cfg.withOnlySource(*settings)
 		sources, rejection := cfg.resolveSources(&t)
 		t.ProbePort = t.listedProbePort(in)
-		if rejection == nil && t.ProbePort != 0 && cfg.portDeniedBy(t.ProbePort, t.Key, sources) == "" {
-			*target = t
-			return true
+		if rejection != nil || t.ProbePort == 0 || slices.ContainsFunc(sources, func(s Source) bool { return cfg.deniesPort(s, t.ProbePort, t.Key) }) {
+			continue
 		}
+		*target = t
+		return true
 	}
 	return false
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,22 +67,17 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 	return nil
 }
 
-// portDeniedBy returns a source that does not allow a port to be written and probed; empty: none.
-func (cfg *Config) portDeniedBy(port uint16, key Key, sources []Source) string {
+// deniesPort reports whether a source does not allow a port to be written and probed.
+func (cfg *Config) deniesPort(source Source, port uint16, key Key) bool {
 	if cfg.isNamedTarget(key) && port == cfg.NamedTarget.Port {
-		return ""
+		return false
 	}
-	for _, source := range sources {
-		if source.AllowsPort != nil && !source.AllowsPort(port) {
-			return source.Name
-		}
-	}
-	return ""
+	return source.AllowsPort != nil && !source.AllowsPort(port)
 }
 
 // resolvePorts returns the ports of the slices: kube-proxy joins them to the ports of the Service by
 // name and protocol, and sends traffic to the number in the slice.
-func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort, sources []Source) ([]discoveryv1.EndpointPort, *Rejection) {
+func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discoveryv1.EndpointPort, *Rejection) {
 	var targetPort int32
 	if cfg.isNamedTarget(key) {
 		targetPort = int32(cfg.NamedTarget.Port)
@@ -93,10 +87,7 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort, sources []S
 	}
 	var out []discoveryv1.EndpointPort
 	for _, p := range given {
-		number, protocol, shown := p.TargetPort.IntVal, p.Protocol, p.Name
-		if shown == "" {
-			shown = strconv.Itoa(int(p.Port))
-		}
+		number, protocol, shown := p.TargetPort.IntVal, p.Protocol, shownName(&p)
 		switch {
 		case targetPort != 0:
 			number = targetPort
@@ -108,9 +99,6 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort, sources []S
 		if number < 1 || number > 65535 {
 			return nil, newRejection(ReasonInvalidTargetPort, "targetPort %d of port %s is out of range. Use 1 to 65535.", number, shown)
 		}
-		if source := cfg.portDeniedBy(uint16(number), key, sources); source != "" {
-			return nil, newRejection(ReasonPortNotAllowed, "Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", number, shown, source)
-		}
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
 		}
@@ -120,21 +108,10 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort, sources []S
 }
 
 // resolveProbePort returns the port of the settings, or else the first TCP port.
-func (cfg *Config) resolveProbePort(t *Target, sources []Source) (uint16, *Rejection) {
-	port := t.Settings.ProbePort
-	for _, p := range t.Ports {
-		if port == 0 && *p.Protocol == corev1.ProtocolTCP {
-			port = uint16(*p.Port)
-		}
-	}
-	if port == 0 {
-		if t.Settings.Probe.Mode != probe.Off {
-			return 0, newRejection(ReasonNoProbePort, "Service has no TCP port to probe. Set %sprobe-port or turn probing off.", annotationPrefix)
-		}
-		return 0, nil
-	}
-	if source := cfg.portDeniedBy(port, t.Key, sources); source != "" {
-		return 0, newRejection(ReasonPortNotAllowed, "Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", port, source)
+func (t *Target) resolveProbePort() (uint16, *Rejection) {
+	port := t.probePortAmong(t.Ports)
+	if port == 0 && t.Settings.Probe.Mode != probe.Off {
+		return 0, newRejection(ReasonNoProbePort, "Service has no TCP port to probe. Set %sprobe-port or turn probing off.", annotationPrefix)
 	}
 	return port, nil
 }

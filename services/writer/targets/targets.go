@@ -81,8 +81,9 @@ type Target struct {
 	FirstName     string                // of the first slice
 	Families      []discoveryv1.AddressType
 	Ports         []discoveryv1.EndpointPort
-	ProbePort     uint16   // 0: none, only if probing is off
-	ForeignSlices []string // slices of this Service that others manage; consumers use their endpoints too
+	ProbePort     uint16                 // 0: none, only if probing is off
+	SourcePorts   map[string]SourcePorts // of sources whose endpoints have other ports
+	ForeignSlices []string               // slices of this Service that others manage; consumers use their endpoints too
 	// OtherClassSlices are slices of this Service that writers of other classes wrote.
 	OtherClassSlices []string
 	Settings         Settings
@@ -96,10 +97,17 @@ type Target struct {
 
 // Desired converts the target to the planner's input, without endpoints.
 func (t Target) Desired() planner.Desired {
+	var sourcePorts map[string][]discoveryv1.EndpointPort
+	for source, p := range t.SourcePorts {
+		if sourcePorts == nil {
+			sourcePorts = map[string][]discoveryv1.EndpointPort{}
+		}
+		sourcePorts[source] = p.Ports
+	}
 	return planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
 		ManagedBy: t.ManagedBy, Writer: t.Writer, FirstName: t.FirstName,
-		Families: t.Families, Ports: t.Ports, Labels: t.Labels, Headless: t.Headless,
+		Families: t.Families, Ports: t.Ports, SourcePorts: sourcePorts, Labels: t.Labels, Headless: t.Headless,
 	}
 }
 

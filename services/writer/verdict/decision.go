@@ -16,10 +16,11 @@ const (
 	Unready
 	Remove
 	Hold
+	StandBy // not listed, but probed: its failover tier is not needed
 )
 
 func (v Verdict) String() string {
-	return [...]string{"none", Serve: "serve", Drain: "drain", Unready: "unready", Remove: "remove", Hold: "hold"}[v]
+	return [...]string{"none", Serve: "serve", Drain: "drain", Unready: "unready", Remove: "remove", Hold: "hold", StandBy: "standby"}[v]
 }
 
 // Rule names what decided on an endpoint: a guard, or the table.
@@ -33,12 +34,14 @@ const (
 	RuleEmpty       Rule = "empty"
 	RuleTrust       Rule = "trust"
 	RuleTable       Rule = "table"
+	RuleExpiry      Rule = "expiry"
+	RuleFailover    Rule = "failover"
 	RuleFloor       Rule = "floor"
 	RuleShrink      Rule = "shrink"
 )
 
 // GuardOrder is the order of Decision.Guards.
-var GuardOrder = []Rule{RuleAllowlist, RuleInitialSync, RulePanic, RuleEmpty, RuleTrust, RuleFloor, RuleShrink}
+var GuardOrder = []Rule{RuleAllowlist, RuleInitialSync, RulePanic, RuleEmpty, RuleTrust, RuleExpiry, RuleFailover, RuleFloor, RuleShrink}
 
 // Endpoint is the decision on one address.
 type Endpoint struct {

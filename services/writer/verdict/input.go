@@ -101,6 +101,11 @@ type Source struct {
 	Trusted []Member
 	// Selector chose the members from all that the source reports. A change of it is a change of our own settings.
 	Selector string
+	// Unusable says why its report cannot be used for this target, although it is synced; empty: it can.
+	Unusable string
+	// Tier is its failover tier: endpoints of tier 0 are always listed, those of a later one while the earlier ones have
+	// fewer than Limits.FailoverBelow ready.
+	Tier int
 
 	Allowlist Allowlist
 }
@@ -141,6 +146,8 @@ type Limits struct {
 	MaxStaleness   time.Duration // how old the last synced membership of a trusted source may be; 0: the default
 	EmptyThreshold int           // complete observations that confirm an empty set; 0: the default
 	ShrinkWindow   time.Duration // in which half of a source's endpoints may leave on its report alone; 0: no limit
+	FailoverBelow  int           // so many ready endpoints of earlier tiers keep a later one out; 0: the default
+	ExpireAfter    time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
 	ListUnready    bool          // list endpoints that are not ready, all conditions false
 	Probing        bool
 	// Resync is the time at which a person asked for a resync: around it, and once per leader, what the sources do not

@@ -47,6 +47,9 @@ type sourceMemory struct {
 	emptyAt    time.Time // when emptyLast was received
 
 	window shrinkWindow
+
+	untrustedSince time.Time // zero: it is trusted
+	enoughSince    time.Time // since when the tiers before its own have enough ready endpoints; zero: they have not
 }
 
 // rememberReport notes what the owner of an address reports, and since when. Unknown: nothing new.
@@ -98,7 +101,7 @@ func (e *evaluation) rememberAddresses() {
 		r := &e.rows[i]
 		m := r.memory
 		m.address, m.source = r.address, r.result.Source
-		m.unlisted = r.result.Verdict != Remove && !r.result.Listed && (r.current != nil || r.previous.unlisted)
+		m.unlisted = r.result.Verdict != Remove && r.result.Verdict != StandBy && !r.result.Listed && (r.current != nil || r.previous.unlisted)
 		if !m.isWorthless() {
 			e.memory.addresses = append(e.memory.addresses, m)
 		}

@@ -19,10 +19,13 @@ func drawWorld(t *rapid.T, tb testing.TB) *world {
 		EmptyThreshold: rapid.IntRange(1, 3).Draw(t, "empty threshold"),
 		ShrinkWindow:   rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(t, "window"),
 	}
+	w.in.Limits.FailoverBelow = rapid.IntRange(0, 2).Draw(t, "failover below")
+	w.in.Limits.ExpireAfter = rapid.SampledFrom([]time.Duration{0, 0, 5 * time.Second}).Draw(t, "expire after")
 	w.in.LeadingSince = rapid.SampledFrom([]time.Time{{}, start.Add(-5 * time.Second), start.Add(-time.Hour)}).Draw(t, "leads since")
 	w.in.Sources = nil
 	for _, name := range []string{"blue", "default", "green"}[:rapid.IntRange(1, 3).Draw(t, "sources")] {
 		w.in.Sources = append(w.in.Sources, trusted(name))
+		w.source(name).Tier = rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "tier")
 		w.change(t, name)
 	}
 	for n := range nodes {
@@ -156,6 +159,8 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 			switch {
 			case !h.Conditions.inUse(): // may come back, or have been on its way out
 			case after.Rule == RuleFloor: // it is ready instead of draining
+			case d.endpoint(a).Rule == RuleFailover: // our own setting takes it out
+			case d.endpoint(a).Rule == RuleExpiry && !w.now.Before(w.in.LeadingSince.Add(w.in.Limits.ExpireAfter)):
 			case !stays || after.Conditions != h.Conditions || after.Source != s.Name:
 				t.Fatalf("%v left %s, which is not isTrusted:\n%s", a, s.Name, reasons(d))
 			}

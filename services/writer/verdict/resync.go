@@ -75,7 +75,7 @@ func (e *evaluation) endResync() {
 	for i := range e.rows {
 		r := &e.rows[i]
 		staysReady := r.result.Listed && r.result.Conditions.Ready
-		leaves := r.current != nil && (r.result.Verdict == Remove || r.current.Conditions.Ready && !staysReady)
+		leaves := r.current != nil && !r.dropped && (r.result.Verdict == Remove || r.current.Conditions.Ready && !staysReady)
 		r.memory.resyncTakes = leaves && (r.memory.resyncTakes || e.resyncs)
 		if r.memory.resyncTakes {
 			removed++

@@ -86,6 +86,10 @@ func (w *world) set(key, value string, _ bool) {
 		limits.ShrinkWindow = parseAs(w, time.ParseDuration, value)
 	case "threshold":
 		limits.EmptyThreshold = parseAs(w, strconv.Atoi, value)
+	case "failover-below":
+		limits.FailoverBelow = parseAs(w, strconv.Atoi, value)
+	case "expire-after":
+		limits.ExpireAfter = parseAs(w, time.ParseDuration, value)
 	case "rejected":
 		w.in.Rejected = value == "yes"
 	case "paused":
@@ -123,6 +127,10 @@ func (w *world) changeSource(name string, args []string) {
 			s.Epoch, s.Observation = value, 1
 		case "selector":
 			s.Selector = value
+		case "unusable":
+			s.Unusable = value
+		case "tier":
+			s.Tier = parseAs(w, strconv.Atoi, value)
 		case "cidrs":
 			s.Allowlist.CIDRs = nil
 			for cidr := range strings.SplitSeq(value, ",") {

@@ -21,6 +21,8 @@ func (s *Source) distrustReason(input *Input, now time.Time) string {
 		return "link down"
 	case !s.MembershipSynced:
 		return "membership not synced"
+	case s.Unusable != "":
+		return s.Unusable
 	case now.Sub(s.MembershipSyncedAt) > input.Limits.MaxStaleness:
 		return "last synced membership is older than MAX_STALENESS"
 	}
@@ -111,7 +113,7 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 // isHeld reports whether the suppression of a source changes what becomes of a current endpoint: an empty source
 // holds what its report would change, any other one all that the probe does not make not ready.
 func (e *evaluation) isHeld(r *row) bool {
-	if r.current == nil || r.result.Verdict == Unready {
+	if r.current == nil || r.dropped || r.result.Verdict == Unready {
 		return false
 	}
 	if e.sources[r.owner].suppressedBy != RuleEmpty || r.reported == unlisted {

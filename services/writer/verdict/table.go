@@ -46,8 +46,8 @@ var reportNames = [...]string{
 var statusNames = [...]string{Pending: "pending", Passing: "passing", Failing: "failing", uncorroborated: "failing", notProbed: "off"}
 
 // assignOwners finds the source whose report counts for each address, and the report. A current endpoint belongs to
-// the source of its slice until that one, not suppressed, leaves it out; everything else to the first by name that
-// reports it, of those that are not suppressed if there are any.
+// the source of its slice until that one, not suppressed, leaves it out; everything else to the first by tier and
+// name that reports it, of those that are not suppressed if there are any.
 func (e *evaluation) assignOwners() {
 	allCount := len(e.sources) > 0
 	for i := range e.sources {
@@ -70,11 +70,7 @@ func (e *evaluation) ownerOf(r *row) int {
 	}
 	owner := noSource
 	for j := range e.sources {
-		switch {
-		case r.members[j] == nil:
-		case e.sources[j].suppressedBy == "":
-			return j
-		case owner == noSource:
+		if r.members[j] != nil && (owner == noSource || e.isBetterOwner(j, owner)) {
 			owner = j
 		}
 	}
@@ -82,6 +78,15 @@ func (e *evaluation) ownerOf(r *row) int {
 		return r.currentSource
 	}
 	return owner
+}
+
+// isBetterOwner reports whether a source owns an address rather than one before it by name.
+func (e *evaluation) isBetterOwner(j, owner int) bool {
+	a, b := &e.sources[j], &e.sources[owner]
+	if (a.suppressedBy == "") != (b.suppressedBy == "") {
+		return a.suppressedBy == ""
+	}
+	return a.Tier < b.Tier
 }
 
 // setReport takes the report of the owner, unless a guard suppresses it.

@@ -40,6 +40,8 @@ func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	e.assignOwners()
 
 	e.applyTable()
+	e.note(e.expireSources()...) // our own settings drop what the table lists
+	e.note(e.holdBackTiers()...) // failover
 	e.note(e.suppressionGuards()...)
 
 	// Output guards replace what it returns.
@@ -82,6 +84,7 @@ type row struct {
 	reported State       // what the owner reports
 	report   State       // as the table reads it
 	status   ProbeStatus // of the probe, as the table reads it
+	dropped  bool        // our own settings take it out of the slices: its source has expired, or its tier is not needed
 
 	result *Endpoint     // in the decision
 	memory addressMemory // for the next one
@@ -118,6 +121,8 @@ type sourceState struct {
 
 	needsObservation bool // a newer observation would release something
 
+	enoughBefore time.Time // enoughSince of the last decision
+
 	lastReports      map[netip.Addr]State // of Trusted; nil: not needed yet
 	lastReportUsable bool                 // something of it could serve
 
@@ -145,6 +150,13 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 			if !m.window.opened.Before(input.LeadingSince) {
 				s.memory.window = m.window
 			}
+			s.memory.untrustedSince, s.enoughBefore = m.untrustedSince, m.enoughSince
+		}
+		switch {
+		case s.trusted():
+			s.memory.untrustedSince = time.Time{}
+		case s.memory.untrustedSince.IsZero():
+			s.memory.untrustedSince = now
 		}
 	}
 	e.joinByAddress()

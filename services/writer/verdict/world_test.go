@@ -237,8 +237,10 @@ func reportedState(s *Source, a netip.Addr) (state State, lists bool) {
 }
 
 // endpoint is what the last decision makes of an address.
-func (w *world) endpoint(a netip.Addr) Endpoint {
-	for _, e := range w.d.Endpoints {
+func (w *world) endpoint(a netip.Addr) Endpoint { return w.d.endpoint(a) }
+
+func (d *Decision) endpoint(a netip.Addr) Endpoint {
+	for _, e := range d.Endpoints {
 		if e.Address == a {
 			return e
 		}
@@ -278,4 +280,9 @@ func reasons(d Decision) string {
 		fmt.Fprintf(&b, "%s %v listed=%v %s: %s\n", e.Address, e.Verdict, e.Listed, e.Rule, e.Reason)
 	}
 	return b.String()
+}
+
+// lists reports whether one of these has an address.
+func lists(held []CurrentEndpoint, a netip.Addr) bool {
+	return slices.ContainsFunc(held, func(h CurrentEndpoint) bool { return h.Address == a })
 }

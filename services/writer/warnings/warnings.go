@@ -24,17 +24,19 @@ func Of(view targets.Resolution, decision verdict.Decision, snapshots []subscrib
 	return slices.Concat(guardWarnings(decision.Guards), resyncWarnings(decision.Resync), OfTarget(view, snapshots), viewWarnings(view))
 }
 
-// guardReasons are the reasons of Events about active guards.
-var guardReasons = map[verdict.Rule]string{
-	verdict.RuleAllowlist: "AddressNotAllowed", verdict.RuleInitialSync: "SourceNotSynced", verdict.RulePanic: "AllProbesFailing", verdict.RuleEmpty: "SourceEmpty",
-	verdict.RuleTrust: "SourceNotTrusted", verdict.RuleFloor: "LastEndpointsKept", verdict.RuleShrink: "ShrinkLimited",
-}
-
-// guardRecoveries are the reasons of Events about guards that are over. That a guard holds nothing any more has several
-// causes: a source that is not empty any more, or an empty one that is confirmed. The reason names none.
-var guardRecoveries = map[verdict.Rule]string{
-	verdict.RuleAllowlist: "AllowlistGuardOver", verdict.RuleInitialSync: "InitialSyncGuardOver", verdict.RulePanic: "PanicGuardOver", verdict.RuleEmpty: "EmptyGuardOver",
-	verdict.RuleTrust: "TrustGuardOver", verdict.RuleFloor: "FloorGuardOver", verdict.RuleShrink: "ShrinkGuardOver",
+// guardEvents are the reason and the action of the Event about each active guard, and the reason of the Event when it is
+// over. That a guard holds nothing any more has several causes: a source that is not empty any more, or an empty one that
+// is confirmed. The last reason names none.
+var guardEvents = map[verdict.Rule]struct{ reason, action, over string }{
+	verdict.RuleAllowlist:   {"AddressNotAllowed", "Hold", "AllowlistGuardOver"},
+	verdict.RuleInitialSync: {"SourceNotSynced", "Hold", "InitialSyncGuardOver"},
+	verdict.RulePanic:       {"AllProbesFailing", "Hold", "PanicGuardOver"},
+	verdict.RuleEmpty:       {"SourceEmpty", "Hold", "EmptyGuardOver"},
+	verdict.RuleTrust:       {"SourceNotTrusted", "Hold", "TrustGuardOver"},
+	verdict.RuleExpiry:      {"SourceExpired", "Remove", "ExpiryOver"},
+	verdict.RuleFailover:    {"FailoverActive", "FailOver", "FailoverOver"},
+	verdict.RuleFloor:       {"LastEndpointsKept", "Hold", "FloorGuardOver"},
+	verdict.RuleShrink:      {"ShrinkLimited", "Hold", "ShrinkGuardOver"},
 }
 
 // guardRecovery reports that a guard holds nothing any more.
@@ -43,7 +45,14 @@ func guardRecovery(g *verdict.Guard) events.Recovery {
 	if g.Source != "" {
 		name += " (source " + g.Source + ")"
 	}
-	return events.Recovery{Reason: guardRecoveries[g.Rule], Note: fmt.Sprintf("Guard %s no longer holds endpoints of this Service.", name)}
+	note := fmt.Sprintf("Guard %s no longer holds endpoints of this Service.", name)
+	switch g.Rule {
+	case verdict.RuleExpiry:
+		note = fmt.Sprintf("Endpoints of source %s are no longer removed by expire-after.", g.Source)
+	case verdict.RuleFailover:
+		note = fmt.Sprintf("Endpoints of source %s are no longer in use as a failover.", g.Source)
+	}
+	return events.Recovery{Reason: guardEvents[g.Rule].over, Note: note}
 }
 
 // managedAgain is reported when a Service was rejected and is not any more.
@@ -54,7 +63,7 @@ func guardWarnings(guards []verdict.Guard) []events.Warning {
 	var all []events.Warning
 	for _, g := range guards {
 		all = append(all, events.Warning{
-			Reason: guardReasons[g.Rule], Source: g.Source, Action: "Hold", Note: g.Message,
+			Reason: guardEvents[g.Rule].reason, Source: g.Source, Action: guardEvents[g.Rule].action, Note: g.Message,
 			Transient: g.Rule == verdict.RuleInitialSync || g.Rule == verdict.RuleTrust, Recovery: guardRecovery(&g),
 		})
 	}
@@ -154,7 +163,7 @@ func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 		return nil
 	}
 	var missing, have []string
-	for _, p := range t.Ports {
+	for _, p := range t.PortsOf(s.Source) {
 		if p.Port == nil || p.Protocol == nil {
 			continue
 		}

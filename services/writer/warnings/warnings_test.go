@@ -55,17 +55,17 @@ func TestReportsPortThatTheSourceDoesNotHave(t *testing.T) {
 
 func TestOnlyUnsyncedAndUntrustedSourcesAreTransientWarnings(t *testing.T) {
 	for _, rule := range verdict.GuardOrder {
-		reason := guardReasons[rule]
-		if reason == "" {
-			t.Errorf("guard %s has no reason: the API server rejects such an Event", rule)
+		event := guardEvents[rule]
+		if event.reason == "" || event.action == "" {
+			t.Errorf("guard %s has no reason or no action: the API server rejects such an Event", rule)
 		}
-		if guardRecoveries[rule] == "" {
+		if event.over == "" {
 			t.Errorf("guard %s has no recovery", rule)
 		}
 		got := guardWarnings([]verdict.Guard{{Rule: rule, Source: "blue", Message: "held"}})
 		want := []events.Warning{{
-			Reason: reason, Source: "blue", Action: "Hold", Note: "held", Transient: reason == "SourceNotSynced" || reason == "SourceNotTrusted",
-			Recovery: over(guardRecoveries[rule], string(rule), "blue"),
+			Reason: event.reason, Source: "blue", Action: event.action, Note: "held", Transient: event.reason == "SourceNotSynced" || event.reason == "SourceNotTrusted",
+			Recovery: guardRecovery(&verdict.Guard{Rule: rule, Source: "blue"}),
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

@@ -108,6 +108,8 @@ const (
 	// There is no decision: no source reports the address, or the target is rejected and its endpoints do
 	// not follow their probes.
 	Verdict_VERDICT_NONE Verdict = 6
+	// Do not list it: its source is a failover, and the sources before it have enough ready endpoints.
+	Verdict_VERDICT_STAND_BY Verdict = 7
 )
 
 // Enum value maps for Verdict.
@@ -120,6 +122,7 @@ var (
 		4: "VERDICT_REMOVE",
 		5: "VERDICT_HOLD",
 		6: "VERDICT_NONE",
+		7: "VERDICT_STAND_BY",
 	}
 	Verdict_value = map[string]int32{
 		"VERDICT_UNSPECIFIED": 0,
@@ -129,6 +132,7 @@ var (
 		"VERDICT_REMOVE":      4,
 		"VERDICT_HOLD":        5,
 		"VERDICT_NONE":        6,
+		"VERDICT_STAND_BY":    7,
 	}
 )
 
@@ -816,7 +820,7 @@ func (x *Endpoint) GetBackend() *Backend {
 // Group is one port of a Service with all of its addresses.
 type Group struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// port to connect to.
+	// port to connect to, unless a backend has its own number.
 	Port *Port `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"`
 	// backends sorted by address, at most 10,000.
 	Backends []*Backend `protobuf:"bytes,2,rep,name=backends,proto3" json:"backends,omitempty"`
@@ -899,7 +903,10 @@ type Backend struct {
 	// At most 63 bytes.
 	Source string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
 	// zone, if the writer writes zones. Empty: unknown. At most 63 bytes.
-	Zone          string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	// port is the number to connect to, in a group only, if this backend has another one than the group's port. 0: that of
+	// the port.
+	Port          uint32 `protobuf:"varint,7,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -974,6 +981,13 @@ func (x *Backend) GetZone() string {
 		return x.Zone
 	}
 	return ""
+}
+
+func (x *Backend) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
 }
 
 // WriterStatus is the state of the writer and its sources.
@@ -1554,7 +1568,8 @@ func (x *TargetDetails) GetNextDecisionIn() *durationpb.Duration {
 // Guard is a rule that currently holds changes.
 type Guard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// rule is the name of the guard: allowlist, initial-sync, panic, empty, trust, floor or shrink.
+	// rule is the name of the guard: allowlist, initial-sync, panic, empty, trust, expiry,
+	// failover, floor or shrink.
 	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	// source that the guard applies to. Empty: the whole target.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
@@ -2179,14 +2194,15 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x05Group\x12-\n" +
 	"\x04port\x18\x01 \x01(\v2\x19.slicefeed.writer.v1.PortR\x04port\x128\n" +
 	"\bbackends\x18\x02 \x03(\v2\x1c.slicefeed.writer.v1.BackendR\bbackends\x12\x18\n" +
-	"\aomitted\x18\x03 \x01(\rR\aomitted\"\xa1\x01\n" +
+	"\aomitted\x18\x03 \x01(\rR\aomitted\"\xb5\x01\n" +
 	"\aBackend\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x18\n" +
 	"\aserving\x18\x03 \x01(\bR\aserving\x12 \n" +
 	"\vterminating\x18\x04 \x01(\bR\vterminating\x12\x16\n" +
 	"\x06source\x18\x05 \x01(\tR\x06source\x12\x12\n" +
-	"\x04zone\x18\x06 \x01(\tR\x04zone\"\x91\x01\n" +
+	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x12\n" +
+	"\x04port\x18\a \x01(\rR\x04port\"\x91\x01\n" +
 	"\fWriterStatus\x12\x18\n" +
 	"\aleading\x18\x01 \x01(\bR\aleading\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\rR\x04held\x12;\n" +
@@ -2281,7 +2297,7 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TARGET_STATE_MANAGED\x10\x01\x12\x17\n" +
 	"\x13TARGET_STATE_PAUSED\x10\x02\x12\x19\n" +
-	"\x15TARGET_STATE_REJECTED\x10\x03*\x95\x01\n" +
+	"\x15TARGET_STATE_REJECTED\x10\x03*\xab\x01\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_SERVE\x10\x01\x12\x11\n" +
@@ -2289,7 +2305,8 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x0fVERDICT_UNREADY\x10\x03\x12\x12\n" +
 	"\x0eVERDICT_REMOVE\x10\x04\x12\x10\n" +
 	"\fVERDICT_HOLD\x10\x05\x12\x10\n" +
-	"\fVERDICT_NONE\x10\x062\xde\x01\n" +
+	"\fVERDICT_NONE\x10\x06\x12\x14\n" +
+	"\x10VERDICT_STAND_BY\x10\a2\xde\x01\n" +
 	"\rWriterService\x12k\n" +
 	"\x0eWatchEndpoints\x12*.slicefeed.writer.v1.WatchEndpointsRequest\x1a+.slicefeed.writer.v1.WatchEndpointsResponse0\x01\x12`\n" +
 	"\vListTargets\x12'.slicefeed.writer.v1.ListTargetsRequest\x1a(.slicefeed.writer.v1.ListTargetsResponse2\xf9\x01\n" +

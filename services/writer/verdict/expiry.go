@@ -1,0 +1,78 @@
+package verdict
+
+import (
+	"fmt"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+)
+
+// expireSources removes the endpoints of each source that has not been trusted for Limits.ExpireAfter, while another
+// source, which has not expired itself, has ready ones. A new leader waits as long: it cannot know more.
+//
+// It runs after the table. What leaves by it leaves by our own setting, so that shrink does not count it; floor may
+// keep it.
+func (e *evaluation) expireSources() (guards []Guard) {
+	after := e.input.Limits.ExpireAfter
+	if after <= 0 || e.input.Rejected || e.input.LeadingSince.IsZero() {
+		return nil
+	}
+	expired, anyExpired := make([]bool, len(e.sources)), false
+	for i := range e.sources {
+		s := &e.sources[i]
+		if s.trusted() {
+			continue
+		}
+		at := s.memory.untrustedSince.Add(after)
+		if first := e.input.LeadingSince.Add(after); at.Before(first) {
+			at = first
+		}
+		expired[i] = !e.now.Before(at)
+		anyExpired = anyExpired || expired[i]
+		e.wakeAt(at)
+	}
+	if !anyExpired || !e.anyReadyBesides(expired) {
+		return nil
+	}
+	for i := range e.sources {
+		if !expired[i] {
+			continue
+		}
+		s, held := &e.sources[i], 0
+		for j := range e.rows {
+			r := &e.rows[j]
+			if r.owner != i || r.report != suppressed || e.reportedByOther(r) {
+				continue
+			}
+			held++
+			r.result.Rule = RuleExpiry
+			if r.dropped = r.current != nil; r.dropped {
+				r.result.Verdict, r.result.Conditions, r.result.Listed = Remove, notReady, false
+			}
+		}
+		guards = append(guards, Guard{Rule: RuleExpiry, Source: s.Name, Held: held, Message: fmt.Sprintf(
+			"Source %s has not been trusted for %s (%s), so that its %s removed. They return once it is trusted. "+
+				"Check its inventory and the link to it.", s.Name, after, s.distrust, display.Count(held, "endpoint is", "endpoints are"))})
+	}
+	return guards
+}
+
+// anyReadyBesides reports whether a source that has not expired has an endpoint that the table makes ready.
+func (e *evaluation) anyReadyBesides(expired []bool) bool {
+	for i := range e.rows {
+		r := &e.rows[i]
+		if r.result.Listed && r.result.Conditions.Ready && r.owner != noSource && !expired[r.owner] {
+			return true
+		}
+	}
+	return false
+}
+
+// reportedByOther reports whether a source whose report counts reports the address of a source that has expired.
+func (e *evaluation) reportedByOther(r *row) bool {
+	for j, m := range r.members {
+		if m != nil && e.sources[j].suppressedBy == "" {
+			return true
+		}
+	}
+	return false
+}
