@@ -65,6 +65,7 @@ verify: ## The longer gate, run before a release: make test, and all that is bel
 
 .PHONY: oldest
 oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
+	@lab build cert-manager trust-manager >/dev/null
 	@SLICEFEED_KUBERNETES=oldest tools/gotest -timeout 25m $(E2E)
 
 .PHONY: long
@@ -130,6 +131,7 @@ worlds: ## Two thousand simulated worlds, every short history of small ones, hos
 
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
+	@lab build cert-manager trust-manager >/dev/null
 	@tools/gotest -timeout 25m $(E2E)
 
 .PHONY: check

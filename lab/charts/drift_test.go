@@ -45,7 +45,7 @@ var ofTheServer = map[string]string{
 // such as Argo CD report what differs as drift, for ever, since no sync removes it.
 func TestWhatIsAppliedIsReadBackAsItWas(t *testing.T) {
 	s := enter(t)
-	files, err := definitions(s.ctx())
+	files, err := Definitions(s.ctx())
 	s.must(err)
 	for _, plane := range []*controlplane.ControlPlane{s.Secured, s.Consuming} {
 		s.must(plane.Apply(s.ctx(), files...))

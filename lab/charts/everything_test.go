@@ -2,14 +2,11 @@ package charts
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
@@ -27,7 +24,7 @@ var (
 // field of it, the objects of the Prometheus operator and of cert-manager included.
 func TestEveryOptionIsUnderstoodByTheAPIServer(t *testing.T) {
 	s := enter(t)
-	files, err := definitions(s.ctx())
+	files, err := Definitions(s.ctx())
 	s.must(err)
 	for _, plane := range []*controlplane.ControlPlane{s.Secured, s.Consuming} {
 		s.must(plane.Apply(s.ctx(), files...))
@@ -71,38 +68,6 @@ func TestEveryOptionIsUnderstoodByTheAPIServer(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestObjectsOnPagesAreAcceptedByTheAPIServer applies the objects of other projects that docs/deploy shows, by the
-// definitions of those projects. No controller acts on them here.
-func TestObjectsOnPagesAreAcceptedByTheAPIServer(t *testing.T) {
-	s := enter(t)
-	files, err := definitions(s.ctx())
-	s.must(err)
-	s.must(s.Secured.Apply(s.ctx(), files...))
-	page, err := os.ReadFile(filepath.Join(s.root, "docs", "deploy", "certificates.md"))
-	s.must(err)
-	applied := 0
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		if !strings.HasPrefix(block[1], "apiVersion: ") {
-			continue // values of a chart
-		}
-		for _, found := range regexp.MustCompile(`namespace: ([a-z-]+)`).FindAllStringSubmatch(block[1], -1) {
-			s.must(s.Secured.ApplyYAML(s.ctx(), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: "+found[1]+"}}")))
-		}
-		err := s.Secured.ApplyYAML(s.ctx(), []byte(block[1]))
-		if meta.IsNoMatchError(err) { // a new definition is served a moment later
-			s.until("the definitions are served", func() bool {
-				err = s.Secured.ApplyYAML(s.ctx(), []byte(block[1]))
-				return !meta.IsNoMatchError(err)
-			})
-		}
-		s.must(err)
-		applied += strings.Count(block[1], "apiVersion: ")
-	}
-	if applied != 4 { // two issuers, a CA and a bundle
-		t.Errorf("the page has %d objects, want 4", applied)
 	}
 }
 

@@ -1,19 +1,13 @@
 package charts
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/mod/modfile"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,7 +30,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if !netns.Inside() { // inside there is no network
-		_, err := definitions(context.Background())
+		_, err := Definitions(context.Background())
 		_, other := schemas(context.Background())
 		if err := errors.Join(err, other); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -90,66 +84,6 @@ func startWorld() error {
 	}
 	shared, err = Start(context.Background(), options)
 	return err
-}
-
-// definitions are the files with the custom resources that the charts can make use of, from the
-// modules that lab/upstream/crds pins.
-func definitions(ctx context.Context) ([]string, error) {
-	modules, err := download(ctx, "crds")
-	if err != nil {
-		return nil, err
-	}
-	where := map[string][]string{
-		"github.com/cert-manager/cert-manager":  {"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml"},
-		"github.com/cert-manager/trust-manager": {"deploy/crds/trust.cert-manager.io_bundles.yaml"},
-		"github.com/prometheus-operator/prometheus-operator": {
-			"example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
-			"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
-		},
-	}
-	var files []string
-	for path, dir := range modules {
-		for _, file := range where[path] {
-			files = append(files, filepath.Join(dir, file))
-		}
-	}
-	return files, nil
-}
-
-// download has the modules that one in lab/upstream requires, and returns their directories by path.
-func download(ctx context.Context, upstream string) (map[string]string, error) {
-	root, err := pair.Root()
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(root, "lab", "upstream", upstream)
-	raw, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		return nil, err
-	}
-	mod, err := modfile.Parse("go.mod", raw, nil)
-	if err != nil {
-		return nil, err
-	}
-	args := []string{"mod", "download", "-json"}
-	for _, r := range mod.Require {
-		args = append(args, r.Mod.String())
-	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("download what lab/upstream/%s requires: %w\n%s", upstream, err, out)
-	}
-	modules := map[string]string{}
-	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
-		var module struct{ Path, Dir string }
-		if err := decoder.Decode(&module); err != nil {
-			return nil, err
-		}
-		modules[module.Path] = module.Dir
-	}
-	return modules, nil
 }
 
 // stage is the world as one test sees it.

@@ -60,6 +60,15 @@ var (
 	coreDNS = upstream{dir: "coredns", module: "github.com/coredns/coredns", packages: []program{
 		{"coredns", "github.com/coredns/coredns"},
 	}}
+	// One module each, because they need different versions of client-go.
+	certManager = upstream{
+		dir: "certmanager", module: "github.com/cert-manager/cert-manager",
+		packages: []program{{"cert-manager", "."}}, // cert-manager's controllers with a main of ours
+		also:     "main.go",
+	}
+	trustManager = upstream{dir: "trustmanager", module: "github.com/cert-manager/trust-manager", packages: []program{
+		{"trust-manager", "github.com/cert-manager/trust-manager/cmd/trust-manager"},
+	}}
 )
 
 const (
@@ -141,7 +150,7 @@ func BuildPrograms(ctx context.Context, log io.Writer, names ...string) (paths [
 
 // programModule returns the module that a program is built from, with no other program.
 func programModule(name string) (upstream, error) {
-	for _, module := range []upstream{newest, controllers, coreDNS} {
+	for _, module := range []upstream{newest, controllers, coreDNS, certManager, trustManager} {
 		for _, p := range module.packages {
 			if p.name == name {
 				module.packages = []program{p}

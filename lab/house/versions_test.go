@@ -43,11 +43,20 @@ func TestTheVersionsOfKubernetesThatAreNamedAreThoseThatAreRun(t *testing.T) {
 		t.Errorf("the controllers are of Kubernetes %s, and the API servers of %s", controllers, newest)
 	}
 	coreDNS := "CoreDNS " + upstreamVersion(t, "coredns", "github.com/coredns/coredns")
+	managers := map[string]string{}
+	for _, name := range []string{"cert-manager", "trust-manager"} {
+		path := "github.com/cert-manager/" + name
+		managers[name] = upstreamVersion(t, "crds", path)
+		if run := upstreamVersion(t, strings.ReplaceAll(name, "-", ""), path); run != managers[name] {
+			t.Errorf("%s %s is run with the definitions of %s", name, run, managers[name])
+		}
+	}
 	minor := oldest[:strings.LastIndex(oldest, ".")]
 	for file, says := range map[string][]string{
 		"README.md":                             {"Kubernetes " + minor + " or newer"},
 		"docs/deploy/upgrade.md":                {"Kubernetes " + minor + " or newer", oldest, newest, coreDNS},
 		"docs/use/consumers.md":                 {coreDNS},
+		"docs/deploy/certificates.md":           {"cert-manager " + managers["cert-manager"], "trust-manager " + managers["trust-manager"]},
 		"docs/design/policy.md":                 {"Kubernetes " + minor + " or newer"},
 		"deploy/slicefeed-inventory/Chart.yaml": {`kubeVersion: ">=` + minor + `.0-0"`},
 		"deploy/slicefeed-writer/Chart.yaml":    {`kubeVersion: ">=` + minor + `.0-0"`},

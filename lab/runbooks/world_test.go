@@ -2,6 +2,7 @@ package runbooks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -20,10 +21,21 @@ import (
 	"github.com/slicefeed/slicefeed/lab/charts"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/ionosapi"
+	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-func TestMain(m *testing.M) { charts.Main(m) }
+func TestMain(m *testing.M) {
+	if !netns.Inside() { // inside there is no network
+		_, built := controlplane.BuildPrograms(context.Background(), os.Stderr, managers...)
+		_, err := charts.Definitions(context.Background())
+		if err := errors.Join(built, err); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	charts.Main(m)
+}
 
 // world is what the readers of all pages work in, one after the other: each page leaves it as
 // the next one needs it. Commands are run in its Dir.

@@ -14,7 +14,8 @@ func buildCommand() *cobra.Command {
 		Short: "Build upstream programs into the cache directory, unless they are there",
 		Long: "Build programs from their Go modules into the cache directory, unless they are there, and print\n" +
 			"their paths: etcd, kube-apiserver, kubectl and proxychoice (kube-proxy's own code, which tells its\n" +
-			"choice), or the named ones; further ones are kube-controller-manager, kube-proxy and coredns.\n" +
+			"choice), or the named ones; further ones are kube-controller-manager, kube-proxy, coredns,\n" +
+			"cert-manager and trust-manager.\n" +
 			"The directory is slicefeed in the user's cache directory, or what " + controlplane.CacheEnv + " says.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			paths, err := controlplane.BuildPrograms(cmd.Context(), cmd.ErrOrStderr(), names...)
