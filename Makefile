@@ -132,6 +132,7 @@ worlds: ## Two thousand simulated worlds, every short history of small ones, hos
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
 	@lab build cert-manager trust-manager >/dev/null
+	@tools/previous
 	@tools/gotest -timeout 25m $(E2E)
 
 .PHONY: check

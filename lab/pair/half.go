@@ -66,6 +66,13 @@ func (h *Half) Set(name, value string) {
 	h.env[name] = value
 }
 
+// Use has the next start run the program of the same name in another directory.
+func (h *Half) Use(dir string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.program = filepath.Join(dir, filepath.Base(h.program))
+}
+
 func (h *Half) setting(name string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
