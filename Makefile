@@ -110,14 +110,14 @@ sim: ## Print the story of one simulated run (SEED=1)
 .PHONY: release-dry-run
 release-dry-run: ## Make a release of this commit in a clone, all but the pushing
 	@tools/build . charts release
-	@tools/release/dry-run
+	@tools/engine tools/release/dry-run
 
 .PHONY: outside
 outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus, goreleaser or Python's gRPC; it gets those that it can
 	@tools/build monitoring release
 	@tools/debian chromium
 	@python3 -c 'import grpc, google.protobuf' 2>/dev/null || tools/debian python3-grpcio
-	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 60m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
+	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 90m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
 
 # ---- the tests, apart -----------------------------------------------------------
 

@@ -7,6 +7,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/google/go-cmp v0.7.0
+	github.com/google/go-containerregistry v0.22.1
 	github.com/ionos-cloud/sdk-go/v6 v6.3.11
 	github.com/prometheus/client_golang v1.25.0
 	github.com/rs/zerolog v1.28.0

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -75,6 +76,38 @@ func TestARehearsalMakesAllThatAReleaseConsistsOf(t *testing.T) {
 	slices.Sort(summed)
 	if diff := cmp.Diff(got, summed); diff != "" {
 		t.Errorf("checksums.txt (-want +got):\n%s", diff)
+	}
+	checkPublished(t, made)
+}
+
+// checkPublished checks the digests and SBOMs of what the rehearsal pushed, which needs a Docker engine. It has
+// installed and run all of it by these digests.
+func checkPublished(t *testing.T, made string) {
+	t.Helper()
+	digests, err := os.ReadFile(filepath.Join(made, "digests.txt"))
+	if errors.Is(err, os.ErrNotExist) {
+		t.Log("not run: images and charts of a release in a registry: no Docker engine answers")
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range []string{"inventory", "writer"} {
+		for _, kind := range []string{"/slicefeed-%s@D image", "/slicefeed-%s@D image_amd64", "/slicefeed-%s@D image_arm64", "/charts/slicefeed-%s@D chart"} {
+			line := strings.ReplaceAll(fmt.Sprintf(kind, component), "D", "sha256:[0-9a-f]{64}")
+			if !regexp.MustCompile("(?m)" + line + "$").Match(digests) {
+				t.Errorf("digests.txt has no line %s:\n%s", line, digests)
+			}
+		}
+		for _, arch := range []string{"amd64", "arm64"} {
+			bill, err := filepath.Glob(filepath.Join(made, "slicefeed-"+component+"_*_image_"+arch+".cdx.json"))
+			if err != nil || len(bill) != 1 {
+				t.Fatalf("SBOMs of the image of %s for %s: %q, %v", component, arch, bill, err)
+			}
+			if parts := components(t, bill[0]); !slices.Contains(parts, generated) || !slices.Contains(parts, "google.golang.org/grpc") {
+				t.Errorf("%s names only %q", bill[0], parts)
+			}
+		}
 	}
 }
 
