@@ -58,11 +58,11 @@ func TestEndpointsOfASourceThatIsGoneExpire(t *testing.T) {
 	all := append(addresses(easts), addresses(wests)...)
 	f.slices("all serve", pair.AreJust(pair.Ready, all...))
 	f.must(f.all["west"].Kill())
-	before := f.writesOf(f.service)
+	before := f.writes()
 	if took := f.slices("the endpoints of the source that is gone have left", pair.AreJust(pair.Ready, easts[0].Address)); took.Seconds() < 25 {
 		t.Errorf("they left after %s", took)
 	}
-	if n := f.writesOf(f.service) - before; n != 1 {
+	if n := f.writes() - before; n != 1 {
 		t.Errorf("that took %d writes, want 1", n)
 	}
 	f.tells(f.service, "SourceExpired", "west", "30s")
@@ -108,10 +108,10 @@ func TestSourcesWithOtherPorts(t *testing.T) {
 	})
 	f.step("another port is one write", func(f *sources) {
 		at(30444)
-		before := f.writesOf(f.service)
+		before := f.writes()
 		f.annotate(f.service, "ports.west", "30444")
 		f.slices("the new port is listed", portsOf(map[string]int32{"east": 30080, "west": 30444}))
-		if n := f.writesOf(f.service) - before; n != 1 {
+		if n := f.writes() - before; n != 1 {
 			f.t.Errorf("that took %d writes, want 1", n)
 		}
 	})

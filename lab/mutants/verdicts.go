@@ -247,7 +247,6 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/failover.go",
 			Edits:  one("r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = StandBy,", "r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = Remove,"),
 			Suites: []string{inVerdict},
-			Seeds:  200,
 		},
 		{
 			Name:   "expiry-without-another-source",
@@ -255,7 +254,6 @@ func verdicts() []Mutant {
 			File:   inVerdict + "/expiry.go",
 			Edits:  one("|| !e.anyReadyBesides(expired)", "|| len(e.rows) == 0"),
 			Suites: []string{inVerdict},
-			Seeds:  200,
 		},
 		{
 			Name:   "expiry-after-a-takeover",

@@ -360,7 +360,7 @@ func writer() []Mutant {
 			Name:   "memory-of-another-service",
 			Harm:   "A new Service of the same name inherits its predecessor's memory.",
 			File:   inReconciler + "/reconciler.go",
-			Edits:  one("s.uid, s.memory = uid, verdict.Memory{}", "s.uid = uid"),
+			Edits:  one("s.uid, s.memory, s.ports = uid, verdict.Memory{}, nil", "s.uid, s.ports = uid, nil"),
 			Suites: []string{inReconciler},
 		},
 		{

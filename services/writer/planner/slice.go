@@ -109,6 +109,7 @@ func isService(owner metav1.OwnerReference) bool {
 	return owner.Kind == "Service" && owner.APIVersion == "v1"
 }
 
+// SourceOf returns the source of a slice.
 func SourceOf(slice *discoveryv1.EndpointSlice) string {
 	if source := slice.Labels[LabelSource]; source != "" {
 		return source

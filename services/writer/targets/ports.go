@@ -28,7 +28,7 @@ type ReportedPort struct {
 }
 
 // PortsOf returns the ports of a source's endpoints.
-func (t *Target) PortsOf(source string) []discoveryv1.EndpointPort {
+func (t Target) PortsOf(source string) []discoveryv1.EndpointPort {
 	if p, other := t.SourcePorts[source]; other {
 		return p.Ports
 	}
@@ -36,7 +36,7 @@ func (t *Target) PortsOf(source string) []discoveryv1.EndpointPort {
 }
 
 // ProbePortOf returns the port at which a source's endpoints are probed.
-func (t *Target) ProbePortOf(source string) uint16 {
+func (t Target) ProbePortOf(source string) uint16 {
 	if p, other := t.SourcePorts[source]; other {
 		return p.ProbePort
 	}
@@ -44,14 +44,14 @@ func (t *Target) ProbePortOf(source string) uint16 {
 }
 
 // FollowsPorts reports whether the ports of a source are those that it reports.
-func (t *Target) FollowsPorts(source string) bool {
+func (t Target) FollowsPorts(source string) bool {
 	_, given := t.Settings.Ports[source]
 	return t.Settings.PortsFromSource && !given
 }
 
 // FollowPorts returns the ports of a source as it reports them, each found by the name and the protocol of a port of the
 // Service. The problem says, for people, why they cannot be used; empty: they can.
-func (t *Target) FollowPorts(source string, reported []ReportedPort, allows func(port uint16) bool) (followed SourcePorts, problem string) {
+func (t Target) FollowPorts(source string, reported []ReportedPort, allows func(port uint16) bool) (followed SourcePorts, problem string) {
 	numbers := map[string]uint16{}
 	for _, p := range t.Ports {
 		found := slices.DeleteFunc(slices.Clone(reported), func(r ReportedPort) bool {
@@ -76,7 +76,7 @@ func (t *Target) FollowPorts(source string, reported []ReportedPort, allows func
 }
 
 // ListedPorts returns the ports that the owned slices of a source list; false: there is none with endpoints.
-func (t *Target) ListedPorts(source string, existing []*discoveryv1.EndpointSlice) (SourcePorts, bool) {
+func (t Target) ListedPorts(source string, existing []*discoveryv1.EndpointSlice) (SourcePorts, bool) {
 	desired := t.Desired()
 	for _, slice := range existing {
 		if slice.DeletionTimestamp == nil && len(slice.Endpoints) > 0 && desired.Owns(slice) && planner.SourceOf(slice) == source {
@@ -87,7 +87,7 @@ func (t *Target) ListedPorts(source string, existing []*discoveryv1.EndpointSlic
 }
 
 // probePortAmong returns the port of the settings, or else the first TCP port; 0: there is none.
-func (t *Target) probePortAmong(ports []discoveryv1.EndpointPort) uint16 {
+func (t Target) probePortAmong(ports []discoveryv1.EndpointPort) uint16 {
 	if t.Settings.ProbePort != 0 {
 		return t.Settings.ProbePort
 	}
@@ -99,12 +99,16 @@ func (t *Target) probePortAmong(ports []discoveryv1.EndpointPort) uint16 {
 	return 0
 }
 
-// withNumbers returns the ports with other numbers, by name.
+// withNumbers returns the ports with other numbers, by name. A number without a name is that of the only port.
 func withNumbers(ports []discoveryv1.EndpointPort, numbers map[string]uint16) []discoveryv1.EndpointPort {
 	out := slices.Clone(ports)
+	if number, given := numbers[""]; given && len(out) == 1 {
+		out[0].Port = new(int32(number))
+		return out
+	}
 	for i := range out {
 		if number, given := numbers[*out[i].Name]; given {
-			out[i].Port = ptr.To(int32(number))
+			out[i].Port = new(int32(number))
 		}
 	}
 	return out
@@ -140,14 +144,17 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 }
 
 // checkPortNames rejects annotations ports.<source> whose source or port names the Service does not have.
-func (t *Target) checkPortNames() *Rejection {
+func (t Target) checkPortNames() *Rejection {
 	for _, source := range slices.Sorted(maps.Keys(t.Settings.Ports)) {
 		if !slices.Contains(t.Settings.AllSources(), source) {
 			return newRejection(ReasonInvalidAnnotation, "%sports.%.64s names a source that this Service does not use. Remove it, or name the source in %[1]ssource.", annotationPrefix, source)
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.Settings.Ports[source])) {
+			if name == "" && len(t.Ports) == 1 {
+				continue
+			}
 			if !slices.ContainsFunc(t.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == name }) {
-				return newRejection(ReasonInvalidAnnotation, "%sports.%s names port %q, which the Service does not have. Use the names of its ports, or a number alone if its only port has no name.", annotationPrefix, source, name)
+				return newRejection(ReasonInvalidAnnotation, "%sports.%s names port %q, which the Service does not have. Use the names of its ports, or a number alone if it has one port.", annotationPrefix, source, name)
 			}
 		}
 	}

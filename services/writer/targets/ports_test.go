@@ -81,6 +81,19 @@ func TestSourcesHaveTheirOwnPorts(t *testing.T) {
 	}
 }
 
+func TestANumberAloneIsThatOfTheOnlyPort(t *testing.T) {
+	cfg := newConfig()
+	svc := withTwoPorts("source", "default", "ports.default", "31080")
+	svc.Spec.Ports = svc.Spec.Ports[:1]
+	resolution := newResolver(cfg).resolve(svc)
+	if resolution.Rejection != nil {
+		t.Fatal(resolution.Rejection)
+	}
+	if diff := cmp.Diff(map[string]int32{"http": 31080}, numbers(resolution.Target.PortsOf("default"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestPortsFollowTheSource(t *testing.T) {
 	cfg := newConfig()
 	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}

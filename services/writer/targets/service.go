@@ -108,7 +108,7 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discover
 }
 
 // resolveProbePort returns the port of the settings, or else the first TCP port.
-func (t *Target) resolveProbePort() (uint16, *Rejection) {
+func (t Target) resolveProbePort() (uint16, *Rejection) {
 	port := t.probePortAmong(t.Ports)
 	if port == 0 && t.Settings.Probe.Mode != probe.Off {
 		return 0, newRejection(ReasonNoProbePort, "Service has no TCP port to probe. Set %sprobe-port or turn probing off.", annotationPrefix)
