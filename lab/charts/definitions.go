@@ -68,7 +68,10 @@ func download(ctx context.Context, upstream string) (map[string]string, error) {
 	}
 	modules := map[string]string{}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
-		var module struct{ Path, Dir string }
+		var module struct {
+			Path string `json:"Path"`
+			Dir  string `json:"Dir"`
+		}
 		if err := decoder.Decode(&module); err != nil {
 			return nil, err
 		}
