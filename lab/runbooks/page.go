@@ -1,9 +1,9 @@
-// Package runbooks runs the commands of docs/operate/runbooks, of the README's part on deploying, and of two pages
-// of docs/deploy (uninstalling, plain manifests), in the order of each page, in a world made of real parts: two API servers with RBAC, the charts
-// installed by helm, the halves in Pods, an emulated cloud, backends. It promises that a page
-// whose command fails, or prints something else than the page shows, fails a test; it refuses
-// pages with a command that no test can run. Of three more pages, on troubleshooting, guards and Services, only the
-// commands are run: what they print there are examples, which lab/house compares with the code.
+// Package runbooks runs the commands of docs/operate/runbooks, of the README's part on deploying, and of three pages of
+// docs/deploy (uninstalling, plain manifests, cert-manager), in the order of each page, in a world made of real parts: two
+// API servers with RBAC, the charts installed by helm, the halves in Pods, an emulated cloud, backends. It promises that a
+// page whose command fails, or prints something else than the page shows, fails a test; it refuses pages with a command
+// that no test can run. Of three more pages, on troubleshooting, guards and Services, only the commands are run: what they
+// print there are examples, which lab/house compares with the code.
 //
 // A page is a script:
 //
