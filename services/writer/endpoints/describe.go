@@ -19,7 +19,7 @@ import (
 const PausedMessage = "Service is paused by annotation slicefeed.dev/paused. Nothing is written, whatever happens to its endpoints. Remove the annotation to resume."
 
 func (s State) String() string {
-	return map[State]string{Managed: "managed", Paused: "paused", Rejected: "rejected"}[s]
+	return map[State]string{Managed: "managed", Paused: "paused", Rejected: "rejected", ReadOnly: "read-only"}[s]
 }
 
 func (p Port) String() string {
@@ -152,6 +152,9 @@ func (e *Explanation) conclude() (conclusion, advice string) {
 	switch {
 	case e.State == Paused:
 		conclusion, advice = fmt.Sprintf("Service is paused; nothing is written. Its slices %s.", listed), e.Message
+	case e.State == ReadOnly:
+		conclusion = fmt.Sprintf("Service is not managed by this writer, which only publishes it. Its slices %s.", listed)
+		return conclusion, ""
 	case e.State == Rejected && e.FollowsProbes:
 		conclusion, advice = fmt.Sprintf("Service is rejected (%s); no endpoints are added, and failing ones still become not ready. Its slices %s.", e.Reason, listed), e.Message
 	case e.State == Rejected:

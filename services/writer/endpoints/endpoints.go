@@ -28,6 +28,7 @@ const (
 	Managed State = iota + 1
 	Paused
 	Rejected
+	ReadOnly
 )
 
 // Target is everything known of one target after a decision. It is stored as it is and must not be
@@ -48,8 +49,11 @@ type Target struct {
 	Ports []discoveryv1.EndpointPort
 	// SourcePorts are the written ports of sources that have others, while Managed.
 	SourcePorts map[string][]discoveryv1.EndpointPort
+	// ServiceType and ServicePorts are the type of the Service, and the numbers of its own ports by name.
+	ServiceType  string
+	ServicePorts map[string]uint16
 	// Slices are the slices of the namespace; ManagedBy marks the owned ones. Their endpoints are
-	// published while the target is not Managed. Other slices are ignored.
+	// published while the target is not Managed. Other slices are ignored, unless it is ReadOnly.
 	Slices    []*discoveryv1.EndpointSlice
 	ManagedBy string
 
@@ -67,6 +71,7 @@ type Port struct {
 	Name, Protocol string
 	Number         uint16
 	AppProtocol    string
+	ServicePort    uint16 // the number of the Service's port; 0: not known
 }
 
 // Backend is an address that a target lists.
@@ -83,10 +88,11 @@ type TargetStatus struct {
 	State           State
 	Reason, Message string // see Target; also of a pause
 	Ports           []Port // by name, each name once
+	ServiceType     string
 }
 
 func (a *TargetStatus) equal(b *TargetStatus) bool {
-	return a.State == b.State && a.Reason == b.Reason && a.Message == b.Message && slices.Equal(a.Ports, b.Ports)
+	return a.State == b.State && a.Reason == b.Reason && a.Message == b.Message && a.ServiceType == b.ServiceType && slices.Equal(a.Ports, b.Ports)
 }
 
 // MaxBackends is the number of backends that a group publishes: it has to fit into one message.
@@ -129,6 +135,7 @@ func (e *Entry) setFingerprint() {
 		c.AddString(p.Protocol)
 		c.AddUint(uint64(p.Number))
 		c.AddString(p.AppProtocol)
+		c.AddUint(uint64(p.ServicePort))
 	}
 	c.AddString("slicefeed.writer.v1.Entry")
 	c.AddUint(uint64(e.Kind))
@@ -138,6 +145,7 @@ func (e *Entry) setFingerprint() {
 		c.AddUint(uint64(e.State))
 		c.AddString(e.Reason)
 		c.AddString(e.Message)
+		c.AddString(e.ServiceType)
 		c.AddUint(uint64(len(e.Ports)))
 		for _, p := range e.Ports {
 			port(p)
@@ -161,22 +169,40 @@ func (e *Entry) setFingerprint() {
 type publishedState struct {
 	TargetStatus
 
-	backends    []Backend         // by address, each address once
-	sourcePorts map[string][]Port // of sources whose ports are others
+	backends    []Backend             // by address, each address once
+	sourcePorts map[string][]Port     // of sources whose ports are others
+	portsAt     map[netip.Addr][]Port // of a ReadOnly Service, whose slices may have different ones; nil: it is another
+}
+
+// numberAt returns the number of a port at a backend; 0: the backend does not have it.
+func (p *publishedState) numberAt(b *Backend, port Port) uint16 {
+	ports, others := p.sourcePorts[cmp.Or(b.Source, verdict.DefaultSource)]
+	if p.portsAt != nil {
+		ports = p.portsAt[b.Address]
+	} else if !others {
+		return port.Number
+	}
+	if at := slices.IndexFunc(ports, func(other Port) bool { return other.Name == port.Name }); at >= 0 {
+		return ports[at].Number
+	}
+	return 0
 }
 
 // backendsOf returns the backends of one port.
 func (p *publishedState) backendsOf(port Port) []Backend {
-	if len(p.sourcePorts) == 0 {
+	if len(p.sourcePorts)+len(p.portsAt) == 0 {
 		return p.backends
 	}
-	all := slices.Clone(p.backends)
-	for i := range all {
-		for _, other := range p.sourcePorts[cmp.Or(all[i].Source, verdict.DefaultSource)] {
-			if other.Name == port.Name && other.Number != port.Number {
-				all[i].Port = other.Number
-			}
+	var all []Backend
+	for _, b := range p.backends {
+		switch number := p.numberAt(&b, port); number {
+		case 0:
+			continue
+		case port.Number:
+		default:
+			b.Port = number
 		}
+		all = append(all, b)
 	}
 	return all
 }
@@ -210,9 +236,17 @@ func (p *publishedState) entries(of ServiceName, grouped bool) []*Entry {
 }
 
 // publishedState returns the published state; the backends of a managed target are left out.
-func (t *Target) publishedState() publishedState {
-	p := publishedState{TargetStatus: TargetStatus{State: t.State, Reason: t.Reason, Message: t.Message}}
+func (t *Target) publishedState() (p publishedState) {
+	p = publishedState{TargetStatus: TargetStatus{State: t.State, Reason: t.Reason, Message: t.Message, ServiceType: t.ServiceType}}
+	defer func() {
+		for i := range p.Ports {
+			p.Ports[i].ServicePort = t.ServicePorts[p.Ports[i].Name]
+		}
+	}()
 	switch t.State {
+	case ReadOnly:
+		p.addObserved(t)
+		return p
 	case Paused:
 		p.Reason, p.Message = "Paused", PausedMessage
 	case Managed:
@@ -247,6 +281,30 @@ func (p *publishedState) addPorts(source string, ports []discoveryv1.EndpointPor
 	p.sourcePorts[source] = convertPorts(ports)
 }
 
+// addObserved adds what the slices of a ReadOnly Service list, whoever manages them.
+func (p *publishedState) addObserved(t *Target) {
+	p.portsAt = map[netip.Addr][]Port{}
+	var listed []discoveryv1.EndpointPort
+	for _, slice := range t.Slices {
+		if slice.DeletionTimestamp != nil {
+			continue
+		}
+		listed = append(listed, slice.Ports...)
+		one := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: slice.Labels[discoveryv1.LabelManagedBy]}
+		for _, e := range planner.CurrentEndpoints(one, []*discoveryv1.EndpointSlice{slice}) {
+			if _, again := p.portsAt[e.Address]; again {
+				continue
+			}
+			p.portsAt[e.Address] = convertPorts(slice.Ports)
+			p.backends = append(p.backends, Backend{
+				Address: e.Address, Zone: e.Zone, Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating},
+			})
+		}
+	}
+	p.Ports = convertPorts(listed)
+	slices.SortFunc(p.backends, func(a, b Backend) int { return a.Address.Compare(b.Address) })
+}
+
 // desiredBackends returns the backends of a managed target.
 func (t *Target) desiredBackends() []Backend {
 	all := make([]Backend, 0, len(t.Decision.Endpoints))
@@ -262,7 +320,7 @@ func convertPorts(listed []discoveryv1.EndpointPort) []Port {
 	var all []Port
 	for _, p := range listed {
 		if number := ptr.Deref(p.Port, 0); number >= 1 && number <= 65535 {
-			all = append(all, Port{ptr.Deref(p.Name, ""), string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), uint16(number), ptr.Deref(p.AppProtocol, "")})
+			all = append(all, Port{Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Number: uint16(number), AppProtocol: ptr.Deref(p.AppProtocol, "")})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) })

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -97,7 +98,7 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	u := b.Since(nil, nil, true)
 	checkEqual(t, "each port", upsertKeys(u), []string{"web/a", "web/a/admin", "web/a/http"})
 	checkEqual(t, "backends", u.Upserts[1].Backends, []Backend{{mustParseAddr("10.0.0.1"), draining, "default", "", 0}, {mustParseAddr("fd00::1"), draining, "default", "", 0}})
-	checkEqual(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, ""})
+	checkEqual(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, "", 0})
 
 	b.Put(managedTarget("a", ready))
 	checkEqual(t, "a port without addresses", upsertKeys(b.Since(nil, nil, true)), []string{"web/a", "web/a/http"})
@@ -135,6 +136,38 @@ func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
 	b.Put(other)
 	paused := b.Since(nil, nil, false)
 	checkEqual(t, "the ports of a paused Service", []uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number}, []uint16{30080, 31082})
+}
+
+func TestServiceThatKubernetesMaintainsIsPublishedFromAllOfItsSlices(t *testing.T) {
+	b := newSyncedStore()
+	target := Target{
+		Namespace: "web", Service: "a", State: ReadOnly, ServiceType: "LoadBalancer", ServicePorts: map[string]uint16{"http": 80, "admin": 81},
+	}
+	target.ManagedBy = "endpointslice-controller.k8s.io"
+	// Pods of two versions: the port http has another number in each, and only one has the port admin.
+	older := newSlice(target, []discoveryv1.EndpointPort{newPort("http", 8080)}, newEndpoint(mustParseAddr("10.0.0.1"), ready), newEndpoint(mustParseAddr("10.0.0.2"), draining))
+	newer := newSlice(target, []discoveryv1.EndpointPort{newPort("http", 8081), newPort("admin", 9090)}, newEndpoint(mustParseAddr("10.0.0.3"), ready))
+	newer.Labels[discoveryv1.LabelManagedBy] = "someone else"
+	newer.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} // which stands for ready
+	target.ManagedBy = ""
+	target.Slices = []*discoveryv1.EndpointSlice{older, newer}
+	b.Put(target)
+	each := b.Since(nil, nil, false)
+	var got []string
+	for _, e := range each.Upserts[1:] {
+		got = append(got, fmt.Sprint(e.Key, " ", e.Port.Number, " of ", e.Port.ServicePort, " ", e.Backends[0].Conditions))
+	}
+	checkEqual(t, "endpoints", got, []string{
+		"web/a/admin/10.0.0.3 9090 of 81 ready",
+		"web/a/http/10.0.0.1 8080 of 80 ready", "web/a/http/10.0.0.2 8080 of 80 draining", "web/a/http/10.0.0.3 8081 of 80 ready",
+	})
+	checkEqual(t, "the Service", []any{each.Upserts[0].State, each.Upserts[0].ServiceType}, []any{ReadOnly, "LoadBalancer"})
+	grouped := b.Since(nil, nil, true)
+	checkEqual(t, "groups", upsertKeys(grouped), []string{"web/a", "web/a/admin", "web/a/http"})
+	checkEqual(t, "addresses of admin", len(grouped.Upserts[1].Backends), 1)
+	checkEqual(t, "the other number of http", grouped.Upserts[2].Backends[2].Port, 8081)
+	summaries, _ := b.List(nil)
+	checkEqual(t, "ready, draining, out of sync", []int{summaries[0].Ready, summaries[0].Draining, summaries[0].OutOfSync}, []int{2, 1, 0})
 }
 
 func TestPublishesOnlyChanges(t *testing.T) {

@@ -89,6 +89,14 @@ func (t *Target) portsDiffer(published publishedState) bool {
 		if !others {
 			ports = published.Ports
 		}
-		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !slices.Equal(convertPorts(s.Ports), ports)
+		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !samePorts(convertPorts(s.Ports), ports)
+	})
+}
+
+// samePorts reports whether two lists have the same ports, whatever the Service calls them.
+func samePorts(a, b []Port) bool {
+	return slices.EqualFunc(a, b, func(a, b Port) bool {
+		a.ServicePort, b.ServicePort = 0, 0
+		return a == b
 	})
 }

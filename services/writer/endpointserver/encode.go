@@ -34,7 +34,7 @@ func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 }
 
 func encodeTarget(s *endpoints.TargetStatus) *writerv1.Target {
-	t := &writerv1.Target{State: writerv1.TargetState(s.State), Reason: display.Truncate(s.Reason, maxReasonLength), Message: truncateText(s.Message)}
+	t := &writerv1.Target{State: writerv1.TargetState(s.State), Reason: display.Truncate(s.Reason, maxReasonLength), Message: truncateText(s.Message), ServiceType: truncateName(s.ServiceType)}
 	for _, p := range s.Ports[:min(len(s.Ports), maxPorts)] {
 		t.Ports = append(t.Ports, encodePort(p))
 	}
@@ -44,7 +44,7 @@ func encodeTarget(s *endpoints.TargetStatus) *writerv1.Target {
 func encodePort(p endpoints.Port) *writerv1.Port {
 	return &writerv1.Port{
 		Name: truncateName(p.Name), Protocol: truncateName(p.Protocol), Number: uint32(p.Number),
-		AppProtocol: display.Truncate(p.AppProtocol, maxAppProtocolLength),
+		AppProtocol: display.Truncate(p.AppProtocol, maxAppProtocolLength), ServicePort: uint32(p.ServicePort),
 	}
 }
 

@@ -62,7 +62,7 @@ func serviceValues(v *endpoints.TargetView) statuspage.Values {
 		"namespace": v.Namespace, "service": v.Service, "state": v.State.String(), "ready": v.Ready, "draining": v.Draining, "notReady": v.NotReady,
 		"outOfSync": differ, "held": held,
 	}
-	if v.State == endpoints.Rejected && !v.FollowsProbes {
+	if v.State == endpoints.ReadOnly || v.State == endpoints.Rejected && !v.FollowsProbes {
 		values["outOfSync"] = 0 // nothing is decided
 	}
 	if v.Reason != "" {
@@ -76,6 +76,8 @@ func serviceValues(v *endpoints.TargetView) statuspage.Values {
 func serviceStatus(v *endpoints.TargetView) statuspage.Line {
 	differ, held := countProblems(v)
 	switch {
+	case v.State == endpoints.ReadOnly:
+		return statuspage.OKf("published, not managed: %s", display.Count(v.Ready, "ready address", "ready addresses"))
 	case v.State == endpoints.Rejected && v.FollowsProbes:
 		return statuspage.Errorf("rejected: %s; no endpoints are added, failing ones become not ready", v.Reason)
 	case v.State == endpoints.Rejected:

@@ -18,10 +18,14 @@ import (
 // publish makes a decision known: as Events, as metrics and on the board. It releases the Lease if the probes are why.
 // It returns when to decide again although nothing changes.
 func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input, now time.Time) (wake time.Time) {
-	if view.Active() || view.Rejection != nil || view.OptedOut && view.Paused { // else its slices go, or have gone
+	switch {
+	case view.ReadOnly:
+		r.health.Forget(key)
+		r.publishTarget(key, s, view, snapshots, input)
+	case view.Active() || view.Rejection != nil || view.OptedOut && view.Paused: // else its slices go, or have gone
 		r.health.Update(key, view, input, s.decision, view.Active() && r.backoff.NumRequeues(key) > 0, now)
 		r.publishTarget(key, s, view, snapshots, input)
-	} else {
+	default:
 		r.health.Forget(key)
 		r.Board.Remove(key.Namespace, key.Name)
 	}
@@ -43,9 +47,12 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 	t := endpoints.Target{
 		Namespace: key.Namespace, Service: key.Name, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
 		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().SourcePorts, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
+		ServiceType: view.Target.Type, ServicePorts: view.Target.ServicePorts,
 		Input: input, Decision: s.decision, Sources: snapshots,
 	}
 	switch {
+	case view.ReadOnly:
+		t.State = endpoints.ReadOnly
 	case view.Rejection != nil:
 		t.State, t.Reason, t.Message = endpoints.Rejected, view.Rejection.Reason, view.Rejection.Message
 		t.FollowsProbes = view.ProbesOnly && !view.Paused

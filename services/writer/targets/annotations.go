@@ -34,6 +34,7 @@ type Settings struct {
 	ListUnready    bool      // list endpoints that are not ready
 	Paused         bool      // no write of any kind
 	Resync         time.Time // when a resync is requested; zero: never
+	Publish        bool      // of a Service that is no target: its endpoints are published
 }
 
 // AllSources returns the names of the sources of all tiers, the first tier first.
@@ -45,6 +46,9 @@ const annotationPrefix = "slicefeed.dev/"
 // pausedAnnotation is parsed apart from the others: pausing must work even if other annotations are
 // invalid.
 const pausedAnnotation = "paused"
+
+// publishAnnotation is the only one that counts on a Service that is no target.
+const publishAnnotation = "publish"
 
 const (
 	portsAnnotation   = "ports"
@@ -174,6 +178,7 @@ var knownAnnotations = []annotationSpec{
 			return err == nil
 		},
 	},
+	boolAnnotation(publishAnnotation, "false", "a Service that this writer does not manage, such as one with a selector: the endpoint API publishes what its slices list; nothing is written", func(s *Settings) *bool { return &s.Publish }),
 	boolAnnotation(pausedAnnotation, "false", "nothing is written, while a person acts by hand", func(s *Settings) *bool { return &s.Paused }),
 }
 

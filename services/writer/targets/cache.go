@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,7 +64,7 @@ func UIDKey(namespace string, uid types.UID) string { return namespace + "#" + s
 // which must never become endpoints.
 func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Service {
 	svc.ManagedFields, svc.Status = nil, corev1.ServiceStatus{}
-	if wasTarget || cfg.isTarget(svc) {
+	if _, published := svc.Annotations[annotationPrefix+publishAnnotation]; published || wasTarget || cfg.isTarget(svc) {
 		return svc
 	}
 	small := &corev1.Service{}
@@ -81,15 +80,14 @@ func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Serv
 	return small
 }
 
-// TrimSlice drops fields that are never read from slices that others manage. Of slices of another class
-// it keeps whether they list a ready endpoint.
+// TrimSlice drops fields that are never read from slices that others manage: of their endpoints it keeps what is
+// published.
 func (cfg *Config) TrimSlice(slice *discoveryv1.EndpointSlice) {
 	if by := slice.Labels[discoveryv1.LabelManagedBy]; by == cfg.managedBy() || by != "" && by == cfg.NamedTarget.ManagedBy {
 		return
 	}
-	endpoints := slice.Endpoints
-	slice.Endpoints, slice.Ports, slice.ManagedFields, slice.Annotations = nil, nil, nil, nil
-	if at := slices.IndexFunc(endpoints, isReady); at >= 0 && isOtherClass(slice) {
-		slice.Endpoints = []discoveryv1.Endpoint{*endpoints[at].DeepCopy()}
+	slice.ManagedFields, slice.Annotations = nil, nil
+	for i, e := range slice.Endpoints {
+		slice.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone}
 	}
 }

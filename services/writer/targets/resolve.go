@@ -65,8 +65,13 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		accepted.Paused = settings.Paused
 		candidates.accepted = &accepted
 	}
+	resolution.Target.setServicePorts(svc)
 	if !cfg.isTarget(svc) {
-		return cfg.resolveOptOut(resolution, in, candidates)
+		resolution, memory := cfg.resolveOptOut(resolution, in, candidates)
+		if !resolution.Relevant {
+			resolution.publish(svc)
+		}
+		return resolution, memory
 	}
 	if candidates.problems = problems; len(problems) == 0 {
 		candidates.annotated = &settings

@@ -38,7 +38,7 @@ func TestResolvesTargetOfService(t *testing.T) {
 		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
 		ProbePort: 30080,
-		Settings:  settings,
+		Settings:  settings, ServicePorts: map[string]uint16{"http": 80},
 	}
 	if diff := cmp.Diff(want, resolution.Target); diff != "" {
 		t.Error(diff)

@@ -93,6 +93,8 @@ type Target struct {
 	TrafficDistribution      string            // the field of the Service; empty: none
 	Labels                   map[string]string // of the Service, which its slices get
 	Headless                 bool              // the Service has no cluster IP
+	Type                     string            // of the Service
+	ServicePorts             map[string]uint16 // the numbers of the Service's own ports, by name
 }
 
 // Desired converts the target to the planner's input, without endpoints.
@@ -123,6 +125,8 @@ type Resolution struct {
 	// OptedOut: the Service exists and was opted out. Slices are its remaining owned slices, all of
 	// which are deleted unless Paused.
 	OptedOut bool
+	// ReadOnly: the Service is no target, and what its slices list is published. Nothing is written.
+	ReadOnly bool
 	// Paused: a person acts by hand, so nothing is written. It is known even if other annotations are
 	// invalid.
 	Paused bool
@@ -154,5 +158,5 @@ type Resolution struct {
 // Active reports whether endpoints are decided on: not for a Service that is opted out, or rejected so that its
 // endpoints cannot even follow their probes.
 func (r *Resolution) Active() bool {
-	return r.Relevant && !r.OptedOut && (r.Rejection == nil || r.ProbesOnly)
+	return r.Relevant && !r.OptedOut && !r.ReadOnly && (r.Rejection == nil || r.ProbesOnly)
 }

@@ -40,8 +40,8 @@ func TestFollowsNamedTarget(t *testing.T) {
 	if resolution.Target.UID != "svc-1" || resolution.ServiceRef.UID != "svc-1" {
 		t.Errorf("UID is %s", resolution.Target.UID)
 	}
-	if len(resolution.Slices) != 1 || resolution.Slices[0].Endpoints != nil {
-		t.Errorf("a foreign slice should come without endpoints: %+v", resolution.Slices)
+	if len(resolution.Slices) != 1 || len(resolution.Slices[0].Endpoints) != 1 || resolution.Slices[0].Endpoints[0].TargetRef != nil {
+		t.Errorf("a foreign slice should come with what is published of its endpoints: %+v", resolution.Slices)
 	}
 	selecting := unlabeled.DeepCopy()
 	selecting.Spec.Selector = map[string]string{"app": "shop"}
@@ -332,7 +332,7 @@ func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
 		if !isServed(resolution) || resolution.PendingOptOut == nil || len(resolution.Target.Ports) != 1 {
 			t.Fatalf("the Service cannot be managed on: %+v, rejected %v", resolution, resolution.Rejection)
 		}
-		if others := resolution.Slices[0]; others.Name != "of-blue" || len(others.Endpoints) != 1 || !*others.Endpoints[0].Conditions.Ready {
+		if others := resolution.Slices[0]; others.Name != "of-blue" || len(others.Endpoints) != 3 || !*others.Endpoints[1].Conditions.Ready {
 			t.Errorf("whether another class serves is not known: %+v", others)
 		}
 		time.Sleep(time.Until(resolution.RecheckAt))

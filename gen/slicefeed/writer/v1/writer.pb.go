@@ -44,6 +44,9 @@ const (
 	// publishes what its slices list. If the sources and a port to probe are known, failing probes
 	// still take endpoints out, and passing ones return them; otherwise nothing is written.
 	TargetState_TARGET_STATE_REJECTED TargetState = 3
+	// The Service is annotated slicefeed.dev/publish and not managed by this writer, as one with a selector. Nothing is
+	// written; the stream publishes what all of its slices list, whoever manages them.
+	TargetState_TARGET_STATE_READ_ONLY TargetState = 4
 )
 
 // Enum value maps for TargetState.
@@ -53,12 +56,14 @@ var (
 		1: "TARGET_STATE_MANAGED",
 		2: "TARGET_STATE_PAUSED",
 		3: "TARGET_STATE_REJECTED",
+		4: "TARGET_STATE_READ_ONLY",
 	}
 	TargetState_value = map[string]int32{
 		"TARGET_STATE_UNSPECIFIED": 0,
 		"TARGET_STATE_MANAGED":     1,
 		"TARGET_STATE_PAUSED":      2,
 		"TARGET_STATE_REJECTED":    3,
+		"TARGET_STATE_READ_ONLY":   4,
 	}
 )
 
@@ -626,7 +631,9 @@ type Target struct {
 	// 1,024 bytes.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// ports of its endpoints, sorted by name; at most 1,000.
-	Ports         []*Port `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
+	Ports []*Port `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
+	// service_type is the type of the Service as Kubernetes writes it, such as ClusterIP. At most 63 bytes.
+	ServiceType   string `protobuf:"bytes,5,opt,name=service_type,json=serviceType,proto3" json:"service_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +696,13 @@ func (x *Target) GetPorts() []*Port {
 	return nil
 }
 
+func (x *Target) GetServiceType() string {
+	if x != nil {
+		return x.ServiceType
+	}
+	return ""
+}
+
 // Port is a port of a Service's endpoints: the port to connect to, not the port of the Service.
 type Port struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -699,7 +713,9 @@ type Port struct {
 	// number of the port at the endpoints, 1 to 65535.
 	Number uint32 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// app_protocol is the application protocol of the Service's port. Empty if unset. At most 317 bytes.
-	AppProtocol   string `protobuf:"bytes,4,opt,name=app_protocol,json=appProtocol,proto3" json:"app_protocol,omitempty"`
+	AppProtocol string `protobuf:"bytes,4,opt,name=app_protocol,json=appProtocol,proto3" json:"app_protocol,omitempty"`
+	// service_port is the number of the Service's own port. 0: not known.
+	ServicePort   uint32 `protobuf:"varint,5,opt,name=service_port,json=servicePort,proto3" json:"service_port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -760,6 +776,13 @@ func (x *Port) GetAppProtocol() string {
 		return x.AppProtocol
 	}
 	return ""
+}
+
+func (x *Port) GetServicePort() uint32 {
+	if x != nil {
+		return x.ServicePort
+	}
+	return 0
 }
 
 // Endpoint is one address of one port of a Service.
@@ -2177,17 +2200,19 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x06target\x18\x05 \x01(\v2\x1b.slicefeed.writer.v1.TargetH\x00R\x06target\x12;\n" +
 	"\bendpoint\x18\x06 \x01(\v2\x1d.slicefeed.writer.v1.EndpointH\x00R\bendpoint\x122\n" +
 	"\x05group\x18\a \x01(\v2\x1a.slicefeed.writer.v1.GroupH\x00R\x05groupB\x06\n" +
-	"\x04kind\"\xa3\x01\n" +
+	"\x04kind\"\xc6\x01\n" +
 	"\x06Target\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .slicefeed.writer.v1.TargetStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12/\n" +
-	"\x05ports\x18\x04 \x03(\v2\x19.slicefeed.writer.v1.PortR\x05ports\"q\n" +
+	"\x05ports\x18\x04 \x03(\v2\x19.slicefeed.writer.v1.PortR\x05ports\x12!\n" +
+	"\fservice_type\x18\x05 \x01(\tR\vserviceType\"\x94\x01\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\rR\x06number\x12!\n" +
-	"\fapp_protocol\x18\x04 \x01(\tR\vappProtocol\"q\n" +
+	"\fapp_protocol\x18\x04 \x01(\tR\vappProtocol\x12!\n" +
+	"\fservice_port\x18\x05 \x01(\rR\vservicePort\"q\n" +
 	"\bEndpoint\x12-\n" +
 	"\x04port\x18\x01 \x01(\v2\x19.slicefeed.writer.v1.PortR\x04port\x126\n" +
 	"\abackend\x18\x02 \x01(\v2\x1c.slicefeed.writer.v1.BackendR\abackend\"\x8a\x01\n" +
@@ -2292,12 +2317,13 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x128\n" +
 	"\n" +
-	"passed_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tpassedAge*y\n" +
+	"passed_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tpassedAge*\x95\x01\n" +
 	"\vTargetState\x12\x1c\n" +
 	"\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TARGET_STATE_MANAGED\x10\x01\x12\x17\n" +
 	"\x13TARGET_STATE_PAUSED\x10\x02\x12\x19\n" +
-	"\x15TARGET_STATE_REJECTED\x10\x03*\xab\x01\n" +
+	"\x15TARGET_STATE_REJECTED\x10\x03\x12\x1a\n" +
+	"\x16TARGET_STATE_READ_ONLY\x10\x04*\xab\x01\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_SERVE\x10\x01\x12\x11\n" +

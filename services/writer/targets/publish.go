@@ -1,0 +1,35 @@
+package targets
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// setServicePorts sets the type and the ports of the Service itself.
+func (t *Target) setServicePorts(svc *corev1.Service) {
+	t.Type, t.ServicePorts = string(svc.Spec.Type), make(map[string]uint16, len(svc.Spec.Ports))
+	for _, p := range svc.Spec.Ports {
+		t.ServicePorts[p.Name] = uint16(p.Port)
+	}
+}
+
+// publish makes the resolution of a Service that is no target one that is published, if the Service asks for that.
+func (r *Resolution) publish(svc *corev1.Service) {
+	text, given := svc.Annotations[annotationPrefix+publishAnnotation]
+	if !given {
+		return
+	}
+	yes, err := strconv.ParseBool(strings.TrimSpace(text))
+	if err != nil {
+		r.Relevant, r.Rejection = true, newRejection(ReasonInvalidAnnotation, "%s%s is %.40q: want true or false. The Service is not published.", annotationPrefix, publishAnnotation, text)
+		return
+	}
+	r.Relevant, r.ReadOnly = yes, yes
+	r.Slices = slices.DeleteFunc(slices.Clone(r.Slices), func(s *discoveryv1.EndpointSlice) bool {
+		return s.Labels[discoveryv1.LabelServiceName] != svc.Name
+	})
+}
