@@ -9,12 +9,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// setServicePorts sets the type and the ports of the Service itself.
-func (t *Target) setServicePorts(svc *corev1.Service) {
-	t.Type, t.ServicePorts = string(svc.Spec.Type), make(map[string]uint16, len(svc.Spec.Ports))
+// servicePorts returns the numbers of the Service's own ports, by name.
+func servicePorts(svc *corev1.Service) map[string]uint16 {
+	ports := make(map[string]uint16, len(svc.Spec.Ports))
 	for _, p := range svc.Spec.Ports {
-		t.ServicePorts[p.Name] = uint16(p.Port)
+		ports[p.Name] = uint16(p.Port)
 	}
+	return ports
 }
 
 // publish makes the resolution of a Service that is no target one that is published, if the Service asks for that.

@@ -65,7 +65,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		accepted.Paused = settings.Paused
 		candidates.accepted = &accepted
 	}
-	resolution.Target.setServicePorts(svc)
+	resolution.Target.Type, resolution.Target.ServicePorts = string(svc.Spec.Type), servicePorts(svc)
 	if !cfg.isTarget(svc) {
 		resolution, memory := cfg.resolveOptOut(resolution, in, candidates)
 		if !resolution.Relevant {
