@@ -6,7 +6,7 @@ import (
 )
 
 // tier is the place of a source among those that stand by; 0: it does not.
-func (c *Configured) tier(source string) int { return 1 + slices.Index(c.Failover, source) }
+func (c Configured) tier(source string) int { return 1 + slices.Index(c.Failover, source) }
 
 // tier is the earliest tier of the sources that report an address, or whose label it bears.
 func (p *plan) tier(a netip.Addr, label string) int {
