@@ -265,9 +265,9 @@ func verdicts() []Mutant {
 		{
 			Name:   "ports-of-another-source",
 			Harm:   "All sources get the ports of the Service: traffic goes to ports that nothing listens on.",
-			File:   inPlanner + "/planner.go",
-			Edits:  one("d.SourcePorts[source]; other {", "d.SourcePorts[source]; other && false {"),
-			Suites: []string{inPlanner},
+			File:   "services/writer/inputs/inputs.go",
+			Edits:  one(", PortGroup: cmp.Or(e.Source, planner.DefaultSource)", ", PortGroup: cmp.Or(planner.DefaultSource, e.Source)"),
+			Suites: []string{"services/writer/inputs"},
 		},
 		{
 			Name:   "followed-ports-outside-the-allowlist",

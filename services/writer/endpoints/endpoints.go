@@ -261,7 +261,9 @@ func (t *Target) publishedState() (p publishedState) {
 	for _, slice := range t.Slices {
 		if slice.DeletionTimestamp == nil && owned.Owns(slice) {
 			listed = append(listed, slice.Ports...)
-			p.addPorts(planner.SourceOf(slice), slice.Ports)
+			if len(slice.Endpoints) > 0 { // else its ports say nothing about the source
+				p.addPorts(planner.SourceOf(slice), slice.Ports)
+			}
 		}
 	}
 	p.Ports = convertPorts(listed)

@@ -7,6 +7,7 @@
 package inputs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -104,13 +105,13 @@ func CurrentEndpoints(listed []planner.Endpoint) []verdict.CurrentEndpoint {
 	return current
 }
 
-// ListedEndpoints converts what a decision lists to input of the planner.
+// ListedEndpoints converts what a decision lists to input of the planner. The endpoints of a source have its ports.
 func ListedEndpoints(decided []verdict.Endpoint) []planner.Endpoint {
 	list := make([]planner.Endpoint, 0, len(decided))
 	for i := range decided {
 		if e := &decided[i]; e.Listed {
 			list = append(list, planner.Endpoint{
-				Address: e.Address, Source: e.Source, Zone: e.Zone,
+				Address: e.Address, Source: e.Source, Zone: e.Zone, PortGroup: cmp.Or(e.Source, planner.DefaultSource),
 				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -107,5 +108,14 @@ func TestListedEndpointsConvertToCurrentOnes(t *testing.T) {
 	}
 	if got := ListedEndpoints(nil); len(got) > 0 {
 		t.Errorf("got %v, want none", got)
+	}
+}
+
+func TestListedEndpointsHaveThePortsOfTheirSource(t *testing.T) {
+	for source, want := range map[string]string{"blue": "blue", "": planner.DefaultSource} {
+		got := ListedEndpoints([]verdict.Endpoint{{Address: netip.MustParseAddr("10.0.0.1"), Source: source, Listed: true}})
+		if got[0].PortGroup != want {
+			t.Errorf("source %q: port group %q, want %q", source, got[0].PortGroup, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -9,10 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sliceGroup is the endpoints that may share a slice: one family of one source.
+// sliceGroup is the endpoints that may share a slice: one family of one source with the same ports.
 type sliceGroup struct {
-	family discoveryv1.AddressType
-	source string
+	family   discoveryv1.AddressType
+	source   string
+	portList int // index of desiredSet.portLists
 }
 
 // plannedSlice is one slice while the plan is computed. Existing slices keep their endpoints where
@@ -21,6 +23,7 @@ type plannedSlice struct {
 	base              *discoveryv1.EndpointSlice
 	create            bool // base is new and has only a name and a family
 	group             *sliceGroup
+	basePortList      int            // that the ports of base are; -1: none
 	kept              []keptEndpoint // endpoints of base that stay
 	added             []int          // endpoints to add, as indexes of desiredSet.endpoints
 	changed           bool           // the slice must be written
@@ -37,10 +40,11 @@ func (s *plannedSlice) endpointCount() int { return len(s.kept) + len(s.added) }
 type desiredSet struct {
 	endpoints []Endpoint
 	groupOf   []*sliceGroup
-	groups    []*sliceGroup // each group once, so that pointers can be compared
-	placed    []bool        // has a slice
-	moved     []bool        // listed by a slice that cannot keep it
-	next      int           // index after the one that findEndpoint found last: slices usually list runs of addresses
+	groups    []*sliceGroup                // each group once, so that pointers can be compared
+	placed    []bool                       // has a slice
+	moved     []bool                       // listed by a slice that cannot keep it
+	portLists [][]discoveryv1.EndpointPort // each once, Desired.Ports first
+	next      int                          // index after the one that findEndpoint found last: slices usually list runs of addresses
 }
 
 // Compute plans the fewest writes after which the owned slices list exactly the desired endpoints. It
@@ -50,7 +54,7 @@ type desiredSet struct {
 // all of them. New endpoints go into slices that are written anyway, else into the fullest slice with
 // room for all, else into new slices. So the change of one endpoint is one write.
 //
-// An endpoint that must move (its source changed, or its slice is over the limit) never goes to a slice
+// An endpoint that must move (its source or its ports changed, or its slice is over the limit) never goes to a slice
 // that releases endpoints itself. Slices that release endpoints are written last, so a moving endpoint
 // is always listed, and no slice is written twice.
 func Compute(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
@@ -66,6 +70,7 @@ func Compute(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 
 func (d Desired) buildDesiredSet() *desiredSet {
 	set := &desiredSet{endpoints: make([]Endpoint, 0, len(d.Endpoints))}
+	portListOf := d.addPortLists(set)
 	for _, e := range d.Endpoints {
 		e.Address = e.Address.Unmap()
 		if e.Address.IsValid() && e.Address.Zone() == "" && slices.Contains(d.Families, FamilyOf(e.Address)) {
@@ -76,20 +81,42 @@ func (d Desired) buildDesiredSet() *desiredSet {
 	set.endpoints = slices.CompactFunc(set.endpoints, func(a, b Endpoint) bool { return a.Address == b.Address })
 	set.groupOf = make([]*sliceGroup, len(set.endpoints))
 	for i, e := range set.endpoints {
-		set.groupOf[i] = set.groupFor(FamilyOf(e.Address), cmp.Or(e.Source, DefaultSource))
+		set.groupOf[i] = set.groupFor(FamilyOf(e.Address), cmp.Or(e.Source, DefaultSource), portListOf[e.PortGroup])
 	}
 	set.placed = make([]bool, len(set.endpoints))
 	set.moved = make([]bool, len(set.endpoints))
 	return set
 }
 
-func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string) *sliceGroup {
+// addPortLists adds the ports to the set, and returns the index of each group's. Groups with the same ports are one.
+func (d Desired) addPortLists(set *desiredSet) map[string]int {
+	set.portLists = append(set.portLists, d.Ports)
+	if len(d.PortGroups) == 0 {
+		return nil
+	}
+	indexes := make(map[string]int, len(d.PortGroups))
+	for _, name := range slices.Sorted(maps.Keys(d.PortGroups)) {
+		ports := d.PortGroups[name]
+		if indexes[name] = set.findPorts(ports); indexes[name] < 0 {
+			indexes[name] = len(set.portLists)
+			set.portLists = append(set.portLists, ports)
+		}
+	}
+	return indexes
+}
+
+// findPorts returns the index of these ports, or -1.
+func (set *desiredSet) findPorts(ports []discoveryv1.EndpointPort) int {
+	return slices.IndexFunc(set.portLists, func(known []discoveryv1.EndpointPort) bool { return portsEqual(known, ports) })
+}
+
+func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string, portList int) *sliceGroup {
 	for _, g := range set.groups {
-		if g.family == family && g.source == source {
+		if g.family == family && g.source == source && g.portList == portList {
 			return g
 		}
 	}
-	g := &sliceGroup{family, source}
+	g := &sliceGroup{family, source, portList}
 	set.groups = append(set.groups, g)
 	return g
 }
@@ -98,12 +125,13 @@ func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string) *
 func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
 	var planned []*plannedSlice
 	for _, slice := range d.ownedSlices(existing) {
-		s := &plannedSlice{base: slice, group: set.groupFor(slice.AddressType, SourceOf(slice))}
+		ports := set.findPorts(slice.Ports)
+		s := &plannedSlice{base: slice, basePortList: ports, group: set.groupFor(slice.AddressType, SourceOf(slice), max(ports, 0))}
 		s.keepEndpoints(set, d.maxPerSlice())
 		planned = append(planned, s)
 	}
-	// If all endpoints of a slice now belong to another source, the slice keeps them and changes its
-	// source label.
+	// If all endpoints of a slice now belong to another source or have other ports, the slice keeps them
+	// and changes its source label or its ports.
 	for _, s := range planned {
 		if len(s.kept) > 0 {
 			continue
@@ -135,7 +163,7 @@ func (s *plannedSlice) keepEndpoints(set *desiredSet, limit int) {
 
 // findChanges determines whether the slice must be written, and whether it releases endpoints.
 func (s *plannedSlice) findChanges(d Desired, set *desiredSet) {
-	s.changed = len(s.kept) != len(s.base.Endpoints) || !portsEqual(s.base.Ports, d.portsOf(s.group.source)) || !d.metadataEqual(s)
+	s.changed = len(s.kept) != len(s.base.Endpoints) || s.basePortList != s.group.portList || !d.metadataEqual(s)
 	for _, k := range s.kept {
 		current, desired := &s.base.Endpoints[k.baseIndex], &set.endpoints[k.desiredIndex]
 		if !endpointEqual(current, desired) {
@@ -246,7 +274,7 @@ func sortFullestFirst(planned []*plannedSlice) {
 }
 
 // groupsToPlace returns the groups that have endpoints without a slice: by family in the Service's
-// order, then the default source, then other sources by name.
+// order, then the default source, then other sources by name, then by ports.
 func (d Desired) groupsToPlace(set *desiredSet) []*sliceGroup {
 	var groups []*sliceGroup
 	for index, g := range set.groupOf {
@@ -258,7 +286,8 @@ func (d Desired) groupsToPlace(set *desiredSet) []*sliceGroup {
 		return cmp.Or(
 			cmp.Compare(slices.Index(d.Families, a.family), slices.Index(d.Families, b.family)),
 			cmp.Compare(boolToInt(a.source != DefaultSource), boolToInt(b.source != DefaultSource)),
-			cmp.Compare(a.source, b.source))
+			cmp.Compare(a.source, b.source),
+			cmp.Compare(a.portList, b.portList))
 	})
 	return groups
 }

@@ -43,7 +43,7 @@ func newInTreeOracle(d Desired) *inTreeOracle {
 		},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
-			Ports: []corev1.ServicePort{{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromInt32(*d.Ports[0].Port)}},
+			Ports: []corev1.ServicePort{{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromString("named")}},
 		},
 	}}
 	o.relabel(d)
@@ -92,7 +92,7 @@ func (o *inTreeOracle) reconcile(t *rapid.T, d Desired, existing *fakeCluster) (
 	}
 	pods := make([]*corev1.Pod, len(d.Endpoints))
 	for i, e := range d.Endpoints {
-		pods[i] = podOf(d.Namespace, e)
+		pods[i] = podOf(d, e)
 	}
 	if err := o.reconciler.Reconcile(klog.Logger{}, o.service, pods, slices.Clone(o.cluster.slices), time.Time{}); err != nil {
 		t.Fatalf("the in-tree reconciler: %v", err)
@@ -128,15 +128,19 @@ func fromInTree(slice *discoveryv1.EndpointSlice, d Desired) {
 
 func podName(addr string) string { return "pod-" + addr }
 
-// podOf is the Pod for which the in-tree reconciler writes this endpoint.
-func podOf(namespace string, e Endpoint) *corev1.Pod {
+// podOf is the Pod for which the in-tree reconciler writes this endpoint. Its named port has the number of the
+// endpoint's port group, and its hostname counts since its subdomain is the Service.
+func podOf(d Desired, e Endpoint) *corev1.Pod {
 	addr, status := e.Address.String(), corev1.ConditionFalse
 	if e.Serving {
 		status = corev1.ConditionTrue
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName(addr), UID: types.UID(podName(addr))},
-		Spec:       corev1.PodSpec{NodeName: "node"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: podName(addr), UID: types.UID(podName(addr))},
+		Spec: corev1.PodSpec{
+			NodeName: "node", Hostname: e.Hostname, Subdomain: d.Service,
+			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "named", Protocol: corev1.ProtocolTCP, ContainerPort: *portsOf(d, e)[0].Port}}}},
+		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: addr, PodIPs: []corev1.PodIP{{IP: addr}},
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}},
@@ -151,15 +155,25 @@ func podOf(namespace string, e Endpoint) *corev1.Pod {
 // endpointPool is the changing endpoints of a Service.
 type endpointPool struct {
 	endpoints  []Endpoint
+	groups     int // port groups besides the default
 	used       int // number of addresses used so far; each is used once
 	beforeZero int // number of endpoints before the Service was scaled to zero
 }
 
+// add adds endpoints to all port groups in turn.
 func (c *endpointPool) add(k int) {
 	for range k {
-		c.used++
-		c.endpoints = append(c.endpoints, readyEndpoint(netip.AddrFrom4([4]byte{10, 0, byte(c.used >> 8), byte(c.used)}).String()))
+		c.addTo(c.used % (c.groups + 1))
 	}
+}
+
+func (c *endpointPool) addTo(group int) {
+	c.used++
+	e := readyEndpoint(netip.AddrFrom4([4]byte{10, 0, byte(c.used >> 8), byte(c.used)}).String())
+	if e.PortGroup = fmt.Sprint("group-", group); group > 0 {
+		e.Hostname = fmt.Sprint("db-", c.used)
+	}
+	c.endpoints = append(c.endpoints, e)
 }
 
 // change makes one random change and returns its description.
@@ -207,12 +221,18 @@ func (c *endpointPool) change(t *rapid.T) string {
 	return fmt.Sprint(kind, " ", k)
 }
 
-// conditionsByAddress returns the conditions that consumers find, by address.
-func conditionsByAddress(slices []*discoveryv1.EndpointSlice) map[string][3]bool {
-	out := map[string][3]bool{}
+// found is what consumers find of an address.
+type found struct {
+	ready, serving, terminating bool
+	hostname                    string
+	port                        int32
+}
+
+func foundByAddress(slices []*discoveryv1.EndpointSlice) map[string]found {
+	out := map[string]found{}
 	for _, slice := range slices {
 		for _, e := range slice.Endpoints {
-			out[e.Addresses[0]] = [3]bool{*e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating}
+			out[e.Addresses[0]] = found{*e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating, deref(e.Hostname), *slice.Ports[0].Port}
 		}
 	}
 	return out
@@ -220,14 +240,18 @@ func conditionsByAddress(slices []*discoveryv1.EndpointSlice) map[string][3]bool
 
 // randomCluster returns a cluster with randomly filled slices, and their endpoints.
 func randomCluster(t *rapid.T, d Desired) (*fakeCluster, *endpointPool) {
-	out, c := &fakeCluster{}, &endpointPool{}
+	out, c := &fakeCluster{}, &endpointPool{groups: len(d.PortGroups)}
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "layout"), 0))
 	for i := range rapid.IntRange(0, 4).Draw(t, "slices") {
 		slice := d.newSlice(fmt.Sprint(d.FirstName, "-", i), discoveryv1.AddressTypeIPv4)
-		slice.UID, slice.Labels, slice.Ports = types.UID(slice.Name), d.sliceLabels(&plannedSlice{base: slice, group: &sliceGroup{source: DefaultSource}}), d.Ports
+		slice.UID, slice.Labels = types.UID(slice.Name), d.sliceLabels(&plannedSlice{base: slice, group: &sliceGroup{source: DefaultSource}})
 		slice.OwnerReferences = []metav1.OwnerReference{d.Owner}
 		at := len(c.endpoints)
-		c.add(1 + random.IntN(defaultMaxPerSlice))
+		group := random.IntN(c.groups + 1)
+		for range 1 + random.IntN(defaultMaxPerSlice) {
+			c.addTo(group)
+		}
+		slice.Ports = portsOf(d, c.endpoints[at])
 		for _, e := range c.endpoints[at:] {
 			slice.Endpoints = append(slice.Endpoints, toAPI(&e))
 		}
@@ -249,6 +273,10 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 		d := testTarget(0)
 		d.Owner = *metav1.NewControllerRef(&metav1.ObjectMeta{Name: d.Service, UID: "svc-1"}, corev1.SchemeGroupVersion.WithKind("Service"))
 		d.Ports[0].Protocol = new(corev1.ProtocolTCP)
+		d.PortGroups = map[string][]discoveryv1.EndpointPort{}
+		for i := range rapid.IntRange(0, 2).Draw(t, "port groups") {
+			d.PortGroups[fmt.Sprint("group-", i+1)] = []discoveryv1.EndpointPort{{Name: d.Ports[0].Name, Protocol: d.Ports[0].Protocol, Port: new(int32(8081 + i))}}
+		}
 		tree := newInTreeOracle(d)
 		byPlanner, c := randomCluster(t, d)
 		byInTree := &fakeCluster{slices: byPlanner.copy()}
@@ -269,8 +297,8 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 				if todo.Writes() > writes {
 					t.Fatalf("%s: %d writes, in-tree %d", changed, todo.Writes(), writes)
 				}
-				if want, got := conditionsByAddress(reconciled.slices), conditionsByAddress(planned.slices); !maps.Equal(want, got) {
-					t.Fatalf("%s: endpoints differ from in-tree: %s", changed, cmp.Diff(want, got))
+				if want, got := foundByAddress(reconciled.slices), foundByAddress(planned.slices); !maps.Equal(want, got) {
+					t.Fatalf("%s: endpoints differ from in-tree: %s", changed, cmp.Diff(want, got, cmp.AllowUnexported(found{})))
 				}
 				if todo.Writes() < writes {
 					fewer++

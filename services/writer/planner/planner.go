@@ -26,13 +26,23 @@ const (
 	limitPerSlice      = 1000 // the API server's limit
 )
 
-// Endpoint is one address and everything that slices list about it. A node name or hints that another writer
-// left are removed, because a remote node name that equals a local one would count as local.
+// Endpoint is one address and everything that slices list about it. A node name, a target reference, and what
+// another writer left in other fields are removed: a remote node name that equals a local one would count as local.
 type Endpoint struct {
 	Address                     netip.Addr
 	Ready, Serving, Terminating bool
-	Zone                        string // empty: none
-	Source                      string // the slice's source label, empty: DefaultSource; endpoints of two sources share no slice
+	Zone                        string                     // empty: none
+	Hostname                    string                     // a DNS label, by which a headless Service names the endpoint; empty: none
+	Hints                       *discoveryv1.EndpointHints // which zones or nodes should use it, written as given; nil: none
+	Source                      string                     // the slice's source label, empty: DefaultSource; endpoints of two sources share no slice
+	PortGroup                   string                     // key of Desired.PortGroups; one that is not in it: the endpoint has Desired.Ports
+}
+
+// Equal reports whether two endpoints mean the same.
+func (e Endpoint) Equal(other Endpoint) bool {
+	hints := other.Hints
+	other.Hints = e.Hints
+	return e == other && hintsEqual(e.Hints, hints)
 }
 
 // Desired is how the slices of one Service should be.
@@ -50,10 +60,12 @@ type Desired struct {
 
 	// Families of the Service, in its order. Slices of other families are deleted. Without any family
 	// the plan is empty.
-	Families    []discoveryv1.AddressType
-	Ports       []discoveryv1.EndpointPort
-	SourcePorts map[string][]discoveryv1.EndpointPort // of sources whose endpoints have other ports
-	Endpoints   []Endpoint                            // duplicates of an address and addresses of other families are ignored
+	Families []discoveryv1.AddressType
+	Ports    []discoveryv1.EndpointPort
+	// PortGroups are the ports of endpoints whose ports are others, as of Pods whose named ports have other numbers.
+	// Endpoints with different ports share no slice.
+	PortGroups map[string][]discoveryv1.EndpointPort
+	Endpoints  []Endpoint // duplicates of an address and addresses of other families are ignored
 
 	MaxPerSlice int // 1 to 1000; 0: 100
 }
@@ -93,7 +105,7 @@ func (d Desired) Owns(slice *discoveryv1.EndpointSlice) bool {
 
 // CurrentEndpoints returns what the owned slices of this Service list, sorted by address. If an address
 // is listed twice, it returns the one that Compute would keep. It reads nil conditions as the API
-// defines them. Only d's naming fields matter.
+// defines them, and leaves PortGroup empty. Only d's naming fields matter.
 func CurrentEndpoints(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoint {
 	var current []Endpoint
 	seen := map[netip.Addr]struct{}{}
@@ -135,14 +147,6 @@ func (d Desired) ownedSlices(existing []*discoveryv1.EndpointSlice) []*discovery
 // do not find the slice.
 func (d Desired) isForOtherService(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelServiceName] != d.Service
-}
-
-// portsOf returns the ports of a source's slices.
-func (d Desired) portsOf(source string) []discoveryv1.EndpointPort {
-	if ports, other := d.SourcePorts[source]; other {
-		return ports
-	}
-	return d.Ports
 }
 
 func (d Desired) maxPerSlice() int {

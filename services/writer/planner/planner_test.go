@@ -2,6 +2,7 @@ package planner
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -410,7 +411,10 @@ func TestSlicesOfEachSourceHaveItsPorts(t *testing.T) {
 	other := func(number int32) map[string][]discoveryv1.EndpointPort {
 		return map[string][]discoveryv1.EndpointPort{"green": {{Name: new("http"), Port: &number}}}
 	}
-	d.SourcePorts = other(31080)
+	for i := range d.Endpoints {
+		d.Endpoints[i].PortGroup = d.Endpoints[i].Source
+	}
+	d.PortGroups = other(31080)
 	c := appliedCluster(t, d)
 	want := func(what string, numbers map[string]int32) {
 		t.Helper()
@@ -422,16 +426,138 @@ func TestSlicesOfEachSourceHaveItsPorts(t *testing.T) {
 	}
 	want("at first", map[string]int32{"blue": 30080, "green": 31080})
 
-	d.SourcePorts = other(31081)
+	d.PortGroups = other(31081)
 	plan := Compute(d, c.copy())
 	checkCounts(t, plan, 0, 1, 0)
 	c.apply(t, plan, func() {})
 	want("after a change of one source", map[string]int32{"blue": 30080, "green": 31081})
 
-	d.Endpoints[0].Source = "green" // it moves to a slice with the other ports
+	d.Endpoints[0].Source, d.Endpoints[0].PortGroup = "green", "green" // it moves to a slice with the other ports
 	c.apply(t, Compute(d, c.copy()), func() {})
 	want("after an endpoint has moved", map[string]int32{"blue": 30080, "green": 31081})
 	if plan := Compute(d, c.copy()); !plan.Empty() {
 		t.Errorf("planned again: %v", describePlan(plan))
+	}
+}
+
+// portGroups returns the ports of one group, with a port of this number.
+func portGroups(name string, number int32) map[string][]discoveryv1.EndpointPort {
+	return map[string][]discoveryv1.EndpointPort{name: {{Name: new("http"), Port: &number}}}
+}
+
+// portNumbers returns the port of each slice, by name.
+func portNumbers(list []*discoveryv1.EndpointSlice) map[string]int32 {
+	out := map[string]int32{}
+	for _, s := range list {
+		out[s.Name] = *s.Ports[0].Port
+	}
+	return out
+}
+
+func TestPortGroupsShareNoSlices(t *testing.T) {
+	d := testTarget(4)
+	d.PortGroups = portGroups("canary", 8080)
+	d.PortGroups["same"] = d.Ports
+	d.Endpoints[1].PortGroup, d.Endpoints[2].PortGroup, d.Endpoints[3].PortGroup = "canary", "same", "unknown"
+	c := appliedCluster(t, d)
+	if diff := cmp.Diff(map[string]int32{"shop-nodes": 30080, "shop-nodes-2": 8080}, portNumbers(c.slices)); diff != "" {
+		t.Fatalf("ports of slices (-want +got):\n%s", diff)
+	}
+	if got := len(c.slices[0].Endpoints); got != 3 {
+		t.Errorf("%d endpoints have the Service's ports, want 3", got)
+	}
+
+	for _, step := range []struct {
+		name                   string
+		change                 func()
+		create, update, remove int
+		want                   map[string]int32
+	}{
+		{"another number is one write", func() { d.PortGroups = portGroups("canary", 8081) }, 0, 1, 0, map[string]int32{"shop-nodes": 30080, "shop-nodes-2": 8081}},
+		{"groups that exchange their ports keep their slices", func() {
+			d.Ports, d.PortGroups = portGroups("", 8081)[""], portGroups("canary", 30080)
+		}, 0, 2, 0, map[string]int32{"shop-nodes": 8081, "shop-nodes-2": 30080}},
+		{"an endpoint that changes its group is two writes", func() { d.Endpoints[0].PortGroup = "canary" }, 0, 2, 0, map[string]int32{"shop-nodes": 8081, "shop-nodes-2": 30080}},
+		{"a slice whose endpoints all change their group keeps them", func() {
+			for i := range d.Endpoints {
+				d.Endpoints[i].PortGroup = ""
+			}
+		}, 0, 1, 0, map[string]int32{"shop-nodes": 8081, "shop-nodes-2": 8081}},
+	} {
+		step.change()
+		plan := Compute(d, c.slices)
+		t.Log(step.name)
+		checkCounts(t, plan, step.create, step.update, step.remove)
+		c.apply(t, plan, func() {
+			if now := c.visibleCounts(d); len(now) != len(d.Endpoints) {
+				t.Errorf("%s: listed are %v", step.name, now)
+			}
+		})
+		if diff := cmp.Diff(step.want, portNumbers(c.slices)); diff != "" {
+			t.Errorf("%s: ports of slices (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+func TestWritesHostnameAndHintsAsGiven(t *testing.T) {
+	d := testTarget(2)
+	d.Endpoints[0].Hostname, d.Endpoints[0].Hints = "db-0", zoneHints("a", "b")
+	d.Endpoints[0].Hints.ForNodes = []discoveryv1.ForNode{{Name: "node-1"}}
+	d.Endpoints[1].Hints = &discoveryv1.EndpointHints{}
+	c := appliedCluster(t, d)
+	first, second := c.slices[0].Endpoints[0], c.slices[0].Endpoints[1]
+	if *first.Hostname != "db-0" || second.Hostname != nil || second.Hints != nil {
+		t.Errorf("endpoints are %+v", c.slices[0].Endpoints)
+	}
+	if diff := cmp.Diff(d.Endpoints[0].Hints, first.Hints); diff != "" {
+		t.Errorf("hints (-want +got):\n%s", diff)
+	}
+	first.Hints.ForZones[0].Name = "c"
+	if d.Endpoints[0].Hints.ForZones[0].Name != "a" {
+		t.Error("the slice shares the caller's hints")
+	}
+	first.Hints.ForZones[0].Name = "a"
+
+	d.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: zoneHints("b", "a").ForZones, ForNodes: first.Hints.ForNodes}
+	checkCounts(t, Compute(d, c.slices), 0, 0, 0)
+
+	for name, change := range map[string]func(*Endpoint){
+		"another hostname":   func(e *Endpoint) { e.Hostname = "db-1" },
+		"no hostname":        func(e *Endpoint) { e.Hostname = "" },
+		"hints for a zone":   func(e *Endpoint) { e.Hints = zoneHints("a", "b") },
+		"hints for no nodes": func(e *Endpoint) { e.Hints = zoneHints("a") },
+		"no hints":           func(e *Endpoint) { e.Hints = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d
+			d.Endpoints = slices.Clone(d.Endpoints)
+			change(&d.Endpoints[0])
+			plan := Compute(d, c.slices)
+			checkCounts(t, plan, 0, 1, 0)
+			got := CurrentEndpoints(d, plan.Update)[0]
+			if got.Source = ""; !got.Equal(d.Endpoints[0]) {
+				t.Errorf("written %+v, want %+v", got, d.Endpoints[0])
+			}
+		})
+	}
+}
+
+func TestEqualEndpointsMeanTheSame(t *testing.T) {
+	e := Endpoint{Address: netip.MustParseAddr("10.0.0.1"), Hostname: "db-0", Hints: zoneHints("a", "b")}
+	for name, c := range map[string]struct {
+		change func(*Endpoint)
+		want   bool
+	}{
+		"the same":               {func(*Endpoint) {}, true},
+		"hints in another order": {func(e *Endpoint) { e.Hints = zoneHints("b", "a") }, true},
+		"fewer hints":            {func(e *Endpoint) { e.Hints = zoneHints("a") }, false},
+		"no hints":               {func(e *Endpoint) { e.Hints = nil }, false},
+		"another hostname":       {func(e *Endpoint) { e.Hostname = "db-1" }, false},
+	} {
+		other := e
+		c.change(&other)
+		if got := e.Equal(other); got != c.want || other.Equal(e) != got {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
 	}
 }

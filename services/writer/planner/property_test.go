@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -29,9 +30,28 @@ func drawEndpoints(t *rapid.T, sources []string) []Endpoint {
 		out = append(out, Endpoint{
 			Address: addr, Ready: rapid.Bool().Draw(t, "ready"), Serving: rapid.Bool().Draw(t, "serving"),
 			Zone: rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "zone"), Source: rapid.SampledFrom(sources).Draw(t, "source"),
+			Hostname:  rapid.SampledFrom([]string{"", "", "db-0"}).Draw(t, "hostname"),
+			Hints:     rapid.SampledFrom([]*discoveryv1.EndpointHints{nil, nil, {}, zoneHints("a"), zoneHints("a", "b"), zoneHints("b", "a")}).Draw(t, "hints"),
+			PortGroup: rapid.SampledFrom([]string{"", "", "other", "same", "unknown"}).Draw(t, "port group"),
 		})
 	}
 	return rapid.Permutation(out).Draw(t, "order")
+}
+
+func zoneHints(zones ...string) *discoveryv1.EndpointHints {
+	hints := &discoveryv1.EndpointHints{}
+	for _, zone := range zones {
+		hints.ForZones = append(hints.ForZones, discoveryv1.ForZone{Name: zone})
+	}
+	return hints
+}
+
+// portsOf returns the ports that an endpoint's slice must have.
+func portsOf(d Desired, e Endpoint) []discoveryv1.EndpointPort {
+	if ports, ok := d.PortGroups[e.PortGroup]; ok {
+		return ports
+	}
+	return d.Ports
 }
 
 func drawDesired(t *rapid.T) Desired {
@@ -43,8 +63,11 @@ func drawDesired(t *rapid.T) Desired {
 	if rapid.Bool().Draw(t, "two ports") {
 		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(53))})
 	}
-	if rapid.Bool().Draw(t, "other ports of blue") {
-		d.SourcePorts = map[string][]discoveryv1.EndpointPort{"blue": {{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(31080))}}}
+	if rapid.Bool().Draw(t, "port groups") {
+		d.PortGroups = map[string][]discoveryv1.EndpointPort{
+			"other": {{Name: new("http"), Port: new(rapid.SampledFrom([]int32{8080, 8081}).Draw(t, "other port"))}},
+			"same":  d.Ports,
+		}
 	}
 	return d
 }
@@ -66,7 +89,7 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 				OwnerReferences: rapid.SampledFrom([][]metav1.OwnerReference{nil, {d.Owner}, {{APIVersion: "v1", Kind: "Service", Name: "x", UID: "x"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}}).Draw(t, "owners"),
 			},
 			AddressType: rapid.SampledFrom([]discoveryv1.AddressType{"IPv4", "IPv4", "IPv6", "FQDN"}).Draw(t, "type"),
-			Ports:       rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, d.portsOf("blue"), nil}).Draw(t, "ports"),
+			Ports:       rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, d.Ports, {{Name: new("http"), Port: new(int32(8080))}}, nil}).Draw(t, "ports"),
 		}
 		if i == 0 {
 			s.Name = d.FirstName
@@ -91,6 +114,7 @@ func expectedEndpoints(d Desired) []Endpoint {
 		if e.Source == "" {
 			e.Source = DefaultSource
 		}
+		e.PortGroup = "" // the slices do not tell
 		if slices.Contains(d.Families, FamilyOf(e.Address)) {
 			out = append(out, e)
 		}
@@ -144,12 +168,17 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 			if len(s.Endpoints) > d.MaxPerSlice {
 				t.Fatalf("%s has %d endpoints", s.Name, len(s.Endpoints))
 			}
-			if !portsEqual(s.Ports, d.portsOf(SourceOf(s))) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
+			known := func(ports []discoveryv1.EndpointPort) bool { return portsEqual(s.Ports, ports) }
+			if !known(d.Ports) && !slices.ContainsFunc(slices.Collect(maps.Values(d.PortGroups)), known) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
 				t.Fatalf("%s: unexpected ports or labels", s.Name)
 			}
 			for _, e := range s.Endpoints {
-				if FamilyOf(netip.MustParseAddr(e.Addresses[0])) != s.AddressType {
+				addr := netip.MustParseAddr(e.Addresses[0])
+				if FamilyOf(addr) != s.AddressType {
 					t.Fatalf("%s mixes families", s.Name)
+				}
+				if at := slices.IndexFunc(d.Endpoints, func(e Endpoint) bool { return e.Address == addr }); !known(portsOf(d, d.Endpoints[at])) {
+					t.Fatalf("%s in %s has the ports of others", addr, s.Name)
 				}
 			}
 		}
@@ -186,6 +215,7 @@ func TestOneEndpointChangeIsAtMostOneWrite(t *testing.T) {
 		case rapid.Bool().Draw(t, "remove"):
 			d.Endpoints, changed = slices.Delete(d.Endpoints, at, at+1), "removed"
 		case d.Endpoints[at].Address.Is4() && rapid.Bool().Draw(t, "replace"):
+			fresh.PortGroup = d.Endpoints[at].PortGroup
 			d.Endpoints[at], changed = fresh, "replaced"
 		default:
 			d.Endpoints[at].Ready, changed = !d.Endpoints[at].Ready, "flipped"

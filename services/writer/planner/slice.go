@@ -27,7 +27,7 @@ func (d Desired) renderSlice(s *plannedSlice, set *desiredSet) *discoveryv1.Endp
 	out.Labels = d.sliceLabels(s)
 	out.OwnerReferences = d.sliceOwners(out.OwnerReferences)
 
-	if ports := d.portsOf(s.group.source); portsEqual(s.base.Ports, ports) {
+	if ports := set.portLists[s.group.portList]; portsEqual(s.base.Ports, ports) {
 		out.Ports = copyPorts(s.base.Ports)
 	} else {
 		out.Ports = copyPorts(ports)
@@ -109,7 +109,7 @@ func isService(owner metav1.OwnerReference) bool {
 	return owner.Kind == "Service" && owner.APIVersion == "v1"
 }
 
-// SourceOf returns the source of a slice.
+// SourceOf returns the source of a slice's endpoints.
 func SourceOf(slice *discoveryv1.EndpointSlice) string {
 	if source := slice.Labels[LabelSource]; source != "" {
 		return source
@@ -141,6 +141,8 @@ func fromAPI(addr netip.Addr, e *discoveryv1.Endpoint, source string) Endpoint {
 		Serving:     *valueOrTrue(e.Conditions.Serving),
 		Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
 		Zone:        deref(e.Zone),
+		Hostname:    deref(e.Hostname),
+		Hints:       e.Hints.DeepCopy(),
 		Source:      source,
 	}
 }
@@ -158,19 +160,44 @@ func toAPI(e *Endpoint) discoveryv1.Endpoint {
 		zone := e.Zone
 		out.Zone = &zone
 	}
+	if e.Hostname != "" {
+		hostname := e.Hostname
+		out.Hostname = &hostname
+	}
+	if !hintsEqual(e.Hints, nil) {
+		out.Hints = e.Hints.DeepCopy()
+	}
 	return out
 }
 
-// endpointEqual compares by meaning: nil conditions have the API's defaults. A field that the planner
-// never writes makes a difference.
+// endpointEqual compares by meaning: nil conditions have the API's defaults, and the order of hints is of no
+// importance. A field that the planner never writes makes a difference.
 func endpointEqual(current *discoveryv1.Endpoint, desired *Endpoint) bool {
 	return len(current.Addresses) == 1 &&
 		*valueOrTrue(current.Conditions.Ready) == desired.Ready &&
 		*valueOrTrue(current.Conditions.Serving) == desired.Serving &&
 		(current.Conditions.Terminating != nil && *current.Conditions.Terminating) == desired.Terminating &&
-		deref(current.Zone) == desired.Zone &&
-		deref(current.Hostname) == "" && deref(current.NodeName) == "" &&
-		current.TargetRef == nil && current.Hints == nil && len(current.DeprecatedTopology) == 0
+		deref(current.Zone) == desired.Zone && deref(current.Hostname) == desired.Hostname &&
+		hintsEqual(current.Hints, desired.Hints) && (current.Hints == nil || !hintsEqual(current.Hints, nil)) &&
+		deref(current.NodeName) == "" &&
+		current.TargetRef == nil && len(current.DeprecatedTopology) == 0
+}
+
+// hintsEqual ignores order. Hints without any zone or node are as none.
+func hintsEqual(a, b *discoveryv1.EndpointHints) bool {
+	var none discoveryv1.EndpointHints
+	if a == nil {
+		a = &none
+	}
+	if b == nil {
+		b = &none
+	}
+	return equalInAnyOrder(a.ForZones, b.ForZones) && equalInAnyOrder(a.ForNodes, b.ForNodes)
+}
+
+// equalInAnyOrder compares lists in which the API server accepts nothing twice.
+func equalInAnyOrder[T comparable](a, b []T) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(e T) bool { return !slices.Contains(b, e) })
 }
 
 // portsEqual ignores the order of ports and whether defaults are set.

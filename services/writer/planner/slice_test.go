@@ -179,10 +179,16 @@ func TestOwnerIsTheService(t *testing.T) {
 
 func TestWritesEachEndpointDifference(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.Endpoint){
-		"not ready":       func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) },
-		"not serving":     func(e *discoveryv1.Endpoint) { e.Conditions.Serving = new(false) },
-		"terminating":     func(e *discoveryv1.Endpoint) { e.Conditions.Terminating = new(true) },
-		"hostname":        func(e *discoveryv1.Endpoint) { e.Hostname = new("one") },
+		"not ready":   func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) },
+		"not serving": func(e *discoveryv1.Endpoint) { e.Conditions.Serving = new(false) },
+		"terminating": func(e *discoveryv1.Endpoint) { e.Conditions.Terminating = new(true) },
+		"hostname":    func(e *discoveryv1.Endpoint) { e.Hostname = new("one") },
+		"hints":       func(e *discoveryv1.Endpoint) { e.Hints = zoneHints("a") },
+		"node hints": func(e *discoveryv1.Endpoint) {
+			e.Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: "n"}}}
+		},
+		"node name":       func(e *discoveryv1.Endpoint) { e.NodeName = new("n") },
+		"reference":       func(e *discoveryv1.Endpoint) { e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "p"} },
 		"topology":        func(e *discoveryv1.Endpoint) { e.DeprecatedTopology = map[string]string{"a": "b"} },
 		"invalid address": func(e *discoveryv1.Endpoint) { e.Addresses = []string{"one"} },
 		"other family":    func(e *discoveryv1.Endpoint) { e.Addresses = []string{"fd00::1"} },

@@ -46,7 +46,7 @@ func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution,
 func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input) {
 	t := endpoints.Target{
 		Namespace: key.Namespace, Service: key.Name, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
-		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().SourcePorts, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
+		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().PortGroups, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		ServiceType: view.Target.Type, ServicePorts: view.Target.ServicePorts,
 		Input: input, Decision: s.decision, Sources: snapshots,
 	}

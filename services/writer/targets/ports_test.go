@@ -68,7 +68,7 @@ func TestSourcesHaveTheirOwnPorts(t *testing.T) {
 				t.Fatal(resolution.Rejection)
 			}
 			target := resolution.Target
-			if diff := cmp.Diff(tc.green, numbers(target.Desired().SourcePorts["green"])); diff != "" {
+			if diff := cmp.Diff(tc.green, numbers(target.Desired().PortGroups["green"])); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(map[string]int32{"http": 30080, "dns": 30053}, numbers(target.PortsOf("blue"))); diff != "" {

@@ -97,19 +97,19 @@ type Target struct {
 	ServicePorts             map[string]uint16 // the numbers of the Service's own ports, by name
 }
 
-// Desired converts the target to the planner's input, without endpoints.
+// Desired converts the target to the planner's input, without endpoints. Its port groups are named like their sources.
 func (t Target) Desired() planner.Desired {
-	var sourcePorts map[string][]discoveryv1.EndpointPort
+	var groups map[string][]discoveryv1.EndpointPort
 	for source, p := range t.SourcePorts {
-		if sourcePorts == nil {
-			sourcePorts = map[string][]discoveryv1.EndpointPort{}
+		if groups == nil {
+			groups = map[string][]discoveryv1.EndpointPort{}
 		}
-		sourcePorts[source] = p.Ports
+		groups[source] = p.Ports
 	}
 	return planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
 		ManagedBy: t.ManagedBy, Writer: t.Writer, FirstName: t.FirstName,
-		Families: t.Families, Ports: t.Ports, SourcePorts: sourcePorts, Labels: t.Labels, Headless: t.Headless,
+		Families: t.Families, Ports: t.Ports, PortGroups: groups, Labels: t.Labels, Headless: t.Headless,
 	}
 }
 
