@@ -16,14 +16,14 @@ import (
 )
 
 // maxSliceBytes is what a slice that is made under the policy takes in etcd at most, as docs/design/policy.md says.
-const maxSliceBytes = 42 << 10
+const maxSliceBytes = 49 << 10
 
 // largest makes of a slice the largest one that the policy passes: endpoints and ports in full, and labels as
 // many as may be copied from a Service.
 func largest(slice *discoveryv1.EndpointSlice) {
 	full(slice)
 	for i := range slice.Endpoints {
-		slice.Endpoints[i].Zone = new(strings.Repeat("z", 63))
+		slice.Endpoints[i].Zone, slice.Endpoints[i].Hostname = new(strings.Repeat("z", 63)), new(strings.Repeat("h", 63))
 		slice.Endpoints[i].Conditions = discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(true)}
 	}
 	manyLabels(32, 8<<10)(slice)
@@ -93,7 +93,6 @@ func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
 			}
 		})), fields},
 		{"a zone without an end", change(pair.Namespace, "ours", endpoint(func(e *discoveryv1.Endpoint) { e.Zone = new(strings.Repeat("z", 64)) })), fields},
-		{"a host name", create(changed(template, endpoint(func(e *discoveryv1.Endpoint) { e.Hostname = new("kubernetes") }))), fields},
 		{"a node's name", change(pair.Namespace, "ours", endpoint(func(e *discoveryv1.Endpoint) { e.NodeName = new("node-1") })), fields},
 		{"a target", create(changed(template, endpoint(func(e *discoveryv1.Endpoint) {
 			e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: "x", FieldPath: strings.Repeat("x", 100_000)}

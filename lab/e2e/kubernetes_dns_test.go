@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/netns"
@@ -136,6 +137,31 @@ func TestRecordsOfAHeadlessServiceInCoreDNSAreItsReadyEndpoints(t *testing.T) {
 		s.must(workers[2].Join(s.ctx()))
 		resolves(s, workers...)
 	})
+}
+
+func TestHostnamesOfASourceResolveInCoreDNS(t *testing.T) {
+	program := upstream(t, "coredns")
+	s := enter(t, script{
+		inventory: map[string]string{"SOURCE_KIND": "service", "SOURCE_SERVICE": shop + "/" + web},
+		service:   func(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone },
+	})
+	resolver := s.dns(program)
+	s.shopService()
+	a, b := s.machine(pair.WorkerOptions{}), s.machine(pair.WorkerOptions{})
+	resolves := func(hostname string, want ...netip.Addr) {
+		s.t.Helper()
+		s.until(fmt.Sprintf("%s resolves to %v", hostname, want), func() bool {
+			found, err := lookUp(s.ctx(), resolver, hostname+"."+pair.Service+"."+pair.Namespace+".svc.cluster.local.")
+			return err == nil && slices.Equal(found, want)
+		})
+	}
+	s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80, named(backing("web-0", a.Address, pair.Ready), "db-0"), named(backing("web-1", b.Address, pair.Ready), "db-1"))
+	s.start()
+	resolves("db-0", a.Address)
+	resolves("db-1", b.Address)
+	s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80, named(backing("web-1", b.Address, pair.Ready), "db-1"))
+	resolves("db-0")
+	resolves("db-1", b.Address)
 }
 
 // neverEmpty wants a name to have records at any time until the test is over.

@@ -3,12 +3,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,6 +206,74 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 			s.observe()
 			s.degraded("shop/web does not exist")
 		})
+	})
+}
+
+// named gives an endpoint the hostname of its Pod, as Kubernetes does for the Pods of a StatefulSet.
+func named(e discoveryv1.Endpoint, hostname string) discoveryv1.Endpoint {
+	e.Hostname, e.NodeName = &hostname, new("a-node-of-theirs")
+	return e
+}
+
+// hostnames returns the hostname of each address in the slices, and fails if they have what must not cross the link.
+func (s *stage) hostnames() map[netip.Addr]string {
+	s.t.Helper()
+	found := map[netip.Addr]string{}
+	for _, slice := range s.Now() {
+		for _, e := range slice.Endpoints {
+			if e.NodeName != nil || e.TargetRef != nil {
+				s.t.Errorf("endpoint %v has a node or a reference", e)
+			}
+			if e.Hostname != nil {
+				found[netip.MustParseAddr(e.Addresses[0])] = *e.Hostname
+			}
+		}
+	}
+	return found
+}
+
+func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
+	s := enter(t, script{
+		inventory: map[string]string{"SOURCE_KIND": "service", "SOURCE_SERVICE": shop + "/" + web},
+		service:   func(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone },
+	})
+	s.shopService()
+	a, b, c := s.machine(pair.WorkerOptions{}), s.machine(pair.WorkerOptions{}), s.machine(pair.WorkerOptions{})
+	s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80,
+		named(backing("web-0", a.Address, pair.Ready), "db-0"), named(backing("web-1", b.Address, pair.Ready), "db-1"), backing("web-2", c.Address, pair.Ready))
+	s.start()
+	s.slices("all three serve", pair.AreJust(pair.Ready, addresses([]*pair.Worker{a, b, c})...))
+	if diff := cmp.Diff(map[netip.Addr]string{a.Address: "db-0", b.Address: "db-1"}, s.hostnames()); diff != "" {
+		t.Errorf("hostnames (-want +got):\n%s", diff)
+	}
+
+	s.step("hostnames that change are one write", func(s *stage) {
+		before := s.writes()
+		s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80,
+			named(backing("web-0", a.Address, pair.Ready), "db-0"), backing("web-1", b.Address, pair.Ready), named(backing("web-2", c.Address, pair.Ready), "db-2"))
+		want := map[netip.Addr]string{a.Address: "db-0", c.Address: "db-2"}
+		s.until("the hostnames are followed", func() bool { return maps.Equal(want, s.hostnames()) })
+		if n := s.writes() - before; n != 1 {
+			s.t.Errorf("%d writes", n)
+		}
+	})
+	s.step("a hostname that another client writes is taken back", func(s *stage) {
+		slice := s.Now()[0].DeepCopy()
+		for i := range slice.Endpoints {
+			slice.Endpoints[i].Hostname = new("db-0")
+		}
+		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(slice.Namespace).Update(s.ctx(), slice, metav1.UpdateOptions{})
+		s.must(err)
+		want := map[netip.Addr]string{a.Address: "db-0", c.Address: "db-2"}
+		s.until("they are as before", func() bool { return maps.Equal(want, s.hostnames()) })
+	})
+	s.step("what drains keeps its hostname", func(s *stage) {
+		s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80,
+			named(backing("web-0", a.Address, pair.Draining), "db-0"), backing("web-1", b.Address, pair.Ready), named(backing("web-2", c.Address, pair.Ready), "db-2"))
+		s.slices("it drains", pair.Are(pair.Draining, a.Address))
+		if got := s.hostnames()[a.Address]; got != "db-0" {
+			s.t.Errorf("hostname %q", got)
+		}
 	})
 }
 

@@ -24,6 +24,13 @@ func writer() []Mutant {
 			Suites: []string{inSubscriber},
 		},
 		{
+			Name:   "hostname-not-checked",
+			Harm:   "A hostname that is no DNS label is written: the API server rejects the whole slice.",
+			File:   inSubscriber + "/decode.go",
+			Edits:  one("hostname != \"\" && !contract.IsHostname(hostname)", "hostname == \" \""),
+			Suites: []string{inSubscriber},
+		},
+		{
 			Name:   "digest-not-checked",
 			Harm:   "The digest is not checked: a missed removal is never noticed.",
 			File:   inSubscriber + "/mirror.go",
@@ -215,6 +222,20 @@ func writer() []Mutant {
 			Edits:  one("s.changed = len(s.kept) != len(s.base.Endpoints) ||", "s.changed = len(s.kept) >= 0 ||"),
 			Suites: []string{inPlanner},
 			Seeds:  200,
+		},
+		{
+			Name:   "port-groups-share-slices",
+			Harm:   "Endpoints that listen on other ports get the Service's: connections to them fail.",
+			File:   inPlanner + "/compute.go",
+			Edits:  one("g.source == source && g.portList == portList", "g.source == source"),
+			Suites: []string{inPlanner},
+		},
+		{
+			Name:   "hostname-left-as-found",
+			Harm:   "A hostname that another client writes stays, and with it a name for the wrong endpoint.",
+			File:   inPlanner + "/slice.go",
+			Edits:  one("deref(current.Hostname) == desired.Hostname", "(desired.Hostname == \"\" || deref(current.Hostname) == desired.Hostname)"),
+			Suites: []string{inPlanner},
 		},
 		{
 			Name:   "limit-off-by-one",

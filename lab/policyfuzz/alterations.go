@@ -181,7 +181,7 @@ var alterations = []alteration{
 		s.Finalizers = append(s.Finalizers, pick(r, "example.org/never", "foregroundDeletion", "orphan", "kubernetes", "example.org/theirs"))
 	}},
 	{"hostname", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		one(r, s).Hostname = pick(r, new("a"), new("localhost"), new("kubernetes"), new("A"), new("a.b"), new(""))
+		one(r, s).Hostname = pick(r, new("a"), new("localhost"), new("kubernetes"), new("A"), new("a.b"), new(""), new(strings.Repeat("h", 63)))
 	}},
 	{"node, zone, hints", 3, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		e := one(r, s)

@@ -110,9 +110,9 @@ func beyondTheWriter(before, after *discoveryv1.EndpointSlice) (why []string) {
 		why = append(why, fmt.Sprintf("%d endpoints", n))
 	}
 	for _, e := range after.Endpoints {
-		plain := discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone}
+		plain := discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone, Hostname: e.Hostname}
 		if len(e.Addresses) != 1 || e.Zone != nil && len(*e.Zone) > maxZone || !reflect.DeepEqual(e, plain) {
-			why = append(why, "an endpoint with more than an address, conditions and a zone")
+			why = append(why, "an endpoint with more than an address, conditions, a zone and a hostname")
 		}
 	}
 	size := 0

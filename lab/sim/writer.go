@@ -231,7 +231,7 @@ func (w *writer) planned() uint64 {
 		for _, e := range w.loop.Decision(target).Endpoints {
 			if e.Listed {
 				desired.Endpoints = append(desired.Endpoints, planner.Endpoint{
-					Address: e.Address, Source: e.Source, Zone: e.Zone,
+					Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname,
 					Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
 				})
 			}

@@ -83,6 +83,10 @@ var peers = []peer{
 		lost: func(s *subscriber.Snapshot) { s.Ports = nil },
 	},
 	{
+		name: "an inventory that knows no hostname", answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.Node.hostname"}},
+		lost: lose(func(m *subscriber.Member) { m.Hostname = "" }),
+	},
+	{
 		name: "an inventory that knows neither uid, zone, region nor labels", answers: Alter{Without: []protoreflect.FullName{
 			"slicefeed.inventory.v1.Node.uid", "slicefeed.inventory.v1.Node.zone", "slicefeed.inventory.v1.Node.region", "slicefeed.inventory.v1.Node.labels",
 		}},
@@ -229,7 +233,7 @@ func worker(i int, state source.NodeState) *roster.Node {
 	return &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
 		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
-		Zone:      "zone-1", Region: "de/fra", Labels: map[string]string{"pool": "blue"},
+		Zone:      "zone-1", Region: "de/fra", Hostname: "db-0", Labels: map[string]string{"pool": "blue"},
 		ProviderID: "ionos://" + name, ServerID: "server-" + name,
 	}
 }

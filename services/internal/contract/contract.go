@@ -1,7 +1,9 @@
 // Package contract has the limits that the comments of the .proto files state and that more than one
-// package needs. It guarantees that both components count alike. It does not check anything: servers
-// check requests, and the subscriber checks messages.
+// package needs. It guarantees that both components count alike. It does not check messages: servers
+// check requests, and the subscriber checks what it receives.
 package contract
+
+import "k8s.io/apimachinery/pkg/util/validation"
 
 // Limits of both streams.
 const (
@@ -22,3 +24,7 @@ const (
 	MaxLabelValueLength    = 63  // also of zone, region, and a port's name and protocol
 	MaxSourcePorts         = 16
 )
+
+// IsHostname reports whether a text can be the hostname of a node: a DNS label. The API server rejects a slice that has
+// another one.
+func IsHostname(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }

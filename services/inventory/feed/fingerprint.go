@@ -26,5 +26,8 @@ func fingerprint(n *roster.Node, labels map[string]string) Digest {
 		h.AddString(key)
 		h.AddString(labels[key])
 	}
+	if n.Hostname != "" { // without one, the fingerprint is that of versions that know none
+		h.AddString(n.Hostname)
+	}
 	return h.Fingerprint()
 }

@@ -97,6 +97,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 		"state":                                  func(n *roster.Node) { n.State = source.NotReady },
 		"zone":                                   func(n *roster.Node) { n.Zone = "z" },
 		"region":                                 func(n *roster.Node) { n.Region = "z" },
+		"hostname":                               func(n *roster.Node) { n.Hostname = "db-0" },
 		"value of a label":                       func(n *roster.Node) { n.Labels["k"] = "w" },
 		"one label fewer":                        func(n *roster.Node) { delete(n.Labels, "k") },
 		"moved between key and value of a label": func(n *roster.Node) { delete(n.Labels, "k"); n.Labels["kv"] = "" },

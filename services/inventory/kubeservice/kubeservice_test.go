@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -316,18 +317,31 @@ func TestEndpointState(t *testing.T) {
 	}
 }
 
+func TestHostnameIsThatOfTheEndpoint(t *testing.T) {
+	for given, want := range map[string]string{"db-0": "db-0", "": "", "DB-0": "", "db.0": "", "-": "", strings.Repeat("d", 64): ""} {
+		slice := newSlice("s", discoveryv1.AddressTypeIPv4, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Hostname: &given})
+		both := map[string]endpoint{"a": {key: "10.0.0.1"}, "b": summarizeSlice(slice).endpoints[0]}
+		if got := mergeEndpoints(both).Hostname; got != want {
+			t.Errorf("hostname %q became %q, want %q", given, got, want)
+		}
+	}
+}
+
 func FuzzSummarizeSlice(f *testing.F) {
-	f.Add("10.0.0.1", "web-0", "uid", "de/fra", "IPv4", int32(8080))
-	f.Add("fd00::1%eth0", strings.Repeat("n", 400), strings.Repeat("u", 100), "\xff", "IPv6", int32(-1))
-	f.Add("", "", "", "", "FQDN", int32(0))
-	f.Fuzz(func(t *testing.T, address, name, uid, zone, kind string, port int32) {
+	f.Add("10.0.0.1", "web-0", "uid", "de/fra", "db-0", "IPv4", int32(8080))
+	f.Add("fd00::1%eth0", strings.Repeat("n", 400), strings.Repeat("u", 100), "\xff", "DB.0", "IPv6", int32(-1))
+	f.Add("", "", "", "", "", "FQDN", int32(0))
+	f.Fuzz(func(t *testing.T, address, name, uid, zone, hostname, kind string, port int32) {
 		s := newSlice("s", discoveryv1.AddressType(kind), discoveryv1.Endpoint{
-			Addresses: []string{address}, Zone: &zone, TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
+			Addresses: []string{address}, Zone: &zone, Hostname: &hostname, TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
 		})
 		for _, e := range summarizeSlice(withPort(s, name, port)).endpoints {
 			c := mergeEndpoints(map[string]endpoint{"s": e})
 			if len(c.Name) == 0 || len(c.Name) > maxName || len(c.UID) > maxUID || len(c.Zone) > maxZone {
 				t.Errorf("out of bounds: %+v", c)
+			}
+			if c.Hostname != "" && (c.Hostname != hostname || !contract.IsHostname(c.Hostname)) {
+				t.Errorf("hostname %q became %q", hostname, c.Hostname)
 			}
 			if (c.Invalid == "") != (len(c.InternalIPs) == 1) || c.Invalid == "" && c.InternalIPs[0] != netip.MustParseAddr(c.InternalIPs[0].String()) {
 				t.Errorf("%q became %v, %q", address, c.InternalIPs, c.Invalid)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -34,7 +35,7 @@ type endpoint struct {
 	key, name, uid string
 	addr           netip.Addr
 	state          source.NodeState
-	zone           string
+	zone, hostname string
 	problem        string // why it is invalid; empty: it is valid
 }
 
@@ -109,6 +110,9 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 	if e.Zone != nil {
 		p.zone = source.KeepValid(*e.Zone, maxZone)
 	}
+	if e.Hostname != nil && contract.IsHostname(*e.Hostname) {
+		p.hostname = *e.Hostname
+	}
 	return p, p.key != ""
 }
 
@@ -131,7 +135,7 @@ func mergeEndpoints(listed map[string]endpoint) source.Candidate {
 	var details []string
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		p := listed[name]
-		c.Name, c.UID, c.Zone = p.name, p.uid, cmp.Or(c.Zone, p.zone)
+		c.Name, c.UID, c.Zone, c.Hostname = p.name, p.uid, cmp.Or(c.Zone, p.zone), cmp.Or(c.Hostname, p.hostname)
 		c.State = min(c.State, p.state)
 		if p.problem != "" {
 			c.Invalid = p.problem

@@ -56,6 +56,7 @@ var anyCandidate = rapid.Custom(func(t *rapid.T) source.Candidate {
 		State:       source.NodeState(rapid.SampledFrom([]uint8{1, 1, 1, 2, 3, 0, 4, 255}).Draw(t, "state")),
 		Zone:        anyText("z").Draw(t, "zone"),
 		Region:      anyText("r").Draw(t, "region"),
+		Hostname:    anyText("", "db-0", "DB", "db.0", "-").Draw(t, "hostname"),
 		Labels: map[string]string{
 			"pool": anyText("blue", "red").Draw(t, "pool"), anyText("k").Draw(t, "key"): anyText("v").Draw(t, "value"),
 		},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"unicode/utf8"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -135,12 +136,16 @@ func (c *strictClient) check(m *inventoryv1.WatchNodesResponse) error {
 	return nil
 }
 
+var hostnameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) // RFC 1123
+
 func checkNode(n *inventoryv1.Node) error {
 	switch {
 	case n.GetName() == "" || len(n.GetName()) > 253:
 		return fmt.Errorf("name of %d bytes", len(n.GetName()))
 	case len(n.GetUid()) > 128 || len(n.GetZone()) > 63 || len(n.GetRegion()) > 63 || len(n.GetLabels()) > 256:
 		return fmt.Errorf("UID of %d bytes, zone of %d, region of %d, %d labels", len(n.GetUid()), len(n.GetZone()), len(n.GetRegion()), len(n.GetLabels()))
+	case n.GetHostname() != "" && !hostnameText.MatchString(n.GetHostname()):
+		return fmt.Errorf("hostname %.100q", n.GetHostname())
 	case len(n.GetFingerprint()) != 16:
 		return fmt.Errorf("fingerprint of %d bytes", len(n.GetFingerprint()))
 	case n.GetState() < inventoryv1.NodeState_NODE_STATE_READY || n.GetState() > inventoryv1.NodeState_NODE_STATE_NOT_READY:

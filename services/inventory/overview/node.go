@@ -76,6 +76,10 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	if n.Zone != "" {
 		i.Detail += ", zone " + n.Zone
 	}
+	if n.Hostname != "" {
+		i.Detail += ", hostname " + n.Hostname
+		i.Values["hostname"] = n.Hostname
+	}
 	if n.ServerID != "" {
 		i.AddFact("resolved", statuspage.Linef("Node %s → server %s → %s", n.Name, n.ServerID, at))
 	}

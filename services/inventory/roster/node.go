@@ -22,6 +22,7 @@ type Node struct {
 	Since time.Time // when the node entered its state, by this process's clock
 
 	Zone, Region string
+	Hostname     string            // by which a headless Service names it; empty: none
 	Labels       map[string]string // all labels of the Node; views select from them
 
 	ProviderID string // spec.providerID, for operators
@@ -31,7 +32,7 @@ type Node struct {
 // Equal reports whether the two nodes look the same to a subscriber: Since does not count.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && n.State == o.State &&
-		n.Zone == o.Zone && n.Region == o.Region &&
+		n.Zone == o.Zone && n.Region == o.Region && n.Hostname == o.Hostname &&
 		n.ProviderID == o.ProviderID && n.ServerID == o.ServerID &&
 		slices.Equal(n.Addresses, o.Addresses) && maps.Equal(n.Labels, o.Labels)
 }

@@ -25,7 +25,7 @@ func (r *Roster) publish(m *member, changes observe.MemberChanges) {
 	case !assigned.Empty():
 		node := &Node{
 			Name: m.Name, UID: m.UID, Addresses: assigned.List(), State: m.State, Since: m.stateSince,
-			Zone: m.Zone, Region: m.Region, Labels: m.Labels, ProviderID: m.ProviderID, ServerID: m.serverID,
+			Zone: m.Zone, Region: m.Region, Hostname: m.Hostname, Labels: m.Labels, ProviderID: m.ProviderID, ServerID: m.serverID,
 		}
 		if equalNodes(node, m.node) {
 			node = m.node

@@ -14,6 +14,7 @@ type Candidate struct {
 	InternalIPs  []netip.Addr // status.addresses of type InternalIP, canonical
 	State        NodeState
 	Zone, Region string
+	Hostname     string // by which a headless Service names it; empty: none
 	Labels       map[string]string
 
 	// Excluded is why the node is not eligible, with Advice for people; zero: it is eligible.
@@ -31,7 +32,7 @@ type Candidate struct {
 // Equal reports whether the roster would treat, publish and explain both in the same way.
 func (c Candidate) Equal(o Candidate) bool {
 	return c.Name == o.Name && c.UID == o.UID && c.ProviderID == o.ProviderID && c.SystemUUID == o.SystemUUID &&
-		c.State == o.State && c.Zone == o.Zone && c.Region == o.Region &&
+		c.State == o.State && c.Zone == o.Zone && c.Region == o.Region && c.Hostname == o.Hostname &&
 		c.Excluded == o.Excluded && c.Advice == o.Advice && c.Invalid == o.Invalid &&
 		slices.Equal(c.InternalIPs, o.InternalIPs) && maps.Equal(c.Labels, o.Labels) && slices.Equal(c.Steps, o.Steps)
 }

@@ -3,6 +3,8 @@ package source
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
 // Limits of rule R13 of the contract, in bytes. A client ends the stream for one node that breaks it, and
@@ -32,6 +34,8 @@ func (c Candidate) ContractProblem() string {
 	switch {
 	case c.Name == "":
 		return "It has no name. Correct it in the source."
+	case c.Hostname != "" && !contract.IsHostname(c.Hostname):
+		return "Its hostname is no DNS label. Correct it in the source."
 	case c.State < Ready || c.State > NotReady:
 		return fmt.Sprintf("Its state is %d, want %d to %d.", c.State, Ready, NotReady)
 	}

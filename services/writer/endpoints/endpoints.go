@@ -80,6 +80,7 @@ type Backend struct {
 	Conditions verdict.Conditions
 	Source     string
 	Zone       string
+	Hostname   string
 	Port       uint16 // in a group: the number to connect to, if its source has another one; 0: the port's
 }
 
@@ -158,6 +159,7 @@ func (e *Entry) setFingerprint() {
 			c.AddBools(b.Conditions.Ready, b.Conditions.Serving, b.Conditions.Terminating)
 			c.AddString(b.Source)
 			c.AddString(b.Zone)
+			c.AddString(b.Hostname)
 			c.AddUint(uint64(b.Port))
 		}
 		c.AddUint(uint64(e.Omitted))
@@ -270,7 +272,7 @@ func (t *Target) publishedState() (p publishedState) {
 	for _, e := range planner.CurrentEndpoints(owned, t.Slices) {
 		// A slice modified by hand may be ready and not serving, which makes no sense to readers.
 		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
-		p.backends = append(p.backends, Backend{Address: e.Address, Conditions: c, Source: e.Source, Zone: e.Zone})
+		p.backends = append(p.backends, Backend{Address: e.Address, Conditions: c, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname})
 	}
 	return p
 }
@@ -299,7 +301,7 @@ func (p *publishedState) addObserved(t *Target) {
 			}
 			p.portsAt[e.Address] = convertPorts(slice.Ports)
 			p.backends = append(p.backends, Backend{
-				Address: e.Address, Zone: e.Zone, Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating},
+				Address: e.Address, Zone: e.Zone, Hostname: e.Hostname, Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating},
 			})
 		}
 	}
@@ -312,7 +314,7 @@ func (t *Target) desiredBackends() []Backend {
 	all := make([]Backend, 0, len(t.Decision.Endpoints))
 	for i := range t.Decision.Endpoints {
 		if e := &t.Decision.Endpoints[i]; e.Listed {
-			all = append(all, Backend{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone})
+			all = append(all, Backend{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname})
 		}
 	}
 	return all

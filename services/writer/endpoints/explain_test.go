@@ -14,13 +14,13 @@ import (
 func TestR4FingerprintIsStableAcrossProcesses(t *testing.T) {
 	e := &Entry{
 		Key: "web/a/http/10.0.0.1", Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 30080, "h2c", 0},
-		Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "default", "z", 0}},
+		Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "default", "z", "", 0}},
 	}
 	// A golden value: if two versions of the writer differ here, every client reads its complete set
 	// again after an upgrade.
 	e.setFingerprint()
 	f := e.Fingerprint
-	checkEqual(t, "fingerprint", hex.EncodeToString(f[:]), "5c5f447d0ad864be6ceb09c60d965635")
+	checkEqual(t, "fingerprint", hex.EncodeToString(f[:]), "0dfc2ef020f31dae867f49659405316d")
 }
 
 func TestR4FingerprintCoversPublishedFields(t *testing.T) {
@@ -41,6 +41,7 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 		"terminating":  func(e *Entry) { e.Backends[0].Conditions.Terminating = true },
 		"source":       func(e *Entry) { e.Backends[0].Source = "x" },
 		"zone":         func(e *Entry) { e.Backends[0].Zone = "x" },
+		"hostname":     func(e *Entry) { e.Backends[0].Hostname = "x" },
 		"left out":     func(e *Entry) { e.Omitted = 1 },
 		"a target":     func(e *Entry) { e.Kind = KindTarget },
 		"its state":    func(e *Entry) { e.Kind, e.State = KindTarget, Paused },
@@ -48,7 +49,7 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 		"its message":  func(e *Entry) { e.Kind, e.Message = KindTarget, "x" },
 		"its ports":    func(e *Entry) { e.Kind, e.Ports = KindTarget, []Port{{}} },
 	} {
-		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, "", 0}, Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "s", "", 0}}}
+		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, "", 0}, Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "s", "", "", 0}}}
 		alter(e)
 		e.setFingerprint()
 		f := e.Fingerprint

@@ -97,7 +97,7 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	})
 	u := b.Since(nil, nil, true)
 	checkEqual(t, "each port", upsertKeys(u), []string{"web/a", "web/a/admin", "web/a/http"})
-	checkEqual(t, "backends", u.Upserts[1].Backends, []Backend{{mustParseAddr("10.0.0.1"), draining, "default", "", 0}, {mustParseAddr("fd00::1"), draining, "default", "", 0}})
+	checkEqual(t, "backends", u.Upserts[1].Backends, []Backend{{mustParseAddr("10.0.0.1"), draining, "default", "", "", 0}, {mustParseAddr("fd00::1"), draining, "default", "", "", 0}})
 	checkEqual(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, "", 0})
 
 	b.Put(managedTarget("a", ready))
@@ -248,6 +248,7 @@ func TestWakesReadersOnChange(t *testing.T) {
 		{"a reason, which is not published", func(t *Target) { t.Decision.Endpoints[0].Reason = "another" }, false},
 		{"conditions", func(t *Target) { t.Decision.Endpoints[0].Conditions = out }, true},
 		{"a zone", func(t *Target) { t.Decision.Endpoints[0].Zone = "z" }, true},
+		{"a hostname", func(t *Target) { t.Decision.Endpoints[0].Hostname = "db-0" }, true},
 		{"a port", func(t *Target) { t.Ports = []discoveryv1.EndpointPort{newPort("http", 30081)} }, true},
 		{"a guard", func(t *Target) { t.Decision.Guards = []verdict.Guard{{Held: 1}} }, true},
 		{"the Lease", func(t *Target) { t.Leading = false }, true},

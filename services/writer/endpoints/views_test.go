@@ -33,6 +33,7 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 		{"other conditions", func(w *viewCase) { w.target.Input.Current[1].Conditions = draining }, []string{"10.0.0.2"}, false, false},
 		{"another source", func(w *viewCase) { w.target.Input.Current[0].Source = "blue" }, []string{"10.0.0.1"}, false, false},
 		{"another zone", func(w *viewCase) { w.target.Input.Current[0].Zone = "z" }, []string{"10.0.0.1"}, false, false},
+		{"another hostname", func(w *viewCase) { w.target.Input.Current[0].Hostname = "h" }, []string{"10.0.0.1"}, false, false},
 		{"one too many", func(w *viewCase) { w.target.Decision.Endpoints[0].Listed = false }, []string{"10.0.0.1"}, false, false},
 		{"one that nothing was decided about", func(w *viewCase) { w.target.Decision.Endpoints = w.target.Decision.Endpoints[1:] }, []string{"10.0.0.1"}, false, false},
 		{"other ports", listed(1, one), nil, true, false},

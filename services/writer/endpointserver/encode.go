@@ -55,7 +55,7 @@ func encodeBackend(b *endpoints.Backend) *writerv1.Backend {
 	return &writerv1.Backend{
 		Address: b.Address.String(),
 		Ready:   b.Conditions.Ready, Serving: b.Conditions.Serving, Terminating: b.Conditions.Terminating,
-		Source: truncateName(b.Source), Zone: truncateName(b.Zone), Port: uint32(b.Port),
+		Source: truncateName(b.Source), Zone: truncateName(b.Zone), Hostname: truncateName(b.Hostname), Port: uint32(b.Port),
 	}
 }
 

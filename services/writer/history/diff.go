@@ -83,6 +83,9 @@ func fields(s *discoveryv1.EndpointSlice) map[string]string {
 		if zone := ptr.Deref(e.Zone, ""); zone != "" {
 			text += ", zone " + zone
 		}
+		if hostname := ptr.Deref(e.Hostname, ""); hostname != "" {
+			text += ", hostname " + hostname
+		}
 		if node := ptr.Deref(e.NodeName, ""); node != "" {
 			text += ", node " + node
 		}

@@ -32,13 +32,13 @@ func TestComparesSlices(t *testing.T) {
 	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{}
 	now.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
 	now.Endpoints[3].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false), Terminating: new(false)}
-	now.Endpoints[2].Conditions.Serving, now.Endpoints[2].Zone = new(false), new("eu-1")
+	now.Endpoints[2].Conditions.Serving, now.Endpoints[2].Zone, now.Endpoints[2].Hostname = new(false), new("eu-1"), new("db-0")
 	want := `  ~ label slicefeed.dev/source other -> default
   + owner Service shop 1
   ~ port http 30081/TCP -> 30080/TCP
   ~ endpoint 10.0.1.9 ready, node node [2J -> ready
   ~ endpoint 10.0.1.10 ready -> draining
-  + endpoint 10.0.1.11 ready=true serving=false terminating=false, zone eu-1
+  + endpoint 10.0.1.11 ready=true serving=false terminating=false, zone eu-1, hostname db-0
   + endpoint 10.0.1.12 not ready
   - endpoint 10.0.1.100 ready
 `

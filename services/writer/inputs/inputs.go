@@ -49,7 +49,8 @@ func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) 
 	for _, a := range member.Addresses {
 		if slices.Contains(c.Families, planner.FamilyOf(a)) {
 			list = append(list, verdict.Member{
-				Address: a, Name: member.Name, State: states[member.State], Since: member.Since, Zone: c.Zones[member.Zone],
+				Address: a, Name: member.Name, State: states[member.State], Since: member.Since,
+				Zone: c.Zones[member.Zone], Hostname: member.Hostname,
 			})
 		}
 	}
@@ -98,7 +99,7 @@ func CurrentEndpoints(listed []planner.Endpoint) []verdict.CurrentEndpoint {
 	current := make([]verdict.CurrentEndpoint, len(listed))
 	for i, e := range listed {
 		current[i] = verdict.CurrentEndpoint{
-			Address: e.Address, Source: e.Source, Zone: e.Zone,
+			Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname,
 			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
 		}
 	}
@@ -111,7 +112,7 @@ func ListedEndpoints(decided []verdict.Endpoint) []planner.Endpoint {
 	for i := range decided {
 		if e := &decided[i]; e.Listed {
 			list = append(list, planner.Endpoint{
-				Address: e.Address, Source: e.Source, Zone: e.Zone, PortGroup: cmp.Or(e.Source, planner.DefaultSource),
+				Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname, PortGroup: cmp.Or(e.Source, planner.DefaultSource),
 				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
 			})
 		}

@@ -82,6 +82,20 @@ func TestMapsZonesAndOmitsUnknownOnes(t *testing.T) {
 	}
 }
 
+func TestHostnamesGoFromTheSourceToTheSlicesAndBack(t *testing.T) {
+	s := dualStack()
+	s.Members[0].Hostname = "db-0"
+	var m members
+	got := m.convert(s, Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}})
+	if got[0].Hostname != "" || got[1].Hostname != "db-0" {
+		t.Errorf("hostnames %q and %q", got[0].Hostname, got[1].Hostname)
+	}
+	listed := ListedEndpoints([]verdict.Endpoint{{Address: got[1].Address, Hostname: "db-0", Listed: true}})
+	if listed[0].Hostname != "db-0" || CurrentEndpoints(listed)[0].Hostname != "db-0" {
+		t.Errorf("listed %+v", listed)
+	}
+}
+
 func TestMembersFollowTheGeneration(t *testing.T) {
 	ipv4 := []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
 	var m members

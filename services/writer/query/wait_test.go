@@ -55,6 +55,7 @@ func TestWaitSaysWhatIsWrong(t *testing.T) {
 		}, "not healthy after 5s: no ready endpoints"},
 		{"not written", false, func(t *endpoints.Target) { t.Input.Current = t.Input.Current[:1] }, "not healthy after 5s: 1 address out of sync"},
 		{"another zone", false, func(t *endpoints.Target) { t.Input.Current[0].Zone = "far" }, "not healthy after 5s: 1 address out of sync"},
+		{"another hostname", false, func(t *endpoints.Target) { t.Input.Current[0].Hostname = "other" }, "not healthy after 5s: 1 address out of sync"},
 		{"other ports", false, func(t *endpoints.Target) {
 			t.ManagedBy, t.Slices = "slicefeed-default", []*discoveryv1.EndpointSlice{{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default"}},

@@ -65,7 +65,8 @@ func (o *order) repeats(written *order) bool {
 	return written != nil && o.term == written.term && o.withdraw == written.withdraw && o.Adjust == written.Adjust &&
 		slices.Equal(o.Current, written.Current) &&
 		slices.EqualFunc(o.decided, written.decided, func(a, b verdict.Endpoint) bool {
-			return a.Address == b.Address && a.Listed == b.Listed && a.Conditions == b.Conditions && a.Source == b.Source && a.Zone == b.Zone
+			return a.Address == b.Address && a.Listed == b.Listed && a.Conditions == b.Conditions && a.Source == b.Source &&
+				a.Zone == b.Zone && a.Hostname == b.Hostname
 		}) && equality.Semantic.DeepEqual(o.Desired, written.Desired)
 }
 

@@ -29,6 +29,9 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 		len(n.GetRegion()) > contract.MaxLabelValueLength || len(n.GetLabels()) > contract.MaxLabels {
 		return nil, violationf(LimitExceeded, "node %q: UID, zone or region too long, or too many labels", name)
 	}
+	if hostname := n.GetHostname(); hostname != "" && !contract.IsHostname(hostname) {
+		return nil, violationf(InvalidName, "node %q: hostname %.64q: want a DNS label", name, hostname)
+	}
 	for key, value := range n.GetLabels() {
 		if len(key) > contract.MaxLabelKeyLength || len(value) > contract.MaxLabelValueLength {
 			return nil, violationf(LimitExceeded, "node %q: label too long", name)
@@ -37,7 +40,7 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 	return &Member{
 		Name: name, UID: n.GetUid(), Addresses: addresses,
 		State: decodeState(n.GetState()), Since: received.Add(-clampAge(n.GetStateAge())),
-		Zone: n.GetZone(), Region: n.GetRegion(), Labels: maps.Clone(n.GetLabels()),
+		Zone: n.GetZone(), Region: n.GetRegion(), Hostname: n.GetHostname(), Labels: maps.Clone(n.GetLabels()),
 		fingerprint: deltaset.Digest(n.GetFingerprint()),
 	}, nil
 }

@@ -25,7 +25,7 @@ const (
 
 // memoryCost estimates the bytes that the member takes in memory.
 func (m *Member) memoryCost() int {
-	sum := memberOverhead + len(m.Name) + len(m.UID) + len(m.Zone) + len(m.Region)
+	sum := memberOverhead + len(m.Name) + len(m.UID) + len(m.Zone) + len(m.Region) + len(m.Hostname)
 	for key, value := range m.Labels {
 		sum += labelOverhead + len(key) + len(value)
 	}

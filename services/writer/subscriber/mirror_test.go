@@ -198,6 +198,9 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		{"an epoch that is too long", LimitExceeded, completeSet(strings.Repeat("e", 65), 11, a)},
 		{"a UID that is too long", LimitExceeded, with(func(n *wireNode) { n.Uid = strings.Repeat("u", 129) })},
 		{"a zone that is too long", LimitExceeded, with(func(n *wireNode) { n.Zone = strings.Repeat("z", 64) })},
+		{"a hostname that is too long", InvalidName, with(func(n *wireNode) { n.Hostname = strings.Repeat("h", 64) })},
+		{"a hostname with a dot", InvalidName, with(func(n *wireNode) { n.Hostname = "db.0" })},
+		{"a hostname in capitals", InvalidName, with(func(n *wireNode) { n.Hostname = "DB" })},
 		{"a label that is too long", LimitExceeded, with(func(n *wireNode) { n.Labels = map[string]string{"k": strings.Repeat("v", 64)} })},
 		{"too many labels", LimitExceeded, with(func(n *wireNode) {
 			n.Labels = map[string]string{}

@@ -60,6 +60,7 @@ type Member struct {
 	Since time.Time // when the node entered the state, by the local clock
 
 	Zone, Region string
+	Hostname     string            // by which a headless Service names it; empty: none
 	Labels       map[string]string // those that the inventory's client list allows this writer to see
 
 	fingerprint deltaset.Digest

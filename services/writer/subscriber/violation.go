@@ -7,7 +7,7 @@ type ViolationKind string
 
 // The protocol violations of rule R13.
 const (
-	InvalidName          ViolationKind = "name"                 // an upsert has no name, or a name that is too long
+	InvalidName          ViolationKind = "name"                 // an upsert has no name, a name that is too long, or a hostname that is no DNS label
 	InvalidAddress       ViolationKind = "address"              // an upsert has no address, or an invalid one
 	InvalidFingerprint   ViolationKind = "fingerprint"          // a fingerprint is not 16 bytes long
 	DuplicateName        ViolationKind = "duplicate_name"       // two nodes of one message have the same name

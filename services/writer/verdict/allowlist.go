@@ -113,7 +113,7 @@ func (e *evaluation) repeatCurrent() (Memory, Decision) {
 			example = fmt.Sprintf("%s: %s", r.address, e.denyReason(r))
 		}
 		d.Endpoints = append(d.Endpoints, Endpoint{
-			Address: r.address, Source: r.current.sourceName(), Zone: r.current.Zone, Verdict: Hold,
+			Address: r.address, Source: r.current.sourceName(), Zone: r.current.Zone, Hostname: r.current.Hostname, Verdict: Hold,
 			Conditions: r.current.Conditions, Listed: true, Rule: RuleAllowlist,
 			Reason: "nothing is written: every endpoint of this Service is outside the allowlist",
 		})

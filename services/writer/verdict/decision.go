@@ -48,6 +48,7 @@ type Endpoint struct {
 	Address    netip.Addr
 	Source     string
 	Zone       string
+	Hostname   string
 	Verdict    Verdict
 	Conditions Conditions
 	Listed     bool   // whether it belongs into the slices

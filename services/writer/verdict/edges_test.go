@@ -58,15 +58,16 @@ func TestFirstOfSeveralSuppressedSourcesOwnsNewAddress(t *testing.T) {
 	}
 }
 
-func TestTheZoneIsWrittenWithTheConditions(t *testing.T) {
+func TestZoneAndHostnameAreWrittenWithTheConditions(t *testing.T) {
 	w := newWorld(t, 1)
 	w.in.Current[0].Zone, w.source("blue").Members[0].Zone = "old", "new"
+	w.in.Current[0].Hostname, w.source("blue").Members[0].Hostname = "db-old", "db-new"
 	w.probe(0, Pending)
-	if w.decide(); w.endpoint(addr(0)).Zone != "old" {
+	if w.decide(); w.endpoint(addr(0)).Zone != "old" || w.endpoint(addr(0)).Hostname != "db-old" {
 		t.Errorf("as it was: %+v", w.endpoint(addr(0)))
 	}
 	w.probe(0, Passing)
-	if w.decide(); w.endpoint(addr(0)).Zone != "new" {
+	if w.decide(); w.endpoint(addr(0)).Zone != "new" || w.endpoint(addr(0)).Hostname != "db-new" {
 		t.Errorf("decided upon: %+v", w.endpoint(addr(0)))
 	}
 }

@@ -70,11 +70,12 @@ func (c Conditions) inUse() bool { return c.Ready || c.Serving }
 
 // Member is one address of one node of a source. The caller has chosen it by the target's families and selector.
 type Member struct {
-	Address netip.Addr
-	Name    string // of the node, for reasons
-	State   State
-	Since   time.Time // when it entered its state
-	Zone    string    // as written, after mapping; usually empty
+	Address  netip.Addr
+	Name     string // of the node, for reasons
+	State    State
+	Since    time.Time // when it entered its state
+	Zone     string    // as written, after mapping; usually empty
+	Hostname string    // by which a headless Service names the endpoint; usually empty
 }
 
 // Source is one source of the target at this moment.
@@ -126,6 +127,7 @@ type CurrentEndpoint struct {
 	Conditions Conditions
 	Source     string // the slice's label; empty stands for DefaultSource
 	Zone       string
+	Hostname   string
 }
 
 func (c *CurrentEndpoint) sourceName() string {

@@ -106,7 +106,7 @@ func (e *evaluation) isListable(r *row) bool {
 func (r *row) hold(by Rule) {
 	out := r.result
 	out.Verdict, out.Rule, out.Listed = Hold, by, true
-	out.Conditions, out.Zone = r.current.Conditions, r.current.Zone
+	out.Conditions, out.Zone, out.Hostname = r.current.Conditions, r.current.Zone, r.current.Hostname
 }
 
 // panicGuard counts what is in use because of a panic.

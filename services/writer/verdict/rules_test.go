@@ -111,19 +111,19 @@ func TestDisallowedAddressIsNeverWritten(t *testing.T) {
 	}
 }
 
-func TestZonesFollowTheSourceOnlyWhileItsReportCounts(t *testing.T) {
+func TestZonesAndHostnamesFollowTheSourceOnlyWhileItsReportCounts(t *testing.T) {
 	w := newWorld(t, 2)
-	w.in.Current[0].Zone = "old"
-	w.source("blue").Members[0].Zone = "new"
+	w.in.Current[0].Zone, w.in.Current[0].Hostname = "old", "old"
+	w.source("blue").Members[0].Zone, w.source("blue").Members[0].Hostname = "new", "new"
 	w.source("blue").Connected = false
 	w.decide()
-	if got := w.d.Endpoints[0].Zone; got != "old" {
-		t.Errorf("not trusted: zone %q, want the current one", got)
+	if got := w.d.Endpoints[0]; got.Zone != "old" || got.Hostname != "old" {
+		t.Errorf("not trusted: zone %q and hostname %q, want the current ones", got.Zone, got.Hostname)
 	}
 	w.source("blue").Connected = true
 	w.decide()
-	if got := w.d.Endpoints[0].Zone; got != "new" {
-		t.Errorf("trusted: zone %q, want the reported one", got)
+	if got := w.d.Endpoints[0]; got.Zone != "new" || got.Hostname != "new" {
+		t.Errorf("trusted: zone %q and hostname %q, want the reported ones", got.Zone, got.Hostname)
 	}
 }
 

@@ -170,7 +170,7 @@ func (e *evaluation) applyTable() {
 		if r.status == uncorroborated && chosen == asIs {
 			out.Rule = RulePanic
 		}
-		r.setZone()
+		r.setIdentity()
 		out.Listed = r.isListed(e.input.Limits.ListUnready)
 		if !out.Listed {
 			out.Conditions = notReady
@@ -209,16 +209,16 @@ func (r *row) resume() (Verdict, Conditions) {
 	}
 }
 
-// setZone keeps the zone of what stays as it is, and takes the reported one otherwise.
-func (r *row) setZone() {
+// setIdentity keeps the zone and the hostname of what stays as it is, and takes the reported ones otherwise.
+func (r *row) setIdentity() {
 	if r.current != nil {
-		r.result.Zone = r.current.Zone
+		r.result.Zone, r.result.Hostname = r.current.Zone, r.current.Hostname
 	}
 	if r.owner == noSource || r.report > unlisted {
 		return
 	}
 	if m := r.members[r.owner]; m != nil && (r.current == nil || r.result.Verdict != Hold) {
-		r.result.Zone = m.Zone
+		r.result.Zone, r.result.Hostname = m.Zone, m.Hostname
 	}
 }
 

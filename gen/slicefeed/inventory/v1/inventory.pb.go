@@ -644,6 +644,9 @@ type Node struct {
 	// labels of the node that the client's view exports. At most 256, with keys of at most 317
 	// bytes and values of at most 63.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// hostname by which a headless Service names the addresses: a DNS label (RFC 1123), at most 63 bytes.
+	// Several nodes may have the same. Empty: none; Nodes never have one.
+	Hostname string `protobuf:"bytes,10,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// fingerprint of all fields above except state_age: 16 bytes, opaque (R4). Replicas compute the
 	// same fingerprint for the same node and view.
 	Fingerprint   []byte `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
@@ -735,6 +738,13 @@ func (x *Node) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Node) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
 }
 
 func (x *Node) GetFingerprint() []byte {
@@ -1761,7 +1771,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x12\x14\n" +
 	"\x05count\x18\a \x01(\rR\x05count\x12\x16\n" +
 	"\x06digest\x18\b \x01(\fR\x06digest\x12H\n" +
-	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\x86\x03\n" +
+	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xa2\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
@@ -1770,7 +1780,9 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\tstate_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bstateAge\x12\x12\n" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x16\n" +
 	"\x06region\x18\a \x01(\tR\x06region\x12@\n" +
-	"\x06labels\x18\b \x03(\v2(.slicefeed.inventory.v1.Node.LabelsEntryR\x06labels\x12 \n" +
+	"\x06labels\x18\b \x03(\v2(.slicefeed.inventory.v1.Node.LabelsEntryR\x06labels\x12\x1a\n" +
+	"\bhostname\x18\n" +
+	" \x01(\tR\bhostname\x12 \n" +
 	"\vfingerprint\x18\t \x01(\fR\vfingerprint\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

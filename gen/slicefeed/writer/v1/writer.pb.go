@@ -929,7 +929,9 @@ type Backend struct {
 	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
 	// port is the number to connect to, in a group only, if this backend has another one than the group's port. 0: that of
 	// the port.
-	Port          uint32 `protobuf:"varint,7,opt,name=port,proto3" json:"port,omitempty"`
+	Port uint32 `protobuf:"varint,7,opt,name=port,proto3" json:"port,omitempty"`
+	// hostname by which a headless Service names the address: a DNS label. Empty: none. At most 63 bytes.
+	Hostname      string `protobuf:"bytes,8,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1011,6 +1013,13 @@ func (x *Backend) GetPort() uint32 {
 		return x.Port
 	}
 	return 0
+}
+
+func (x *Backend) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
 }
 
 // WriterStatus is the state of the writer and its sources.
@@ -2219,7 +2228,7 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x05Group\x12-\n" +
 	"\x04port\x18\x01 \x01(\v2\x19.slicefeed.writer.v1.PortR\x04port\x128\n" +
 	"\bbackends\x18\x02 \x03(\v2\x1c.slicefeed.writer.v1.BackendR\bbackends\x12\x18\n" +
-	"\aomitted\x18\x03 \x01(\rR\aomitted\"\xb5\x01\n" +
+	"\aomitted\x18\x03 \x01(\rR\aomitted\"\xd1\x01\n" +
 	"\aBackend\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x18\n" +
@@ -2227,7 +2236,8 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\vterminating\x18\x04 \x01(\bR\vterminating\x12\x16\n" +
 	"\x06source\x18\x05 \x01(\tR\x06source\x12\x12\n" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x12\n" +
-	"\x04port\x18\a \x01(\rR\x04port\"\x91\x01\n" +
+	"\x04port\x18\a \x01(\rR\x04port\x12\x1a\n" +
+	"\bhostname\x18\b \x01(\tR\bhostname\"\x91\x01\n" +
 	"\fWriterStatus\x12\x18\n" +
 	"\aleading\x18\x01 \x01(\bR\aleading\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\rR\x04held\x12;\n" +
