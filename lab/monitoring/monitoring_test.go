@@ -68,6 +68,16 @@ func TestTheRulesAreSoundAndPassTheirTests(t *testing.T) {
 	}
 }
 
+func TestTheConfigurationsForDockerComposeAreSound(t *testing.T) {
+	promtool, deploy := tool(t, "promtool")
+	for _, side := range []string{"secured", "consuming"} {
+		cmd := exec.CommandContext(t.Context(), promtool, "check", "config", "--syntax-only", filepath.Join(deploy, "compose/observability", side+".yaml"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", side, err, out)
+		}
+	}
+}
+
 // quiet are the panels of which a query need not have an answer, by the metric that it is about,
 // and why. The metric has to be there all the same.
 var quiet = map[string]string{

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,12 @@ import (
 
 // service is what we read of a service in docker-compose.yaml.
 type service struct {
-	Image         string `json:"image"`
+	Image string `json:"image"`
+	Build *struct {
+		Context, Dockerfile string
+		Args, Labels        map[string]string
+	}
+	Profiles      []string
 	ContainerName string `json:"container_name"`
 	Command       []any  `json:"command"`
 	Networks      any    `json:"networks"` // a list, or a map to their settings
@@ -42,11 +48,16 @@ func composeFile(t *testing.T) map[string]service {
 // The running stack is inspected by make verify; this finds what is said wrongly without an engine.
 func TestTheComposeFileConnectsAndMountsNoMoreThanItShould(t *testing.T) {
 	services := composeFile(t)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(apart)), slices.Sorted(maps.Keys(services))); diff != "" {
+	all := maps.Clone(apart)
+	maps.Copy(all, observers)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(services))); diff != "" {
 		t.Fatalf("services (-want +got):\n%s", diff)
 	}
-	for name, want := range apart {
+	for name, want := range all {
 		s := services[name]
+		if _, observes := observers[name]; observes != slices.Contains(s.Profiles, "observability") {
+			t.Errorf("%s has the profiles %q", name, s.Profiles)
+		}
 		if s.ContainerName != "slicefeed-"+name {
 			t.Errorf("%s is called %s", name, s.ContainerName)
 		}
@@ -70,6 +81,11 @@ func TestTheComposeFileConnectsAndMountsNoMoreThanItShould(t *testing.T) {
 			if len(parts) == 3 {
 				volumes[parts[0]] = parts[2]
 			}
+			if strings.HasPrefix(parts[0], "./") {
+				if _, err := os.Stat(filepath.Join(root, parts[0])); err != nil {
+					t.Errorf("%s mounts a file that is not there: %v", name, err)
+				}
+			}
 		}
 		if diff := cmp.Diff(want.volumes, volumes); diff != "" {
 			t.Errorf("volumes of %s (-want +got):\n%s", name, diff)
@@ -79,8 +95,58 @@ func TestTheComposeFileConnectsAndMountsNoMoreThanItShould(t *testing.T) {
 				t.Errorf("%s publishes %s: want it on 127.0.0.1, at a port that can be moved", name, port)
 			}
 		}
+		if name == "grafana" {
+			continue // the only image that is pulled
+		}
 		if strings.Contains(s.Image, "/") || !strings.HasSuffix(s.Image, ":compose") {
 			t.Errorf("%s runs %s, which could be pulled", name, s.Image)
+		}
+		if s.Build == nil || s.Build.Context != "." || s.Build.Args["GO_IMAGE"] != "${GO_IMAGE:-golang:1.26}" || s.Build.Labels["dev.slicefeed.stack"] != "compose" {
+			t.Errorf("%s is built by %+v", name, s.Build)
+		} else if _, err := os.Stat(filepath.Join(root, s.Build.Dockerfile)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPortsHaveTheSameDefaultsInBothWays(t *testing.T) {
+	up, err := os.ReadFile(filepath.Join(root, "deploy/compose/up"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compose, err := os.ReadFile(filepath.Join(root, "docker-compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := regexp.MustCompile(`\$\{SLICEFEED_\w+_PORT:[^}]*\}`)
+	all := variable.FindAllString(string(up), -1)
+	if len(all) < 4 {
+		t.Errorf("make up sets only %q", all)
+	}
+	for _, want := range all {
+		if !strings.Contains(string(compose), want) {
+			t.Errorf("docker-compose.yaml has no %s", want)
+		}
+	}
+	for _, got := range variable.FindAllString(string(compose), -1) {
+		if !strings.Contains(got, ":-") {
+			t.Errorf("docker-compose.yaml has %s, which has no default", got)
+		}
+	}
+}
+
+// Kubernetes is compiled in two places: by lab/controlplane on the machine, and in an image without Go on it.
+func TestBothWaysCompileKubernetesWithTheSameFlags(t *testing.T) {
+	for file, flags := range map[string]string{
+		"lab/controlplane/build.go": `"-s -w -X k8s.io/component-base/version.gitVersion="`,
+		"deploy/compose/compile":    `"-s -w -X k8s.io/component-base/version.gitVersion=$version"`,
+	} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), flags) {
+			t.Errorf("%s has no %s", file, flags)
 		}
 	}
 }

@@ -83,7 +83,9 @@ func left(t *testing.T) string {
 		must(t, "images", "--all", "--filter=label=dev.slicefeed.stack=compose", "--format={{.Repository}}:{{.Tag}} {{.ID}}")
 }
 
-func TestTheStackIsAsItsPageSays(t *testing.T) {
+// needEngine skips a test where no stack can be started, and removes what it leaves.
+func needEngine(t *testing.T) {
+	t.Helper()
 	if os.Getenv("SLICEFEED_VERIFY") == "" {
 		t.Skip("part of make verify")
 	}
@@ -93,13 +95,17 @@ func TestTheStackIsAsItsPageSays(t *testing.T) {
 	if there := left(t); there != "" {
 		t.Skipf("not run: the docker-compose stack: one is up already; make down first:\n%s", there)
 	}
+	t.Cleanup(func() { // also of a stack that is half up
+		_, _ = shell(context.WithoutCancel(t.Context()), "make down")
+	})
+}
+
+func TestTheStackIsAsItsPageSays(t *testing.T) {
+	needEngine(t)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "start", "compose.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // also of a stack that is half up
-		_, _ = shell(context.WithoutCancel(t.Context()), "make down")
-	})
 	steps := parseTour(string(page))
 	first, last := steps[0], steps[len(steps)-1]
 	if first.commands != "make up\n" || last.commands != "make down\n" {
@@ -156,11 +162,29 @@ func TestTheStackIsAsItsPageSays(t *testing.T) {
 	}
 }
 
-// apart is what each container may be connected to and what it mounts; "rw" where it may write.
-var apart = map[string]struct {
+type connections struct {
 	networks []string
 	volumes  map[string]string
-}{
+}
+
+// observers are the same of the profile observability.
+var observers = map[string]connections{
+	"secured-prometheus": {[]string{"secured", "secured-metrics"}, map[string]string{
+		"secured-metrics": "rw", observability + "secured.yaml": "ro", "./deploy/slicefeed-inventory/alerts.yaml": "ro",
+	}},
+	"consuming-prometheus": {[]string{"consuming", "consuming-metrics"}, map[string]string{
+		"consuming-metrics": "rw", observability + "consuming.yaml": "ro", "./deploy/slicefeed-writer/alerts.yaml": "ro",
+	}},
+	"grafana": {[]string{"consuming-metrics", "secured-metrics"}, map[string]string{
+		observability + "grafana/datasources.yaml": "ro", observability + "grafana/dashboards.yaml": "ro",
+		"./deploy/slicefeed-inventory/dashboard.json": "ro", "./deploy/slicefeed-writer/dashboard.json": "ro",
+	}},
+}
+
+const observability = "./deploy/compose/observability/"
+
+// apart is what each container may be connected to and what it mounts; "rw" where it may write.
+var apart = map[string]connections{
 	"secured-setup": {[]string{"secured"}, map[string]string{
 		"secured-cluster": "rw", "secured-etcd": "rw", "secured-cloud": "rw", "secured-inventory": "rw", "secured-people": "rw", "secured-public": "rw",
 	}},
