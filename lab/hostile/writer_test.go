@@ -41,6 +41,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 )
@@ -121,13 +122,14 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(w.registry)
+	told := events.NewReporter(events.Config{Logger: log})
+	hooks := recorder.New(w.registry, told, nil).Hooks()
 	config := reconciler.Config{
 		Sources: []reconciler.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
 		Board: endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
 		Applier: func() *applier.Applier {
-			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Reporter: told, Logger: log, Metrics: written})
+			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Hooks: hooks, Logger: log})
 		},
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -97,7 +97,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 		inventory: {"source", "resolve", "assign", "observe", "roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionoshttp", "ionos", "feed", "collector", "config", "nodeserver", "overview", "preflight", "app"},
 		// The planner is first, out of its place in the flow: what a slice of ours looks like is
 		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "nodeclient", "probe", "prober", "targets", "targetwatch", "config", "verdict", "inputs", "propagation", "endpoints", "history", "election", "events", "warnings", "applier", "health", "reconciler", "plan", "endpointserver", "overview", "query", "adopt", "preflight", "app"},
+		writer: {"planner", "sources", "subscriber", "nodeclient", "probe", "prober", "targets", "targetwatch", "config", "verdict", "inputs", "propagation", "endpoints", "history", "election", "events", "warnings", "applier", "recorder", "health", "reconciler", "plan", "endpointserver", "overview", "query", "adopt", "preflight", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
@@ -189,6 +189,17 @@ func TestThePlannerIsImportableByItself(t *testing.T) {
 		for _, imported := range p.Imports {
 			if strings.Contains(imported, ".") && !allowed.MatchString(imported) {
 				t.Errorf("the planner imports %s: it may import k8s.io/api, its metadata types and the standard library", imported)
+			}
+		}
+	}
+}
+
+func TestTheApplierIsImportableBesideThePlanner(t *testing.T) {
+	allowed := []string{writer + "/planner", writer + "/applier", module + "services/internal/tracepoint"}
+	for _, p := range list(t, writer+"/applier") {
+		for _, dep := range p.Deps {
+			if within(dep, module+"services") && !slices.Contains(allowed, dep) || strings.HasPrefix(dep, "github.com/prometheus/") || strings.HasPrefix(dep, "google.golang.org/grpc") {
+				t.Errorf("the applier contains %s: of this module it may contain %v, and metrics are its user's", dep, allowed)
 			}
 		}
 	}

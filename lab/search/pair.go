@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -12,14 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
-	"github.com/slicefeed/slicefeed/services/writer/election"
-	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -75,10 +71,7 @@ type request struct {
 
 // gear is what all worlds share, and what no future depends on.
 type gear struct {
-	faults   bool
-	metrics  *applier.Metrics
-	reporter *events.Reporter
-	log      *slog.Logger
+	faults bool
 }
 
 var service = corev1.ObjectReference{Kind: "Service", Namespace: "web", Name: "shop", UID: types.UID("uid")}
@@ -87,12 +80,7 @@ var service = corev1.ObjectReference{Kind: "Service", Namespace: "web", Name: "s
 // and the first one leads. Without faults each request is answered and nobody else edits: what is left
 // are nodes that come and go, and knowledge that is behind, and longer histories can be searched. Appliers read the clock: the search belongs into a bubble of testing/synctest.
 func Pair(faults bool) World {
-	log := slog.New(slog.DiscardHandler)
-	w := &pairWorld{version: 1, gear: &gear{
-		faults:   faults,
-		metrics:  applier.NewMetrics(prometheus.NewRegistry()),
-		reporter: events.NewReporter(events.Config{Logger: log}), log: log,
-	}}
+	w := &pairWorld{version: 1, gear: &gear{faults: faults}}
 	for n := range w.truth {
 		w.truth[n] = verdict.Ready
 	}
@@ -104,10 +92,7 @@ func Pair(faults bool) World {
 
 // own gives a writer an applier that no other world has, with the memory of the one before.
 func (w *pairWorld) own(i int, fault fault) *applier.Applier {
-	mine := applier.New(applier.Config{
-		Store: &api{world: w, fault: fault}, Leading: func() bool { return w.leader == i },
-		Reporter: w.gear.reporter, Logger: w.gear.log, Metrics: w.gear.metrics,
-	})
+	mine := applier.New(applier.Config{Store: &api{world: w, fault: fault}, Leading: func() bool { return w.leader == i }})
 	if was := w.writers[i].applier; was != nil {
 		from, to := reflect.ValueOf(was).Elem(), reflect.ValueOf(mine).Elem()
 		c := newCopier(reflect.TypeFor[*discoveryv1.EndpointSlice]())
@@ -174,7 +159,7 @@ func (w *pairWorld) act(i int, with fault) (wrote bool, err error) {
 		return false, w.broken
 	case errors.As(failed, &stale):
 		w.writers[i].failed = "stale"
-	case errors.Is(failed, election.ErrNotLeader):
+	case errors.Is(failed, applier.ErrNotLeader):
 		w.writers[i].failed = "not leading"
 	case failed != nil:
 		w.writers[i].failed = "no answer"

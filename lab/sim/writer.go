@@ -22,6 +22,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -132,10 +133,10 @@ func (w *writer) start() {
 	w.catalog = newCatalog(w, settings)
 	cfg.Targets, cfg.Prober, cfg.Lease = w.catalog, w.probes, w.lease
 	cfg.Reporter = events.NewReporter(events.Config{Logger: log})
-	written, of := applier.NewMetrics(registry), w.store
+	hooks, of := recorder.New(registry, cfg.Reporter, nil).Hooks(), w.store
 	cfg.Applier = func() *applier.Applier {
 		w.applier = applier.New(applier.Config{
-			Store: of, Leading: w.lease.Leading, Confirm: of.confirm, Reporter: cfg.Reporter, Logger: log, Metrics: written,
+			Store: of, Leading: w.lease.Leading, Confirm: of.confirm, Hooks: hooks, Logger: log,
 		})
 		return w.applier
 	}

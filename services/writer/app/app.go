@@ -44,6 +44,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/query"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
@@ -197,7 +198,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 		return err
 	}
 	w.reconcilerConfig.Targets = w.targets
-	store, eventClient := applier.Kubernetes(client), kubernetes.Interface(client)
+	store, eventClient := applier.Kubernetes(client, recorder.FieldManager), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
 		w.reconcilerConfig.Lease, store, eventClient = dryRunLease{}, plan.NewStore(os.Stdout, store), nil
 		w.reconcilerConfig.DryRun = true
@@ -217,11 +218,11 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 		confirm = w.lease.Confirm
 	}
 	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log, History: w.history})
-	metrics := applier.NewMetrics(w.registerer)
+	hooks := recorder.New(w.registerer, reporter, w.history).Hooks()
 	w.reconcilerConfig.Reporter = reporter
 	w.reconcilerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{
-			Store: store, Leading: leading, Confirm: confirm, Reporter: reporter, Logger: w.log, Metrics: metrics, History: w.history,
+			Store: store, FieldManager: recorder.FieldManager, Leading: leading, Confirm: confirm, Hooks: hooks, Logger: w.log,
 		})
 	}
 	return nil

@@ -38,6 +38,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 )
@@ -161,7 +162,7 @@ func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discovery
 }
 
 func (s *fakeStore) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
-	all, _, err := applier.Kubernetes(s.client).List(ctx, namespace, service)
+	all, _, err := applier.Kubernetes(s.client, recorder.FieldManager).List(ctx, namespace, service)
 	return all, strconv.FormatInt(s.version.Load(), 10), err
 }
 
@@ -183,13 +184,14 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 		t.Fatal(err)
 	}
 	sub := nodeclient.New(nodeclient.Config{Source: config.DefaultSource, Dial: dial, Log: log, Metrics: nodeclient.NewMetrics(registry), ConfirmObservations: 1})
-	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	reporter := events.NewReporter(events.Config{Logger: log})
+	hooks := recorder.New(registry, reporter, nil).Hooks()
 	config := reconciler.Config{
 		Sources: []reconciler.Source{{Feed: sub, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},
 		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
-			return applier.New(applier.Config{Store: &fakeStore{client: client}, Leading: dryRunLease{}.Leading, Reporter: reporter, Logger: log, Metrics: metrics})
+			return applier.New(applier.Config{Store: &fakeStore{client: client}, Leading: dryRunLease{}.Leading, Hooks: hooks, Logger: log})
 		},
 	}
 	ctx, stop := context.WithCancel(t.Context())

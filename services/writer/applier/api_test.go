@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -307,20 +304,42 @@ type writer struct {
 	leading bool
 	asked   int   // how often we asked whose the Lease is
 	whose   error // the answer
-	metrics *prometheus.Registry
+
+	// What the hooks were called with.
+	wrote      []Write
+	repaired   int
+	delayed    []RepairDelay
+	rejected   []Write
+	recoveries []time.Time
 }
 
-func newWriter(t testing.TB, reporter *events.Reporter) *writer {
-	w := &writer{api: newAPI(t), leading: true, metrics: prometheus.NewRegistry()}
-	if reporter == nil {
-		reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)})
-	}
+const fieldManager = "slicefeed"
+
+func newWriter(t testing.TB) *writer {
+	w := &writer{api: newAPI(t), leading: true}
 	w.Applier = New(Config{
-		Store: Kubernetes(w.api.client(nil)), Leading: func() bool { return w.leading }, Reporter: reporter,
+		Store: Kubernetes(w.api.client(nil), fieldManager), FieldManager: fieldManager,
+		Leading: func() bool { return w.leading },
 		Confirm: func(context.Context) error { w.asked++; return w.whose },
-		Logger:  slog.New(slog.DiscardHandler), Metrics: NewMetrics(w.metrics),
+		Hooks: Hooks{
+			Wrote:         func(write Write) { w.wrote = append(w.wrote, write) },
+			Repaired:      func(_ corev1.ObjectReference, slices int) { w.repaired += slices },
+			RepairDelayed: func(_ corev1.ObjectReference, delay RepairDelay) { w.delayed = append(w.delayed, delay) },
+			Rejected:      func(_ corev1.ObjectReference, write Write) { w.rejected = append(w.rejected, write) },
+			InSync:        func(_ corev1.ObjectReference, rejectedAt time.Time) { w.recoveries = append(w.recoveries, rejectedAt) },
+		},
 	})
 	return w
+}
+
+// countWrites returns how many requests of a kind had a result.
+func (w *writer) countWrites(verb Verb, result Result) (n int) {
+	for _, write := range w.wrote {
+		if write.Verb == verb && write.Result == result {
+			n++
+		}
+	}
+	return n
 }
 
 // apply applies over a cache that is up to date.

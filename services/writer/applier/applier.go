@@ -1,5 +1,6 @@
-// Package applier writes the EndpointSlices of a Service as the planner wants them. It is the only package that changes
-// them.
+// Package applier writes the EndpointSlices of a Service as the planner wants them. In the writer it is the only package
+// that changes them. Together they are a library for controllers of EndpointSlices: it imports client-go, but nothing
+// of the writer besides the planner.
 //
 // It guarantees that what it reports as current is never older than its own writes, that a new term begins with a
 // listing of its slices, that a write with an unknown outcome is looked up before the next one, and that what other
@@ -25,11 +26,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
-	"github.com/slicefeed/slicefeed/services/writer/election"
-	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -43,17 +40,18 @@ const (
 	minConflictDelay   = 250 * time.Millisecond
 )
 
-// Config has what an Applier needs.
+// Config has what an Applier needs. Only Store is required.
 type Config struct {
-	Store   Store
-	Leading func() bool // whether this process surely leads at this moment
-	// Confirm reads the holder of the Lease from the API server: nil if it is this process, else election.ErrNotLeader.
-	// Nil: Leading suffices, as in a dry run.
-	Confirm  func(context.Context) error
-	Reporter *events.Reporter
-	Logger   *slog.Logger
-	Metrics  *Metrics     // shared by all Appliers of the process
-	History  *history.Log // shared too; nil: none
+	Store Store
+	// FieldManager is the one of the Store. Whoever else modified a slice is named.
+	FieldManager string
+	// Leading reports whether this process surely leads at this moment. Nil: always, as in a program without replicas.
+	Leading func() bool
+	// Confirm reads from the API server who leads: nil if it is this process, else Apply returns its error. Nil: Leading
+	// suffices, as in a dry run.
+	Confirm func(context.Context) error
+	Hooks   Hooks        // may be shared by Appliers
+	Logger  *slog.Logger // nil: nothing is logged
 }
 
 // Applier writes the slices of one Service, one Apply or Withdraw at a time. The other methods may be called meanwhile.
@@ -65,7 +63,15 @@ type Applier struct {
 }
 
 // New returns an Applier that has written nothing yet.
-func New(cfg Config) *Applier { return &Applier{cfg: cfg, memory: newMemory()} }
+func New(cfg Config) *Applier {
+	if cfg.Leading == nil {
+		cfg.Leading = func() bool { return true }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Applier{cfg: cfg, memory: newMemory()}
+}
 
 // StartTerm forgets what earlier terms did: another leader may have written since.
 func (a *Applier) StartTerm() {
@@ -75,7 +81,7 @@ func (a *Applier) StartTerm() {
 }
 
 // Observed returns the Service's slices as they are now: the cache's, or what is known to be newer. version is a
-// lower bound of how recent the cache is; see targets.Resolution.
+// lower bound of how recent the cache is: the resourceVersion of a list that it contains, or of any newer object.
 func (a *Applier) Observed(cached []*discoveryv1.EndpointSlice, version string) []*discoveryv1.EndpointSlice {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +105,7 @@ type Order struct {
 	Desired   planner.Desired
 	Current   []*discoveryv1.EndpointSlice // as Observed returned it
 	Adjust    bool                         // only change the conditions of what is listed, see planner.AdjustExisting
-	ReasonFor func(netip.Addr) string      // of the decision about an address, for the history; may be nil
+	ReasonFor func(netip.Addr) string      // of the decision about an address, for Hooks; may be nil
 }
 
 func (o *Order) plan() planner.Plan {
@@ -110,7 +116,7 @@ func (o *Order) plan() planner.Plan {
 }
 
 // Apply plans from the current slices to the desired ones, and writes until it is done or something is not as
-// expected. It returns the plan even if that was not carried out. After an error that is neither election.ErrNotLeader nor a
+// expected. It returns the plan even if that was not carried out. After an error that is neither ErrNotLeader nor a
 // StaleError or RetryLaterError, apply again with backoff.
 func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) {
 	m := a.begin(order.Service)
@@ -119,12 +125,12 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 		if plan.Empty() {
 			return plan, nil
 		}
-		return plan, election.ErrNotLeader
+		return plan, ErrNotLeader
 	}
 	if err := a.resolveUnsure(ctx, m, &order); err != nil {
 		return plan, err
 	}
-	change := m.foreignChange(plan, order.Current)
+	change := m.foreignChange(plan, order.Current, a.cfg.FieldManager)
 	if a.cfg.Confirm != nil && change != nil {
 		if err := a.cfg.Confirm(ctx); err != nil {
 			return plan, err
@@ -147,14 +153,11 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 		m.recordInSync(order.Desired, order.Current, plan)
 	}
 	if !m.rejectionReported.IsZero() {
-		a.cfg.Reporter.ReportRecovery(order.Service, inSyncAgain, m.rejectionReported)
+		a.reportInSync(order.Service, m.rejectionReported)
 	}
 	m.conflicts, m.rejectionReported = 0, time.Time{}
 	return plan, nil
 }
-
-// inSyncAgain is reported when a Service has nothing left to write after a rejected write.
-var inSyncAgain = events.Recovery{Reason: "WritesInSync", Note: "EndpointSlices are as decided again, after the API server had rejected a write."}
 
 // Withdraw deletes these owned slices: their Service is no longer a target. Its errors are those of Apply.
 func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, owned []*discoveryv1.EndpointSlice) error {
@@ -178,9 +181,9 @@ func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, o
 			slog.Int("creates", len(plan.Create)), slog.Int("updates", len(plan.Update)), slog.Int("deletes", len(plan.Delete)))
 	}
 	for _, step := range []struct {
-		verb   verb
+		verb   Verb
 		slices []*discoveryv1.EndpointSlice
-	}{{create, plan.Create}, {update, plan.Update}, {remove, plan.Delete}} {
+	}{{Create, plan.Create}, {Update, plan.Update}, {Delete, plan.Delete}} {
 		for _, slice := range step.slices {
 			if err := a.writeSlice(ctx, m, step.verb, slice, order); err != nil {
 				return err
@@ -191,65 +194,63 @@ func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, o
 }
 
 // writeSlice sends one request and records its outcome.
-func (a *Applier) writeSlice(ctx context.Context, m *memory, verb verb, slice *discoveryv1.EndpointSlice, order *Order) error {
+func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *discoveryv1.EndpointSlice, order *Order) error {
 	if !a.cfg.Leading() || !a.isCurrent(m) {
-		return election.ErrNotLeader
+		return ErrNotLeader
 	}
 	start := time.Now()
 	tracepoint.Mark(tracepoint.Plan)
 	answer, err := a.send(ctx, verb, slice)
 	tracepoint.Mark(tracepoint.Write)
-	outcome := outcomeOf(verb, err)
+	result := resultOf(verb, err)
 	attrs := []slog.Attr{
 		slog.String("service", order.Service.Namespace+"/"+order.Service.Name), slog.String("slice", slice.Name),
-		slog.String("verb", string(verb)), slog.String("result", string(outcome)), slog.Int("endpoints", len(slice.Endpoints)),
+		slog.String("verb", string(verb)), slog.String("result", string(result)), slog.Int("endpoints", len(slice.Endpoints)),
 	}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	tracepoint.Log(a.cfg.Logger, tracepoint.Write, attrs...)
-	a.cfg.Metrics.observe(verb, outcome, time.Since(start))
-	a.addHistory(verb, slice, order, outcome, err)
+	write := describeWrite(verb, slice, order)
+	write.Result, write.Err, write.Took = result, err, time.Since(start)
+	a.reportWrite(write)
 
-	switch outcome {
-	case outcomeOK:
+	switch result {
+	case ResultOK:
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		m.recordWrite(verb, slice, answer)
 		a.cfg.Logger.Info("slice written", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "endpoints", len(slice.Endpoints))
 		return nil
-	case outcomeConflict:
+	case ResultConflict:
 		return a.handleConflict(ctx, m, verb, slice, order, err)
-	case outcomeThrottled:
+	case ResultThrottled:
 		wait := time.Second
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 			wait = time.Duration(seconds) * time.Second
 		}
 		return a.retryLater(verb, slice, wait, err)
-	case outcomeTerminating: // nobody needs to act
+	case ResultTerminating: // nobody needs to act
 		a.cfg.Logger.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "error", err)
 		return &RetryLaterError{At: time.Now().Add(terminatingDelay), Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
-	case outcomeRejected:
+	case ResultRejected:
 		if m.rejectionReported.IsZero() {
 			m.rejectionReported = time.Now()
-			a.cfg.Reporter.Report(order.Service, events.Warning{
-				Reason: "WriteRejected", Action: "Retry",
-				Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", verb, slice.Name, err),
-			})
+			a.reportRejection(order.Service, write)
 		}
 		return fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m.unsure[slice.Name] = struct{}{}
-	if errors.Is(err, election.ErrNotLeader) { // from LeaderOnly, perhaps about a repeated attempt
-		return election.ErrNotLeader
+	if errors.Is(err, ErrNotLeader) { // from LeaderOnly, perhaps about a repeated attempt
+		return ErrNotLeader
 	}
 	return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, slice.Name, err)
 }
 
 // handleConflict reads the slices again. What they were left as stays known: the write did not take place.
-func (a *Applier) handleConflict(ctx context.Context, m *memory, verb verb, slice *discoveryv1.EndpointSlice, order *Order, conflict error) error {
+func (a *Applier) handleConflict(ctx context.Context, m *memory, verb Verb, slice *discoveryv1.EndpointSlice, order *Order, conflict error) error {
 	if _, err := a.readSlices(ctx, m, order, slice.Name); err != nil {
 		m.listed = false
 		return err
@@ -260,41 +261,31 @@ func (a *Applier) handleConflict(ctx context.Context, m *memory, verb verb, slic
 	return &StaleError{Slice: slice.Name, Err: conflict}
 }
 
-// addHistory records a request and its result for status pages.
-func (a *Applier) addHistory(verb verb, slice *discoveryv1.EndpointSlice, order *Order, outcome outcome, err error) {
-	if a.cfg.History == nil {
-		return
-	}
-	var old, written *discoveryv1.EndpointSlice
+// describeWrite returns what a request is about.
+func describeWrite(verb Verb, slice *discoveryv1.EndpointSlice, order *Order) Write {
+	w := Write{Service: order.Service, Slice: slice.Name, Verb: verb, ReasonFor: order.ReasonFor}
 	if n := slices.IndexFunc(order.Current, func(s *discoveryv1.EndpointSlice) bool { return s.Name == slice.Name }); n >= 0 {
-		old = order.Current[n]
+		w.Old = order.Current[n]
 	}
-	if verb != remove {
-		written = slice
+	if verb != Delete {
+		w.New = slice
 	}
-	w := history.Write{
-		At: time.Now(), Namespace: order.Service.Namespace, Service: order.Service.Name, Slice: slice.Name,
-		Verb: string(verb), Result: string(outcome), Changes: history.CompareSlices(old, written, order.ReasonFor),
-	}
-	if outcome != outcomeOK {
-		w.Message = display.Sanitize(err.Error())
-	}
-	a.cfg.History.AddWrite(w)
+	return w
 }
 
-func (a *Applier) retryLater(verb verb, slice *discoveryv1.EndpointSlice, wait time.Duration, err error) error {
+func (a *Applier) retryLater(verb Verb, slice *discoveryv1.EndpointSlice, wait time.Duration, err error) error {
 	at := time.Now().Add(wait)
 	a.cfg.Logger.Warn("slice write delayed", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "until", at, "error", err)
 	return &RetryLaterError{At: at, Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
 }
 
-func (a *Applier) send(ctx context.Context, verb verb, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+func (a *Applier) send(ctx context.Context, verb Verb, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	switch verb {
-	case create:
+	case Create:
 		return a.cfg.Store.Create(ctx, slice)
-	case update:
+	case Update:
 		return a.cfg.Store.Update(ctx, slice)
 	default:
 		return nil, a.cfg.Store.Delete(ctx, slice)

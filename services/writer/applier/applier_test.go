@@ -1,9 +1,7 @@
 package applier
 
 import (
-	"bytes"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -13,12 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/slicefeed/slicefeed/services/writer/election"
-	"github.com/slicefeed/slicefeed/services/writer/events"
 )
 
 func (w *writer) wantSent(t *testing.T, want ...string) {
@@ -29,7 +23,7 @@ func (w *writer) wantSent(t *testing.T, want ...string) {
 }
 
 func TestWritesOnlyDifferences(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.must(t, desired("10.0.0.1"))
 	w.must(t, desired("10.0.0.1"))
 	w.must(t, desired("10.0.0.1", "10.0.0.2"))
@@ -42,13 +36,13 @@ func TestWritesOnlyDifferences(t *testing.T) {
 	d.Endpoints = d.Endpoints[:1]
 	w.must(t, d)
 	w.wantSent(t, "POST endpointslices", "PUT shop-nodes", "DELETE shop-nodes-2")
-	if got := testutil.ToFloat64(w.cfg.Metrics.writes.WithLabelValues("update", "ok")); got != 2 {
-		t.Errorf("%v updates counted", got)
+	if got := w.countWrites(Update, ResultOK); got != 2 {
+		t.Errorf("%d updates reported", got)
 	}
 }
 
 func TestObservedIsNeverOlderThanOwnWrites(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	empty, before := w.api.cache()
 	w.must(t, desired("10.0.0.1"))
 	if got := listed(w.Observed(empty, before)); got != "10.0.0.1" {
@@ -91,7 +85,7 @@ func TestRepairsWhatOthersDoToOwnedSlices(t *testing.T) {
 		"a deleted slice": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWriter(t, nil)
+			w := newWriter(t)
 			w.must(t, desired("10.0.0.1", "10.0.0.2"))
 			w.api.edit("shop-nodes", edit)
 			current := w.Observed(w.api.cache())
@@ -104,17 +98,17 @@ func TestRepairsWhatOthersDoToOwnedSlices(t *testing.T) {
 			if got := listed(list); got != "10.0.0.1 10.0.0.2" || len(w.api.sent()) != 1 {
 				t.Errorf("left as %q", got)
 			}
-			if got := testutil.ToFloat64(w.cfg.Metrics.repairs); got != 1 {
-				t.Errorf("%v repairs counted", got)
+			if w.repaired != 1 {
+				t.Errorf("%d repairs reported", w.repaired)
 			}
 		})
 	}
 }
 
 func TestSlicesFoundRightCountAsLastApplied(t *testing.T) {
-	first := newWriter(t, nil)
+	first := newWriter(t)
 	first.must(t, desired("10.0.0.1", "10.0.0.2"))
-	second := newWriter(t, nil)
+	second := newWriter(t)
 	second.api.slices = first.api.slices
 	second.must(t, desired("10.0.0.1", "10.0.0.2"))
 	second.wantSent(t)
@@ -140,7 +134,7 @@ func TestSlicesFoundRightCountAsLastApplied(t *testing.T) {
 }
 
 func TestReadsSlicesAgainAfterConflict(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.must(t, desired("10.0.0.1"))
 	old, version := w.api.cache()
 	w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) })
@@ -166,7 +160,7 @@ func TestReadsSlicesAgainAfterConflict(t *testing.T) {
 }
 
 func TestCreatesDeletedSliceAgain(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.must(t, desired("10.0.0.1"))
 	old, version := w.api.cache()
 	w.api.edit("shop-nodes", nil)
@@ -181,7 +175,7 @@ func TestCreatesDeletedSliceAgain(t *testing.T) {
 }
 
 func TestLeavesNameOfForeignSlice(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	none, version := w.api.cache()
 	w.api.edit("shop-nodes", func(*discoveryv1.EndpointSlice) {})
 	_, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: w.Observed(none, version)})
@@ -197,7 +191,7 @@ func TestLeavesNameOfForeignSlice(t *testing.T) {
 }
 
 func TestDeleteOfMissingSliceSucceeds(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	d := desired("10.0.0.1", "10.0.0.2")
 	d.MaxPerSlice = 1
 	w.must(t, d)
@@ -225,7 +219,7 @@ func TestUnknownOutcomeIsResolvedBeforeTheNextWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWriter(t, nil)
+				w := newWriter(t)
 				w.must(t, desired("10.0.0.1"))
 				old, version := w.api.cache()
 				w.api.setFault(tc.after, tc.fault)
@@ -261,35 +255,33 @@ func TestUnknownOutcomeIsResolvedBeforeTheNextWrite(t *testing.T) {
 func TestReportsRejectionOncePerTerm(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusUnprocessableEntity} {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
-			var log bytes.Buffer
-			w := newWriter(t, events.NewReporter(events.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
-			countReports := func() int { return strings.Count(log.String(), "reason=WriteRejected") }
-			countRecoveries := func() int { return strings.Count(log.String(), "reason=WritesInSync") }
+			w := newWriter(t)
 			rejection := answers(code, nil)
 			w.api.setFault(false, rejection)
+			began := time.Now()
 			for range 2 {
 				if err := w.apply(t, desired("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes") {
 					t.Fatalf("got %v", err)
 				}
 			}
-			if n := countReports(); n != 1 || !strings.Contains(log.String(), "keeps its current endpoints") {
-				t.Errorf("reported %d times: %s", n, log.String())
+			if n := len(w.rejected); n != 1 || w.rejected[0].Slice != "shop-nodes" || w.rejected[0].Verb != Create || w.rejected[0].Err == nil {
+				t.Errorf("reported %d times: %+v", n, w.rejected)
 			}
 			w.api.setFault(false, nil)
 			w.must(t, desired("10.0.0.1"))
 			w.must(t, desired("10.0.0.1"))
-			if n := countRecoveries(); n != 1 || !strings.Contains(log.String(), "It lasted ") {
-				t.Errorf("recovery reported %d times: %s", n, log.String())
+			if n := len(w.recoveries); n != 1 || w.recoveries[0].Before(began) {
+				t.Errorf("recovery reported %d times: %v", n, w.recoveries)
 			}
 			w.api.setFault(false, rejection)
-			if err := w.apply(t, desired("10.0.0.2")); err == nil || countReports() != 2 {
-				t.Errorf("rejected again, reported %d times: %v", countReports(), err)
+			if err := w.apply(t, desired("10.0.0.2")); err == nil || len(w.rejected) != 2 {
+				t.Errorf("rejected again, reported %d times: %v", len(w.rejected), err)
 			}
 			w.StartTerm() // another replica leads for a while
-			if err := w.apply(t, desired("10.0.0.2")); err == nil || countReports() != 3 {
-				t.Errorf("in the next term, reported %d times: %v", countReports(), err)
+			if err := w.apply(t, desired("10.0.0.2")); err == nil || len(w.rejected) != 3 {
+				t.Errorf("in the next term, reported %d times: %v", len(w.rejected), err)
 			}
-			if n := countRecoveries(); n != 1 {
+			if n := len(w.recoveries); n != 1 {
 				t.Errorf("recovery reported %d times, though the write is still rejected", n)
 			}
 		})
@@ -307,7 +299,7 @@ func TestObeysThrottling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWriter(t, nil)
+				w := newWriter(t)
 				w.api.setFault(false, row.answer)
 				began := time.Now()
 				err := w.apply(t, desired("10.0.0.1"))
@@ -338,7 +330,7 @@ func asksToWait(seconds int) func(*http.Request) (*http.Response, error) {
 
 func TestBacksOffAfterRepeatedConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWriter(t, nil)
+		w := newWriter(t)
 		w.must(t, desired("10.0.0.1"))
 		conflict := answers(409, nil)
 		w.api.setFault(false, conflict)
@@ -369,13 +361,13 @@ func TestBacksOffAfterRepeatedConflicts(t *testing.T) {
 }
 
 func TestWithdrawDeletesSlicesOnlyWhileLeading(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.must(t, desired("10.0.0.1"))
 	cached, version := w.api.cache()
 	w.api.sent()
 
 	w.leading = false
-	if err := w.Withdraw(t.Context(), shop, w.Observed(cached, version)); !errors.Is(err, election.ErrNotLeader) {
+	if err := w.Withdraw(t.Context(), shop, w.Observed(cached, version)); !errors.Is(err, ErrNotLeader) {
 		t.Fatalf("got %v", err)
 	}
 	w.wantSent(t)
@@ -390,9 +382,9 @@ func TestWithdrawDeletesSlicesOnlyWhileLeading(t *testing.T) {
 }
 
 func TestSendsNothingWithoutTheLease(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.leading = false
-	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, election.ErrNotLeader) {
+	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, ErrNotLeader) {
 		t.Fatalf("got %v", err)
 	}
 	w.wantSent(t)
@@ -405,7 +397,7 @@ func TestSendsNothingWithoutTheLease(t *testing.T) {
 		w.api.setFault(true, onWrite(func() { w.leading = false }))
 		d := desired("10.0.0.1", "10.0.0.2")
 		d.MaxPerSlice = 1
-		if err := w.apply(t, d); !errors.Is(err, election.ErrNotLeader) {
+		if err := w.apply(t, d); !errors.Is(err, ErrNotLeader) {
 			t.Fatalf("got %v", err)
 		}
 		w.wantSent(t, "POST endpointslices")

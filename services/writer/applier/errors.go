@@ -9,6 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// ErrNotLeader is returned when nothing was written because this process does not surely lead.
+var ErrNotLeader = errors.New("not the leader")
+
 // StaleError says that a slice is not as the plan expected, and that the slices were read again: call Observed and
 // LastApplied again, decide, and apply again without a pause.
 type StaleError struct {
@@ -50,32 +53,33 @@ func isNamespaceTerminating(err error) bool {
 		status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
-// outcome is what became of a request, as metrics and the history name it.
-type outcome string
+// Result is what became of a request.
+type Result string
 
+// The results of requests.
 const (
-	outcomeOK          outcome = "ok"
-	outcomeConflict    outcome = "conflict" // another client changed, created or deleted the slice before
-	outcomeThrottled   outcome = "throttled"
-	outcomeTerminating outcome = "terminating"
-	outcomeRejected    outcome = "rejected" // the API server certainly wrote nothing
-	outcomeUnknown     outcome = "unknown"  // no answer, or one that leaves open whether the write took place
+	ResultOK          Result = "ok"
+	ResultConflict    Result = "conflict" // another client changed, created or deleted the slice before
+	ResultThrottled   Result = "throttled"
+	ResultTerminating Result = "terminating"
+	ResultRejected    Result = "rejected" // the API server certainly wrote nothing
+	ResultUnknown     Result = "unknown"  // no answer, or one that leaves open whether the write took place
 )
 
-func outcomeOf(verb verb, err error) outcome {
+func resultOf(verb Verb, err error) Result {
 	var status apierrors.APIStatus
 	switch {
-	case err == nil, verb == remove && apierrors.IsNotFound(err):
-		return outcomeOK
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == update && apierrors.IsNotFound(err):
-		return outcomeConflict
+	case err == nil, verb == Delete && apierrors.IsNotFound(err):
+		return ResultOK
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == Update && apierrors.IsNotFound(err):
+		return ResultConflict
 	case apierrors.IsTooManyRequests(err):
-		return outcomeThrottled
+		return ResultThrottled
 	case isNamespaceTerminating(err):
-		return outcomeTerminating
+		return ResultTerminating
 	// A 5xx leaves open what was written: etcd may have been slow to answer.
 	case errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err):
-		return outcomeRejected
+		return ResultRejected
 	}
-	return outcomeUnknown
+	return ResultUnknown
 }

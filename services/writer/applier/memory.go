@@ -79,9 +79,9 @@ func (m *memory) lastApplied(observed []*discoveryv1.EndpointSlice) []*discovery
 
 // recordWrite records a write that took place. What was sent counts as left, even if the API server answered with
 // something else: an admission webhook is another client.
-func (m *memory) recordWrite(verb verb, sent, answer *discoveryv1.EndpointSlice) {
+func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice) {
 	at := slices.IndexFunc(m.base, func(s *discoveryv1.EndpointSlice) bool { return s.Name == sent.Name })
-	if verb == remove {
+	if verb == Delete {
 		if at >= 0 && m.base[at].UID == sent.UID {
 			m.base = slices.Delete(slices.Clone(m.base), at, at+1)
 		}

@@ -7,7 +7,7 @@ import (
 // Found by the search of small worlds (lab/search): a name that was deleted, taken again and deleted again, all of it before the
 // cache saw any.
 func TestCacheShowsNoDeletedSliceOfTheSameName(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	both, one := desired("10.0.0.1", "10.0.0.2"), desired("10.0.0.1")
 	both.MaxPerSlice, one.MaxPerSlice = 1, 1
 	w.must(t, both)

@@ -11,15 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 )
 
 // terminating is what the API server's admission plugin NamespaceLifecycle answers to a create.
@@ -55,10 +51,8 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var text bytes.Buffer
-			var reported history.Log
-			log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
-			w := newWriter(t, events.NewReporter(events.Config{Logger: log, History: &reported}))
-			w.cfg.Logger = log
+			w := newWriter(t)
+			w.cfg.Logger = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			w.must(t, desired("10.0.0.1"))
 			w.api.edit("shop-nodes", nil) // by the namespace controller
 			w.api.setFault(false, answersWith(answer))
@@ -68,19 +62,19 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 					t.Fatalf("got %v, want to be told when to apply again", err)
 				}
 			}
-			if _, all := reported.Recent(nil); len(all) != 0 {
-				t.Errorf("reported on the Service: %+v", all)
+			if len(w.rejected)+len(w.delayed)+len(w.recoveries) != 0 {
+				t.Errorf("reported rejections %+v, delays %+v and recoveries %v", w.rejected, w.delayed, w.recoveries)
 			}
 			if strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "level=DEBUG") {
 				t.Errorf("want a line at debug level and no warning, got:\n%s", text.String())
 			}
-			for result, want := range map[string]float64{"rejected": 0, "terminating": immediateRepairs + 1} {
-				if got := testutil.ToFloat64(w.cfg.Metrics.writes.WithLabelValues("create", result)); got != want {
-					t.Errorf("%v writes count as %s, want %v", got, result, want)
+			for result, want := range map[Result]int{ResultRejected: 0, ResultTerminating: immediateRepairs + 1} {
+				if got := w.countWrites(Create, result); got != want {
+					t.Errorf("%d writes are %s, want %d", got, result, want)
 				}
 			}
-			if got := testutil.ToFloat64(w.cfg.Metrics.repairs); got != 0 {
-				t.Errorf("%v writes count as repairs, want 0", got)
+			if w.repaired != 0 {
+				t.Errorf("%d writes count as repairs, want 0", w.repaired)
 			}
 		})
 	}

@@ -9,8 +9,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/slicefeed/slicefeed/services/writer/election"
 )
 
 // Found by the search of small worlds (lab/search): the last leader took one address away, which the new
@@ -21,7 +19,7 @@ func TestNewLeaderListsSlicesBeforeItsFirstWrite(t *testing.T) {
 		"which was deleted": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWriter(t, nil)
+			w := newWriter(t)
 			d := desired("10.0.0.1", "10.0.0.2")
 			d.MaxPerSlice = 1
 			w.must(t, d)
@@ -53,7 +51,7 @@ func TestNewLeaderListsSlicesBeforeItsFirstWrite(t *testing.T) {
 // Found by simulated worlds: a leader with nothing to write took for right what a cache showed that was behind.
 // When the cache caught up, the last leader's write looked like an edit, and was undone.
 func TestNewLeaderDoesNotRepairTheLastLeadersWrite(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.must(t, desired("10.0.0.1", "10.0.0.2"))
 	old, version := w.api.cache()
 	w.StartTerm()
@@ -77,14 +75,14 @@ func TestNewLeaderDoesNotRepairTheLastLeadersWrite(t *testing.T) {
 }
 
 func TestNewLeaderListsSlicesThatItsCacheDoesNotShowYet(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	d := desired("10.0.0.1", "10.0.0.2")
 	d.MaxPerSlice = 1
 	w.must(t, d)
 	all, _ := w.api.cache()
 	first := slices.DeleteFunc(all, func(s *discoveryv1.EndpointSlice) bool { return s.Name != "shop-nodes" })
 	w.api.edit("shop-nodes-2", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses[0] = "10.0.0.3" })
-	restarted := newWriter(t, nil)
+	restarted := newWriter(t)
 	restarted.api.slices, restarted.api.version = w.api.slices, w.api.version
 
 	_, err := restarted.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.1"), Current: restarted.Observed(first, "1")})
@@ -99,7 +97,7 @@ func TestNewLeaderListsSlicesThatItsCacheDoesNotShowYet(t *testing.T) {
 
 // Somebody has removed the label by which slices are listed, but not the owner by which the cache finds them.
 func TestReadsSlicesWithoutLabelByName(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.must(t, desired("10.0.0.1"))
 	w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) })
 	w.StartTerm()
@@ -112,11 +110,11 @@ func TestReadsSlicesWithoutLabelByName(t *testing.T) {
 }
 
 func TestNewTermEndsThePlanOfTheLastOne(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.api.setFault(true, onWrite(w.StartTerm))
 	d := desired("10.0.0.1", "10.0.0.2")
 	d.MaxPerSlice = 1
-	if err := w.apply(t, d); !errors.Is(err, election.ErrNotLeader) {
+	if err := w.apply(t, d); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("got %v", err)
 	}
 	w.wantSent(t, "POST endpointslices")
@@ -124,7 +122,7 @@ func TestNewTermEndsThePlanOfTheLastOne(t *testing.T) {
 
 // A slice that is deleted in the foreground stays until its finalizers are gone, and other slices may change meanwhile.
 func TestCacheCountsAlthoughADeletedSliceWaitsForItsFinalizers(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	d := desired("10.0.0.1", "10.0.0.2")
 	d.MaxPerSlice = 1
 	w.must(t, d)
@@ -148,7 +146,7 @@ func TestCacheCountsAlthoughADeletedSliceWaitsForItsFinalizers(t *testing.T) {
 }
 
 func TestAnswerOfEarlierTermIsForgotten(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.api.setFault(true, onWrite(w.StartTerm))
 	w.must(t, desired("10.0.0.1"))
 	w.api.setFault(false, nil)
@@ -164,7 +162,7 @@ func TestAnswerOfEarlierTermIsForgotten(t *testing.T) {
 }
 
 func TestListsSlicesOncePerTerm(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	reads := 0
 	w.api.setFault(false, func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {

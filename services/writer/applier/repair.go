@@ -10,8 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -75,10 +73,7 @@ func (a *Applier) checkRepairBudget(m *memory, order Order, plan planner.Plan, c
 	}
 	if !at.Equal(m.repairs.reportedFor) {
 		m.repairs.reportedFor = at
-		a.cfg.Reporter.Report(order.Service, events.Warning{
-			Reason: "RepairsBackedOff", Action: "Repair",
-			Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", change.slice, change.editor, immediateRepairs, at.Format(time.TimeOnly)),
-		})
+		a.reportRepairDelay(order.Service, RepairDelay{Slice: change.slice, Editor: change.editor, Budget: immediateRepairs, At: at})
 	}
 	return 0, &RetryLaterError{At: at, Err: fmt.Errorf("slice %s is modified repeatedly by %s", change.slice, change.editor), Repair: true}
 }
@@ -88,7 +83,7 @@ func (a *Applier) recordRepairs(m *memory, service corev1.ObjectReference, repai
 	for range repairs {
 		m.repairs.spend(time.Now())
 	}
-	a.cfg.Metrics.repairs.Add(float64(repairs))
+	a.reportRepairs(service, repairs)
 	a.cfg.Logger.Warn("repairing externally modified slice", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
 }
 
@@ -99,7 +94,7 @@ type foreignChange struct{ slice, editor string }
 // another client has deleted. That client may be the next leader: a Lease can be deleted or taken by hand, and Leading
 // only learns of it with the next renewal. A writer that repaired what it finds then would fight the new leader at full
 // speed.
-func (m *memory) foreignChange(plan planner.Plan, current []*discoveryv1.EndpointSlice) *foreignChange {
+func (m *memory) foreignChange(plan planner.Plan, current []*discoveryv1.EndpointSlice, fieldManager string) *foreignChange {
 	if plan.Empty() {
 		return nil
 	}
@@ -118,12 +113,12 @@ func (m *memory) foreignChange(plan planner.Plan, current []*discoveryv1.Endpoin
 		}
 		left := m.left[slice.Name]
 		if left == nil && m.inSync || left != nil && !equalContent(slice, left) {
-			return &foreignChange{slice.Name, lastEditor(slice)}
+			return &foreignChange{slice.Name, lastEditor(slice, fieldManager)}
 		}
 	}
 	for _, left := range m.leftSlices() {
 		if _, ok := existing[left.Name]; !ok {
-			return &foreignChange{left.Name, lastEditor(nil)}
+			return &foreignChange{left.Name, lastEditor(nil, fieldManager)}
 		}
 	}
 	return nil
@@ -147,8 +142,8 @@ func (m *memory) countRepairs(order Order, plan planner.Plan, change *foreignCha
 	return n
 }
 
-// lastEditor names the last field manager of a slice besides this writer's; nil: it was deleted.
-func lastEditor(slice *discoveryv1.EndpointSlice) string {
+// lastEditor names the last field manager of a slice besides this one's; nil: it was deleted.
+func lastEditor(slice *discoveryv1.EndpointSlice, fieldManager string) string {
 	if slice == nil {
 		return "a client that deleted it"
 	}
@@ -174,7 +169,8 @@ func equalContent(a, b *discoveryv1.EndpointSlice) bool {
 // equalListing compares what consumers use of two owned slices: endpoints and ports, in any order and however their
 // defaults are written.
 func equalListing(a, b *discoveryv1.EndpointSlice) bool {
-	return a.AddressType == b.AddressType && slices.Equal(listedEndpoints(a), listedEndpoints(b)) && maps.Equal(history.PortFields(a), history.PortFields(b))
+	return a.AddressType == b.AddressType && planner.PortsEqual(a.Ports, b.Ports) &&
+		slices.EqualFunc(listedEndpoints(a), listedEndpoints(b), planner.Endpoint.Equal)
 }
 
 func listedEndpoints(slice *discoveryv1.EndpointSlice) []planner.Endpoint {

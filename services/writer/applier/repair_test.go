@@ -9,8 +9,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/slicefeed/slicefeed/services/writer/election"
 )
 
 func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
@@ -44,7 +42,7 @@ func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWriter(t, nil)
+				w := newWriter(t)
 				w.must(t, desired("10.0.0.1"))
 				began, repaired := time.Now(), 0
 				for repaired < 100 && time.Since(began) < 10*time.Minute {
@@ -65,6 +63,9 @@ func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
 						time.Sleep(time.Until(later.At))
 					}
 				}
+				if n := len(w.delayed); n < 10 || n > 20 || w.repaired < repaired || !strings.Contains(w.delayed[0].Editor, c.named) || w.delayed[0].Budget != immediateRepairs {
+					t.Errorf("reported %d repairs, %d delays: %+v", w.repaired, n, w.delayed)
+				}
 				if repaired < 15 || repaired > 25 { // five, then after 1 s, 2 s, … 32 s, then one a minute
 					t.Errorf("%d repairs in 10 min", repaired)
 				}
@@ -82,7 +83,7 @@ func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
 }
 
 func TestOwnLabelChangeIsNoRepair(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	for _, writer := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		d := desired("10.0.0.1")
 		d.Writer = writer
@@ -92,7 +93,7 @@ func TestOwnLabelChangeIsNoRepair(t *testing.T) {
 
 func TestOwnChangeIncludesDelayedRepairs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWriter(t, nil)
+		w := newWriter(t)
 		d := desired("10.0.0.1", "10.0.0.2")
 		d.MaxPerSlice = 1
 		w.must(t, d)
@@ -123,12 +124,12 @@ func TestConfirmsLeaseBeforeChangingForeignWrites(t *testing.T) {
 	} {
 		for _, change := range []string{"10.0.0.1", "10.0.0.2"} {
 			t.Run(name+", to list "+change, func(t *testing.T) {
-				w := newWriter(t, nil)
+				w := newWriter(t)
 				w.must(t, desired("10.0.0.1"))
 				w.api.sent()
 				w.api.edit("shop-nodes", edit)
-				w.whose = election.ErrNotLeader
-				if err := w.apply(t, desired(change)); !errors.Is(err, election.ErrNotLeader) {
+				w.whose = ErrNotLeader
+				if err := w.apply(t, desired(change)); !errors.Is(err, ErrNotLeader) {
 					t.Errorf("got %v", err)
 				}
 				w.wantSent(t)
@@ -143,20 +144,20 @@ func TestConfirmsLeaseBeforeChangingForeignWrites(t *testing.T) {
 }
 
 func TestConfirmsLeaseBeforeDeletingForeignSlice(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	w.must(t, desired("10.0.0.1"))
 	w.api.sent()
 	ours, _ := w.api.cache()
 	w.api.edit("shop-nodes-more", func(s *discoveryv1.EndpointSlice) { s.Labels = ours[0].Labels })
-	w.whose = election.ErrNotLeader
-	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, election.ErrNotLeader) {
+	w.whose = ErrNotLeader
+	if err := w.apply(t, desired("10.0.0.1")); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("got %v", err)
 	}
 	w.wantSent(t)
 }
 
 func TestSkipsLeaseConfirmationWithoutCompetingWrites(t *testing.T) {
-	w := newWriter(t, nil)
+	w := newWriter(t)
 	for _, address := range []string{"10.0.0.1", "10.0.0.1", "10.0.0.2"} {
 		w.must(t, desired(address))
 	}

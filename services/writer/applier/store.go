@@ -11,19 +11,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-
-	"github.com/slicefeed/slicefeed/services/writer/election"
 )
 
-// fieldManager identifies the writer in managedFields.
-const fieldManager = "slicefeed"
+// Verb is a kind of request.
+type Verb string
 
-type verb string
-
+// The kinds of requests that change slices.
 const (
-	create verb = "create"
-	update verb = "update"
-	remove verb = "delete"
+	Create Verb = "create"
+	Update Verb = "update"
+	Delete Verb = "delete"
 )
 
 // Store is where slices are written: the consuming cluster, or a dry run.
@@ -38,16 +35,21 @@ type Store interface {
 	List(ctx context.Context, namespace, service string) (all []*discoveryv1.EndpointSlice, version string, err error)
 }
 
-// Kubernetes writes to the API server. Its client must not limit its own rate: a failover
-// of hundreds of Services is when it counts, and the API server protects itself.
-func Kubernetes(client kubernetes.Interface) Store { return cluster{client} }
+// Kubernetes writes to the API server, as this field manager. Its client must not limit its own rate: a failover of
+// hundreds of Services is when it counts, and the API server protects itself.
+func Kubernetes(client kubernetes.Interface, fieldManager string) Store {
+	return cluster{client, fieldManager}
+}
 
-type cluster struct{ client kubernetes.Interface }
+type cluster struct {
+	client       kubernetes.Interface
+	fieldManager string
+}
 
 func (c cluster) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	answer := &discoveryv1.EndpointSlice{}
 	err := sendOnce(c.client.DiscoveryV1().RESTClient().Post(), slice.Namespace).
-		VersionedParams(&metav1.CreateOptions{FieldManager: fieldManager}, scheme.ParameterCodec).
+		VersionedParams(&metav1.CreateOptions{FieldManager: c.fieldManager}, scheme.ParameterCodec).
 		Body(slice).Do(ctx).Into(answer)
 	return answer, err
 }
@@ -57,7 +59,7 @@ func (c cluster) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (
 func (c cluster) Update(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	answer := &discoveryv1.EndpointSlice{}
 	err := sendOnce(c.client.DiscoveryV1().RESTClient().Put(), slice.Namespace).Name(slice.Name).
-		VersionedParams(&metav1.UpdateOptions{FieldManager: fieldManager}, scheme.ParameterCodec).
+		VersionedParams(&metav1.UpdateOptions{FieldManager: c.fieldManager}, scheme.ParameterCodec).
 		Body(slice).Do(ctx).Into(answer)
 	return answer, err
 }
@@ -107,7 +109,7 @@ func (g leaderOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, election.ErrNotLeader
+		return nil, ErrNotLeader
 	}
 	return g.next.RoundTrip(r)
 }

@@ -14,7 +14,7 @@ import (
 func TestDryRunPrintsWritesAndRemembersThem(t *testing.T) {
 	client := fake.NewClientset(ownedSlice("10.0.1.1", "10.0.1.2"))
 	var out strings.Builder
-	dryRun := NewStore(&out, applier.Kubernetes(client))
+	dryRun := NewStore(&out, applier.Kubernetes(client, ""))
 	current, err := dryRun.Get(t.Context(), "web", "shop-slicefeed")
 	if err != nil {
 		t.Fatal(err)

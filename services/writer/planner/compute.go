@@ -107,7 +107,7 @@ func (d Desired) addPortLists(set *desiredSet) map[string]int {
 
 // findPorts returns the index of these ports, or -1.
 func (set *desiredSet) findPorts(ports []discoveryv1.EndpointPort) int {
-	return slices.IndexFunc(set.portLists, func(known []discoveryv1.EndpointPort) bool { return portsEqual(known, ports) })
+	return slices.IndexFunc(set.portLists, func(known []discoveryv1.EndpointPort) bool { return PortsEqual(known, ports) })
 }
 
 func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string, portList int) *sliceGroup {

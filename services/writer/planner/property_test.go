@@ -168,7 +168,7 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 			if len(s.Endpoints) > d.MaxPerSlice {
 				t.Fatalf("%s has %d endpoints", s.Name, len(s.Endpoints))
 			}
-			known := func(ports []discoveryv1.EndpointPort) bool { return portsEqual(s.Ports, ports) }
+			known := func(ports []discoveryv1.EndpointPort) bool { return PortsEqual(s.Ports, ports) }
 			if !known(d.Ports) && !slices.ContainsFunc(slices.Collect(maps.Values(d.PortGroups)), known) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
 				t.Fatalf("%s: unexpected ports or labels", s.Name)
 			}

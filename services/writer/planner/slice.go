@@ -27,7 +27,7 @@ func (d Desired) renderSlice(s *plannedSlice, set *desiredSet) *discoveryv1.Endp
 	out.Labels = d.sliceLabels(s)
 	out.OwnerReferences = d.sliceOwners(out.OwnerReferences)
 
-	if ports := set.portLists[s.group.portList]; portsEqual(s.base.Ports, ports) {
+	if ports := set.portLists[s.group.portList]; PortsEqual(s.base.Ports, ports) {
 		out.Ports = copyPorts(s.base.Ports)
 	} else {
 		out.Ports = copyPorts(ports)
@@ -200,8 +200,8 @@ func equalInAnyOrder[T comparable](a, b []T) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(e T) bool { return !slices.Contains(b, e) })
 }
 
-// portsEqual ignores the order of ports and whether defaults are set.
-func portsEqual(a, b []discoveryv1.EndpointPort) bool {
+// PortsEqual reports whether ports mean the same: their order is of no importance, and neither is whether defaults are set.
+func PortsEqual(a, b []discoveryv1.EndpointPort) bool {
 	if len(a) != len(b) {
 		return false
 	}

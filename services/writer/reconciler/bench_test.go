@@ -24,6 +24,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -163,7 +164,7 @@ func BenchmarkOneChange(b *testing.B) {
 type shop struct {
 	*Reconciler
 
-	decided, written recorder
+	decided, written recordedQueue
 
 	from *herd
 	api  *shelf
@@ -187,14 +188,15 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 			Settings: targets.Settings{Sources: []string{"default"}, Probe: probe.Spec{Mode: mode}, ListUnready: true},
 		},
 	}}
-	reporter, written := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	reporter := events.NewReporter(events.Config{Logger: log})
+	hooks := recorder.New(registry, reporter, &history.Log{}).Hooks()
 	one := &shop{from: from, api: api}
 	one.Reconciler = New(Config{
 		Sources: []Source{{Name: "default", Feed: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
 		Targets: abreast{of: api}, Prober: answered{}, Lease: &fakeLease{term: 1}, Reporter: reporter, Logger: log, Registerer: registry, Board: endpoints.NewStore("life"),
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{
-				Store: api, Leading: func() bool { return true }, Reporter: reporter, Logger: log, Metrics: written, History: &history.Log{},
+				Store: api, Leading: func() bool { return true }, Hooks: hooks, Logger: log,
 			})
 		},
 	}, &one.decided, &one.written)

@@ -324,7 +324,7 @@ func (r *Reconciler) handleFailure(key targets.Key, s *state, err error) {
 		s.slot.delay(later.At)
 	case errors.As(err, &stale):
 		r.Logger.Info("slice changed, deciding again", "service", key.String(), "slice", stale.Slice, "error", stale.Err)
-	case errors.Is(err, election.ErrNotLeader), errors.Is(err, context.Canceled):
+	case errors.Is(err, applier.ErrNotLeader), errors.Is(err, election.ErrNotLeader), errors.Is(err, context.Canceled):
 	default:
 		at := time.Now().Add(r.backoff.When(key))
 		s.slot.delay(at)

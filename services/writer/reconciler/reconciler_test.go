@@ -22,6 +22,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -31,7 +32,7 @@ import (
 type fixture struct {
 	*Reconciler
 
-	decided, written *recorder
+	decided, written *recordedQueue
 	service          *oneService
 	prober           *fakeProber
 	lease            *fakeLease
@@ -42,16 +43,17 @@ var fixtureKey = targets.Key{Namespace: "web", Name: "shop"}
 
 func newFixture(view targets.Resolution) *fixture {
 	f := &fixture{
-		decided: &recorder{}, written: &recorder{}, service: &oneService{view: view}, prober: &fakeProber{},
+		decided: &recordedQueue{}, written: &recordedQueue{}, service: &oneService{view: view}, prober: &fakeProber{},
 		lease: &fakeLease{term: 1}, store: &fakeStore{slices: view.Slices},
 	}
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	reporter := events.NewReporter(events.Config{Logger: log})
+	hooks := recorder.New(registry, reporter, nil).Hooks()
 	f.Reconciler = New(Config{
 		Sources: []Source{{Name: "default", Feed: silentFeed{}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}},
 		Targets: f.service, Prober: f.prober, Lease: f.lease, Reporter: reporter, Board: endpoints.NewStore("epoch"), Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
-			return applier.New(applier.Config{Store: f.store, Leading: f.lease.Leading, Reporter: reporter, Logger: log, Metrics: metrics})
+			return applier.New(applier.Config{Store: f.store, Leading: f.lease.Leading, Hooks: hooks, Logger: log})
 		},
 	}, f.decided, f.written)
 	return f
@@ -87,24 +89,24 @@ func withSlice() targets.Resolution {
 	return view
 }
 
-// recorder is a queue that nobody works on.
-type recorder struct {
+// recordedQueue is a queue that nobody works on.
+type recordedQueue struct {
 	added int
 	after []time.Duration
 	onAdd func()
 }
 
-func (q *recorder) Add(targets.Key) {
+func (q *recordedQueue) Add(targets.Key) {
 	q.added++
 	if q.onAdd != nil {
 		q.onAdd()
 	}
 }
 
-func (q *recorder) AddAfter(_ targets.Key, wait time.Duration) { q.after = append(q.after, wait) }
+func (q *recordedQueue) AddAfter(_ targets.Key, wait time.Duration) { q.after = append(q.after, wait) }
 
 // take returns what was added since the last call.
-func (q *recorder) take() (added int, after []time.Duration) {
+func (q *recordedQueue) take() (added int, after []time.Duration) {
 	added, after = q.added, q.after
 	q.added, q.after = 0, nil
 	return added, after

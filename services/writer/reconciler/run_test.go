@@ -30,6 +30,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -56,7 +57,8 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reporter, metrics := events.NewReporter(events.Config{Logger: log}), applier.NewMetrics(registry)
+	reporter := events.NewReporter(events.Config{Logger: log})
+	hooks := recorder.New(registry, reporter, nil).Hooks()
 	return &cluster{New(Config{
 		Sources: []Source{{
 			Name: "default", Feed: nodeclient.New(nodeclient.Config{Source: "default", Log: log, Metrics: nodeclient.NewMetrics(registry)}),
@@ -65,7 +67,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			leading := func() bool { return lease.Term() != 0 }
-			return applier.New(applier.Config{Store: applier.Kubernetes(client), Leading: leading, Reporter: reporter, Logger: log, Metrics: metrics})
+			return applier.New(applier.Config{Store: applier.Kubernetes(client, recorder.FieldManager), Leading: leading, Hooks: hooks, Logger: log})
 		},
 	}, nil, nil), watched, client, registry}
 }
@@ -194,10 +196,10 @@ func (s *hangingStore) Delete(context.Context, *discoveryv1.EndpointSlice) error
 // hang has the deletes of a cluster hang.
 func (c *cluster) hang() *hangingStore {
 	store := &hangingStore{respond: make(chan struct{})}
-	metrics := applier.NewMetrics(prometheus.NewRegistry())
+	hooks := recorder.New(prometheus.NewRegistry(), c.Reporter, nil).Hooks()
 	c.Applier = func() *applier.Applier {
 		leading := func() bool { return c.Lease.Term() != 0 }
-		return applier.New(applier.Config{Store: store, Leading: leading, Reporter: c.Reporter, Logger: c.Logger, Metrics: metrics})
+		return applier.New(applier.Config{Store: store, Leading: leading, Hooks: hooks, Logger: c.Logger})
 	}
 	return store
 }

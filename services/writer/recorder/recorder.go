@@ -1,0 +1,107 @@
+// Package recorder records what appliers do: as metrics, as Events on Services, and in the history of status pages. It
+// guarantees the labels of the metrics from the start, so that a rate sees the first one. It does not decide when
+// something is reported again: the applier and the reporter do.
+package recorder
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/history"
+)
+
+// FieldManager identifies the writer in managedFields.
+const FieldManager = "slicefeed"
+
+// Recorder records what all Appliers of a process do.
+type Recorder struct {
+	reporter *events.Reporter
+	history  *history.Log
+
+	writes   *prometheus.CounterVec
+	duration prometheus.Histogram
+	repairs  prometheus.Counter
+}
+
+// New registers the metrics. Without a history nothing is kept for status pages.
+func New(registerer prometheus.Registerer, reporter *events.Reporter, log *history.Log) *Recorder {
+	auto := promauto.With(registerer)
+	r := &Recorder{
+		reporter: reporter,
+		history:  log,
+		writes: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "slicefeed_writer_slice_writes_total",
+			Help: "Number of requests that change EndpointSlices, by verb and result: ok, conflict, throttled, rejected, terminating (the namespace is being deleted), or unknown (no response, or an inconclusive one).",
+		}, []string{"verb", "result"}),
+		duration: auto.NewHistogram(prometheus.HistogramOpts{
+			Name:    "slicefeed_writer_slice_write_duration_seconds",
+			Help:    "Time from a request that changes EndpointSlices to its response.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}),
+		repairs: auto.NewCounter(prometheus.CounterOpts{
+			Name: "slicefeed_writer_repairs_total",
+			Help: "Number of writes that repair owned slices after another client modified, deleted or added them.",
+		}),
+	}
+	for _, verb := range []applier.Verb{applier.Create, applier.Update, applier.Delete} {
+		for _, result := range []applier.Result{
+			applier.ResultOK, applier.ResultConflict, applier.ResultThrottled, applier.ResultRejected, applier.ResultTerminating, applier.ResultUnknown,
+		} {
+			r.writes.WithLabelValues(string(verb), string(result))
+		}
+	}
+	return r
+}
+
+// Hooks returns what the Appliers call.
+func (r *Recorder) Hooks() applier.Hooks {
+	return applier.Hooks{
+		Wrote:         r.recordWrite,
+		Repaired:      func(_ corev1.ObjectReference, slices int) { r.repairs.Add(float64(slices)) },
+		RepairDelayed: r.reportRepairDelay,
+		Rejected:      r.reportRejection,
+		InSync: func(service corev1.ObjectReference, rejectedAt time.Time) {
+			r.reporter.ReportRecovery(service, inSyncAgain, rejectedAt)
+		},
+	}
+}
+
+func (r *Recorder) recordWrite(w applier.Write) {
+	r.writes.WithLabelValues(string(w.Verb), string(w.Result)).Inc()
+	r.duration.Observe(w.Took.Seconds())
+	if r.history == nil {
+		return
+	}
+	write := history.Write{
+		At: time.Now(), Namespace: w.Service.Namespace, Service: w.Service.Name, Slice: w.Slice,
+		Verb: string(w.Verb), Result: string(w.Result), Changes: history.CompareSlices(w.Old, w.New, w.ReasonFor),
+	}
+	if w.Err != nil && w.Result != applier.ResultOK {
+		write.Message = display.Sanitize(w.Err.Error())
+	}
+	r.history.AddWrite(write)
+}
+
+func (r *Recorder) reportRejection(service corev1.ObjectReference, w applier.Write) {
+	r.reporter.Report(service, events.Warning{
+		Reason: "WriteRejected", Action: "Retry",
+		Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", w.Verb, w.Slice, w.Err),
+	})
+}
+
+func (r *Recorder) reportRepairDelay(service corev1.ObjectReference, d applier.RepairDelay) {
+	r.reporter.Report(service, events.Warning{
+		Reason: "RepairsBackedOff", Action: "Repair",
+		Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", d.Slice, d.Editor, d.Budget, d.At.Format(time.TimeOnly)),
+	})
+}
+
+// inSyncAgain is reported when a Service has nothing left to write after a rejected write.
+var inSyncAgain = events.Recovery{Reason: "WritesInSync", Note: "EndpointSlices are as decided again, after the API server had rejected a write."}
