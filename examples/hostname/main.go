@@ -1,8 +1,8 @@
 // Command hostname points a Service without a selector at the addresses of a DNS name, such as a database
 // outside of the cluster. Unlike a Service of type ExternalName, this one keeps its cluster IP and its ports.
 //
-// It uses the writer's planner as a library (docs/use/planner.md): the planner computes the writes, and this program
-// sends them.
+// It uses the writer's planner and applier as libraries (docs/use/planner.md): the planner computes the writes, and the
+// applier sends them, handles conflicts, and repairs what other clients do to them.
 package main
 
 import (
@@ -20,6 +20,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slicefeed/slicefeed/services/writer/applier"
 )
 
 func main() {
@@ -51,7 +53,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("-kubeconfig: %w", err)
 	}
-	f := follower{client: client, lookup: net.DefaultResolver.LookupNetIP, host: *host, namespace: namespace, service: name}
+	f := newFollower(client, applier.Kubernetes(client, fieldManager))
+	f.lookup, f.host, f.namespace, f.service = net.DefaultResolver.LookupNetIP, *host, namespace, name
 	ticker := time.NewTicker(*interval)
 	defer ticker.Stop()
 	for {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -12,22 +14,49 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// managedBy marks the slices of this program. No other controller changes slices with this label.
-const managedBy = "hostname.example.org"
+const (
+	// managedBy marks the slices of this program. No other controller changes slices with this label.
+	managedBy = "hostname.example.org"
+	// fieldManager is what the API server notes for what this program writes.
+	fieldManager = "hostname-example"
+
+	maxStale = 3 // how often one sync plans again because another client has written
+)
 
 // follower keeps the EndpointSlices of one Service at the addresses of a DNS name.
 type follower struct {
-	client kubernetes.Interface
-	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	client  kubernetes.Interface
+	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	store   applier.Store
+	applier *applier.Applier // with the memory of what was written
 
 	host, namespace, service string
 }
 
-// sync writes what has changed, and returns it. It is safe to repeat after an error, including a conflict,
-// because it computes a new plan from the current slices.
+// newFollower returns a follower that writes to the store. It runs in one replica: with several, Config.Leading says
+// which one writes.
+func newFollower(client kubernetes.Interface, store applier.Store) follower {
+	return follower{client: client, store: store, applier: applier.New(applier.Config{
+		Store: store, FieldManager: fieldManager, Logger: slog.Default(),
+		Hooks: applier.Hooks{ // a place for metrics and Events too
+			Wrote: func(w applier.Write) {
+				slog.Info("slice request", "verb", w.Verb, "slice", w.Slice, "result", w.Result, "took", w.Took)
+			},
+			RepairDelayed: func(_ corev1.ObjectReference, d applier.RepairDelay) {
+				slog.Warn("another client keeps changing a slice", "slice", d.Slice, "by", d.Editor, "next", d.At.Format(time.TimeOnly))
+			},
+			Rejected: func(_ corev1.ObjectReference, w applier.Write) {
+				slog.Error("the API server rejects writes", "slice", w.Slice, "error", w.Err)
+			},
+		},
+	})}
+}
+
+// sync writes what has changed, and returns it. It is safe to repeat after any error.
 func (f follower) sync(ctx context.Context) (planner.Plan, error) {
 	addrs, err := f.lookup(ctx, "ip", f.host)
 	if err != nil {
@@ -41,17 +70,22 @@ func (f follower) sync(ctx context.Context) (planner.Plan, error) {
 	if err != nil {
 		return planner.Plan{}, fmt.Errorf("follow %s for Service %s/%s: %w", f.host, svc.Namespace, svc.Name, err)
 	}
-	// The list has all slices of the namespace, so that the planner avoids the names of foreign ones.
-	list, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).List(ctx, metav1.ListOptions{})
+	existing, version, err := f.store.List(ctx, f.namespace, f.service)
 	if err != nil {
 		return planner.Plan{}, fmt.Errorf("list EndpointSlices: %w", err)
 	}
-	existing := make([]*discoveryv1.EndpointSlice, len(list.Items))
-	for i := range list.Items {
-		existing[i] = &list.Items[i]
+	order := applier.Order{
+		Service: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID},
+		Desired: desired,
 	}
-	plan := planner.Compute(desired, existing)
-	return plan, f.apply(ctx, plan)
+	for stale := 0; ; stale++ {
+		order.Current = f.applier.Observed(existing, version)
+		plan, err := f.applier.Apply(ctx, order)
+		if changed := (*applier.StaleError)(nil); !errors.As(err, &changed) || stale == maxStale {
+			return plan, err
+		}
+		// The applier has read the slices again, and Observed returns them.
+	}
 }
 
 // desiredSlices returns what the slices of a Service should be, with all addresses ready.
@@ -77,26 +111,4 @@ func desiredSlices(svc *corev1.Service, addrs []netip.Addr) (planner.Desired, er
 		desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: addr.Unmap(), Ready: true, Serving: true})
 	}
 	return desired, nil
-}
-
-// apply sends the writes of a plan in its order, and stops at the first error.
-func (f follower) apply(ctx context.Context, plan planner.Plan) error {
-	api := f.client.DiscoveryV1().EndpointSlices(f.namespace)
-	for _, slice := range plan.Create {
-		if _, err := api.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create EndpointSlice %s: %w", slice.Name, err)
-		}
-	}
-	for _, slice := range plan.Update {
-		if _, err := api.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("update EndpointSlice %s: %w", slice.Name, err)
-		}
-	}
-	for _, slice := range plan.Delete {
-		only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}
-		if err := api.Delete(ctx, slice.Name, only); err != nil {
-			return fmt.Errorf("delete EndpointSlice %s: %w", slice.Name, err)
-		}
-	}
-	return nil
 }

@@ -1,5 +1,5 @@
-// Package planner tests the writer's planner as others use it: a library, imported from a
-// module of their own.
+// Package planner tests the writer's planner and applier as others use them: libraries, imported
+// from a module of their own.
 package planner
 
 import (
@@ -12,8 +12,8 @@ import (
 )
 
 // outside makes a module that is in no workspace and has our modules from the checkout, as
-// it would have them from a release, and returns what runs go there.
-func outside(t *testing.T) func(args ...string) string {
+// it would have them from a release, and a program of testdata. It returns what runs go there.
+func outside(t *testing.T, name string) func(args ...string) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -28,7 +28,7 @@ func outside(t *testing.T) func(args ...string) string {
 			t.Fatal(err)
 		}
 	}
-	program, err := os.ReadFile("testdata/outside/main.go")
+	program, err := os.ReadFile(filepath.Join("testdata", name, "main.go"))
 	write("main.go", program, err)
 	sums, err := os.ReadFile(filepath.Join(root, "services/go.sum"))
 	write("go.sum", sums, err)
@@ -60,14 +60,26 @@ replace (
 }
 
 func TestAModuleOfOthersRunsThePlanner(t *testing.T) {
-	run := outside(t)
+	run := outside(t, "outside")
 	if got, want := run("run", "."), "create database [192.0.2.10]\n"; got != want {
 		t.Errorf("it prints %q, want %q", got, want)
 	}
 }
 
+func TestAModuleOfOthersRunsTheApplier(t *testing.T) {
+	run := outside(t, "applier")
+	if got, want := run("run", "."), "1 writes, <nil>\n0 writes, <nil>\nmap[ok:1]\n"; got != want {
+		t.Errorf("it prints %q, want %q", got, want)
+	}
+	for dep := range strings.FieldsSeq(run("list", "-deps", ".")) {
+		if strings.HasPrefix(dep, "github.com/prometheus/") || strings.HasPrefix(dep, "google.golang.org/grpc") || strings.HasPrefix(dep, "github.com/ionos-cloud/") {
+			t.Errorf("the applier brings %s along", dep)
+		}
+	}
+}
+
 func TestThePlannerBringsNoClientAlong(t *testing.T) {
-	run := outside(t)
+	run := outside(t, "outside")
 	ours, err := os.ReadFile("../../services/go.mod")
 	if err != nil {
 		t.Fatal(err)
