@@ -26,13 +26,19 @@ const (
 	outputWidth        = 100 // in columns
 )
 
+// observeOnce makes an observation, and reports its progress. What is missing was not observed in time.
+func observeOnce(ctx context.Context, version string, inv command.Invocation[config.Config]) (pipeline *collector.Pipeline, missing, err error) {
+	pipeline, err = config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		return nil, nil, settings.NewConfigError(err)
+	}
+	missing, err = pipeline.ObserveOnce(ctx, observationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
+	return pipeline, missing, err
+}
+
 // runExplain makes its own observation and prints why a node would be published or omitted.
 func runExplain(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
-	pipeline, err := config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		return settings.NewConfigError(err)
-	}
-	missing, err := pipeline.ObserveOnce(ctx, observationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
+	pipeline, missing, err := observeOnce(ctx, version, inv)
 	if err != nil {
 		return err
 	}

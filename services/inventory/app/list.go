@@ -3,15 +3,11 @@ package app
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"text/tabwriter"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -27,11 +23,7 @@ type listedNode struct {
 
 // runList makes its own observation and prints the nodes that would be published.
 func runList(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
-	pipeline, err := config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		return settings.NewConfigError(err)
-	}
-	missing, err := pipeline.ObserveOnce(ctx, observationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
+	pipeline, missing, err := observeOnce(ctx, version, inv)
 	if err != nil {
 		return err
 	}
