@@ -117,7 +117,7 @@ outside: tools build race upstream ## What needs a Docker engine, Chromium, Prom
 	@tools/build monitoring release
 	@tools/debian chromium
 	@python3 -c 'import grpc, google.protobuf' 2>/dev/null || tools/debian python3-grpcio
-	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 90m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
+	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 120m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
 
 # ---- the tests, apart -----------------------------------------------------------
 

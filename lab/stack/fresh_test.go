@@ -33,7 +33,7 @@ func TestComposeUpAloneStartsTheStackOfAFreshClone(t *testing.T) {
 	}
 	run := func(t *testing.T, args ...string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 75*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Dir = clone
