@@ -193,7 +193,7 @@ func verdicts() []Mutant {
 			Name:   "shrink-without-newer-observation",
 			Harm:   "The next half leaves by time alone: a frozen inventory drains a Service.",
 			File:   inVerdict + "/shrink.go",
-			Edits:  one("!open && newer {", "!open && (newer || !newer) {"),
+			Edits:  one("!open && newer ||", "!open && (newer || !newer) ||"),
 			Suites: []string{inVerdict},
 			Seeds:  200,
 		},

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -66,7 +67,13 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 	first := e.now.Before(e.input.LeadingSince.Add(size))
 	open := !w.opened.IsZero() && e.now.Before(w.opened.Add(size))
 	newer := w.opened.IsZero() || s.Epoch != w.epoch || s.Observation > w.observation
-	if leads && !first && !open && newer {
+	// A window begins with the first departure that is written. Until then it begins anew, with half of what is ready now,
+	// and those that were to leave go first.
+	unwritten := !e.input.Paused && open && w.used > 0 && e.countGranted(source) == w.used && slices.ContainsFunc(leaving, isGranted)
+	if unwritten {
+		slices.SortStableFunc(leaving, func(a, b *row) int { return cmp.Compare(b.memory.grantedBy, a.memory.grantedBy) })
+	}
+	if leads && !first && (!open && newer || unwritten) {
 		*w = shrinkWindow{opened: e.now, budget: max(1, ready/2), epoch: w.epoch, observation: w.observation}
 		open = true
 		for i := range e.rows {
@@ -74,10 +81,6 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 				r.memory.grantedBy = ""
 			}
 		}
-	}
-	if open && w.used > 0 && e.countGranted(source) == w.used && slices.ContainsFunc(leaving, isGranted) {
-		// No departure of this window has been written yet. It begins with the first one that is.
-		w.opened, w.epoch, w.observation = e.now, s.Epoch, s.Observation
 	}
 	may, held := open && leads && !first, 0
 	for _, r := range leaving {

@@ -22,8 +22,8 @@ func twoTiers(rt *rapid.T, tb testing.TB) *world {
 	return w
 }
 
-// step changes one thing about one node, or about a source.
-func (w *world) step(rt *rapid.T) {
+// step changes one thing about one node, or about a source. It reports whether the memory was lost.
+func (w *world) step(rt *rapid.T) (forgot bool) {
 	n := among(rt, 0, 5, "node")
 	source := "blue"
 	if n > 2 {
@@ -44,20 +44,24 @@ func (w *world) step(rt *rapid.T) {
 	case "selector":
 		w.source(source).Selector += "x"
 	case "restart":
-		w.mem = Memory{}
+		w.mem, forgot = Memory{}, true
 	case "takeover":
 		w.takeover()
+		forgot = true
 	}
 	w.pass(time.Duration(among(rt, 0, 40, "seconds")) * time.Second)
 	w.observe(source)
+	return forgot
 }
 
 func TestALaterTierIsListedOnlyWhileItIsNeeded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := twoTiers(rt, t)
-		var enoughSince time.Time // as far as this test can know
+		var enoughSince, known time.Time // as far as this test can know, and as far as the memory goes back
 		for range among(rt, 1, 25, "steps") {
-			w.step(rt)
+			if w.step(rt) {
+				known = w.now
+			}
 			before := w.in.Current
 			w.decide()
 			below, ready := max(1, w.in.Limits.FailoverBelow), 0
@@ -84,7 +88,7 @@ func TestALaterTierIsListedOnlyWhileItIsNeeded(t *testing.T) {
 					rt.Fatalf("%s leaves, with %d ready ones before it since %s:\n%s", e.Address, ready, w.now.Sub(enoughSince), reasons(w.d))
 				case e.Rule == RuleFailover && ready < below:
 					rt.Fatalf("%s stands by, with %d ready ones before it:\n%s", e.Address, ready, reasons(w.d))
-				case e.Listed && ready >= below && w.now.Sub(enoughSince) > 2*time.Minute && e.Rule != RuleShrink:
+				case e.Listed && ready >= below && w.now.Sub(enoughSince) > 2*time.Minute && w.now.Sub(known) > 2*time.Minute && e.Rule != RuleShrink:
 					rt.Fatalf("%s is still listed, with %d ready ones before it since %s:\n%s", e.Address, ready, w.now.Sub(enoughSince), reasons(w.d))
 				}
 			}
