@@ -27,7 +27,7 @@ func runList(ctx context.Context, version string, inv command.Invocation[config.
 	if err != nil {
 		return err
 	}
-	if missing != nil { // whoever reads the list would take a node that is missing for one that has left
+	if missing != nil { // a reader of the list would conclude that a missing node has left
 		return fmt.Errorf("no complete observation after %s: %w", observationTimeout, missing)
 	}
 	nodes := toListed(pipeline.Snapshot().Nodes)

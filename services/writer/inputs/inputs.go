@@ -16,6 +16,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -92,6 +93,15 @@ func (s *Source) members(snapshot subscriber.Snapshot, choice Choice) (current, 
 		return current, s.trusted.convert(snapshot, choice)
 	}
 	return current, s.trusted.list
+}
+
+// ReportedPorts converts the ports of a source's own endpoints.
+func ReportedPorts(snapshot subscriber.Snapshot) []targets.ReportedPort {
+	reported := make([]targets.ReportedPort, len(snapshot.Ports))
+	for i, p := range snapshot.Ports {
+		reported[i] = targets.ReportedPort(p)
+	}
+	return reported
 }
 
 // CurrentEndpoints converts what slices list.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -95,11 +96,7 @@ func (sc *sourceCheck) portChecks() []*portCheck {
 // probePortOf returns the port at which this source's endpoints of a target are probed.
 func (sc *sourceCheck) probePortOf(t *targets.Target) uint16 {
 	if t.FollowsPorts(sc.Name) {
-		var reported []targets.ReportedPort
-		for _, p := range sc.snapshot.Ports {
-			reported = append(reported, targets.ReportedPort{Name: p.Name, Protocol: p.Protocol, Number: p.Number})
-		}
-		if followed, problem := t.FollowPorts(sc.Name, reported, sc.AllowsPort); problem == "" {
+		if followed, problem := t.FollowPorts(sc.Name, inputs.ReportedPorts(sc.snapshot), sc.AllowsPort); problem == "" {
 			return followed.ProbePort
 		}
 	}

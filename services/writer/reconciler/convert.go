@@ -36,8 +36,9 @@ func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscri
 	return all
 }
 
-// followPorts sets the ports of each source that gives its own: those that it reports, or as long as they cannot be used,
-// the last ones, or after a start those that its slices list. It returns by source why they cannot be used.
+// followPorts sets the ports of each source whose ports are those that it reports. If the report cannot be used, the
+// source keeps its last ports; after a start, those that its slices list. It returns by source why a report cannot be
+// used.
 func (r *Reconciler) followPorts(s *state, view *targets.Resolution, snapshots []subscriber.Snapshot) (unusable map[string]string) {
 	if !view.Target.Settings.PortsFromSource {
 		s.ports = nil
@@ -46,14 +47,11 @@ func (r *Reconciler) followPorts(s *state, view *targets.Resolution, snapshots [
 	t, followed := &view.Target, map[string]targets.SourcePorts{}
 	unusable = map[string]string{}
 	for i := range snapshots {
-		name, reported := snapshots[i].Source, []targets.ReportedPort{}
+		name := snapshots[i].Source
 		if !t.FollowsPorts(name) {
 			continue
 		}
-		for _, p := range snapshots[i].Ports {
-			reported = append(reported, targets.ReportedPort{Name: p.Name, Protocol: p.Protocol, Number: p.Number})
-		}
-		ports, problem := t.FollowPorts(name, reported, r.sources[name].AllowsPort)
+		ports, problem := t.FollowPorts(name, inputs.ReportedPorts(snapshots[i]), r.sources[name].AllowsPort)
 		usable := problem == ""
 		if !usable {
 			unusable[name] = problem

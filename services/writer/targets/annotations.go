@@ -34,7 +34,6 @@ type Settings struct {
 	ListUnready    bool      // list endpoints that are not ready
 	Paused         bool      // no write of any kind
 	Resync         time.Time // when a resync is requested; zero: never
-	Publish        bool      // of a Service that is no target: its endpoints are published
 }
 
 // AllSources returns the names of the sources of all tiers, the first tier first.
@@ -178,7 +177,13 @@ var knownAnnotations = []annotationSpec{
 			return err == nil
 		},
 	},
-	boolAnnotation(publishAnnotation, "false", "a Service that this writer does not manage, such as one with a selector: the endpoint API publishes what its slices list; nothing is written", func(s *Settings) *bool { return &s.Publish }),
+	{
+		publishAnnotation, "true or false", "false", "a Service that this writer does not manage, such as one with a selector: the endpoint API publishes what its slices list; nothing is written",
+		func(_ *Settings, text string) bool { // see Resolution.publish: without effect on a target, which is published anyway
+			_, err := strconv.ParseBool(text)
+			return err == nil
+		},
+	},
 	boolAnnotation(pausedAnnotation, "false", "nothing is written, while a person acts by hand", func(s *Settings) *bool { return &s.Paused }),
 }
 

@@ -145,8 +145,8 @@ type Resolution struct {
 	RecheckAt time.Time
 	// ServiceRef identifies the Service for Events; its UID is empty if the Service does not exist.
 	ServiceRef corev1.ObjectReference
-	// Slices are all slices that the planner must see for this target; slices of others come without
-	// endpoints.
+	// Slices are all slices that the planner must see for this target. Of the endpoints in slices of others they have
+	// what is published: addresses, conditions and zone.
 	Slices []*discoveryv1.EndpointSlice
 	// ResourceVersion is a lower bound of how recent Slices are: a slice that was written before and is
 	// not among them has been deleted since. Empty: unknown.

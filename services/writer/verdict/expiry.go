@@ -7,10 +7,11 @@ import (
 )
 
 // expireSources removes the endpoints of each source that has not been trusted for Limits.ExpireAfter, while another
-// source, which has not expired itself, has ready ones. A new leader waits as long: it cannot know more.
+// source, which has not expired itself, has ready ones. A new leader waits for as long, because it cannot know
+// since when the source has not been trusted.
 //
-// It runs after the table. What leaves by it leaves by our own setting, so that shrink does not count it; floor may
-// keep it.
+// It runs after the table. Shrink does not count what it removes, because our own setting asks for that; floor may keep
+// an endpoint.
 func (e *evaluation) expireSources() (guards []Guard) {
 	after := e.input.Limits.ExpireAfter
 	if after <= 0 || e.input.Rejected || e.input.LeadingSince.IsZero() {
@@ -50,7 +51,7 @@ func (e *evaluation) expireSources() (guards []Guard) {
 			}
 		}
 		guards = append(guards, Guard{Rule: RuleExpiry, Source: s.Name, Held: held, Message: fmt.Sprintf(
-			"Source %s has not been trusted for %s (%s), so that its %s removed. They return once it is trusted. "+
+			"Source %s has not been trusted for %s (%s), so its %s removed. They return once it is trusted. "+
 				"Check its inventory and the link to it.", s.Name, after, s.distrust, display.Count(held, "endpoint is", "endpoints are"))})
 	}
 	return guards

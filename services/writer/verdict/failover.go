@@ -17,8 +17,8 @@ const failbackDelay = time.Minute
 // holdBackTiers lists the endpoints of a later failover tier only while fewer than Limits.FailoverBelow endpoints of the
 // earlier tiers are ready. They leave once enough have been ready for failbackDelay; until then none is added.
 //
-// It runs between the table and the output guards. What leaves by it leaves by our own setting, so that shrink does not
-// count it. A rejected Service keeps what is listed.
+// It runs between the table and the output guards. Shrink does not count what it removes, because our own setting asks
+// for that. A rejected Service keeps what is listed.
 func (e *evaluation) holdBackTiers() (guards []Guard) {
 	last := 0
 	for i := range e.sources {
@@ -56,9 +56,9 @@ func (e *evaluation) holdBackTier(tier int) (guards []Guard) {
 			e.wakeAt(since.Add(failbackDelay))
 		}
 		guards = append(guards, Guard{Rule: RuleFailover, Source: e.sources[i].Name, Held: n, Message: fmt.Sprintf(
-			"Fewer than %s before source %s ready, so that %s of it in use. They leave once enough others have been ready for %s. "+
-				"Check the inventories and backends of the other sources.", display.Count(below, "endpoint of the sources is", "endpoints of the sources are"),
-			e.sources[i].Name, display.Count(n, "endpoint is", "endpoints are"), failbackDelay)})
+			"The sources before %s have fewer than %s, so its %s in use. They are removed once those sources have had enough ready endpoints "+
+				"for %s. Check the inventories and backends of those sources.", e.sources[i].Name,
+			display.Count(below, "ready endpoint", "ready endpoints"), display.Count(n, "endpoint is", "endpoints are"), failbackDelay)})
 	}
 	return guards
 }
