@@ -17,7 +17,7 @@ func TestEveryPromiseNamesTestsThatThereAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, promises := 0, false
+	rows, promises, seen := 0, false, map[string]bool{}
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		first := strings.TrimSpace(cells[0])
@@ -28,6 +28,10 @@ func TestEveryPromiseNamesTestsThatThereAre(t *testing.T) {
 			promises = true
 		case promises && !strings.HasPrefix(first, "---"):
 			rows++
+			if seen[first] {
+				t.Errorf("promised twice: %q", first)
+			}
+			seen[first] = true
 			tests := shownBy.FindAllStringSubmatch(cells[len(cells)-1], -1)
 			if len(tests) == 0 {
 				t.Errorf("no test shows %q", first)

@@ -35,8 +35,8 @@ type Store interface {
 	List(ctx context.Context, namespace, service string) (all []*discoveryv1.EndpointSlice, version string, err error)
 }
 
-// Kubernetes writes to the API server, as this field manager. Its client must not limit its own rate: a failover of
-// hundreds of Services is when it counts, and the API server protects itself.
+// Kubernetes writes to the API server, as this field manager. Its client must not limit its own rate: hundreds of
+// Services may change at once, and the API server protects itself.
 func Kubernetes(client kubernetes.Interface, fieldManager string) Store {
 	return cluster{client, fieldManager}
 }

@@ -238,13 +238,17 @@ func (p *publishedState) entries(of ServiceName, grouped bool) []*Entry {
 }
 
 // publishedState returns the published state; the backends of a managed target are left out.
-func (t *Target) publishedState() (p publishedState) {
-	p = publishedState{TargetStatus: TargetStatus{State: t.State, Reason: t.Reason, Message: t.Message, ServiceType: t.ServiceType}}
-	defer func() {
-		for i := range p.Ports {
-			p.Ports[i].ServicePort = t.ServicePorts[p.Ports[i].Name]
-		}
-	}()
+func (t *Target) publishedState() publishedState {
+	p := t.endpointsToPublish()
+	for i := range p.Ports {
+		p.Ports[i].ServicePort = t.ServicePorts[p.Ports[i].Name]
+	}
+	return p
+}
+
+// endpointsToPublish is publishedState without the numbers of the Service's own ports.
+func (t *Target) endpointsToPublish() publishedState {
+	p := publishedState{TargetStatus: TargetStatus{State: t.State, Reason: t.Reason, Message: t.Message, ServiceType: t.ServiceType}}
 	switch t.State {
 	case ReadOnly:
 		p.addObserved(t)
