@@ -20,8 +20,22 @@ func inventory() []Mutant {
 			Name:   "cordon-drains",
 			Harm:   "A cordon drains although CORDONED is keep.",
 			File:   inKubeNodes + "/evaluate.go",
-			Edits:  one("s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned\n", "s.signals.scaleDownTaint || s.signals.cordoned\n"),
+			Edits:  one("s.signals.scaleDownTaint || s.signals.cordoned && policy == DrainCordoned\n", "s.signals.scaleDownTaint || s.signals.cordoned\n"),
 			Suites: []string{inKubeNodes},
+		},
+		{
+			Name:   "named-workload-counts-no-pods",
+			Harm:   "The state by a named workload ignores its Pods: traffic goes to nodes that have none.",
+			File:   inKubeNodes + "/evaluate.go",
+			Edits:  one("s.evaluateState(rules.Cordoned, true, pods.named[i])", "s.evaluateState(rules.Cordoned, false, pods.named[i])"),
+			Suites: []string{inKubeNodes},
+		},
+		{
+			Name:   "workload-states-not-in-fingerprint",
+			Harm:   "A state by workload is not in the fingerprint: its change is never sent.",
+			File:   inFeed + "/fingerprint.go",
+			Edits:  one("h.AddUint(uint64(n.Workloads[name]))", "h.AddUint(0)"),
+			Suites: []string{inFeed},
 		},
 		{
 			Name:   "full-verification-compares-nothing",

@@ -55,7 +55,9 @@ func unknownState(n protoreflect.EnumNumber) peer {
 	return peer{
 		name:    fmt.Sprintf("an inventory with a state of nodes numbered %d", n),
 		answers: Alter{Enums: map[protoreflect.FullName]protoreflect.EnumNumber{"slicefeed.inventory.v1.NodeState": n}},
-		lost:    lose(func(m *subscriber.Member) { m.State = subscriber.Unknown }),
+		lost: lose(func(m *subscriber.Member) {
+			m.State, m.WorkloadStates = subscriber.Unknown, map[string]subscriber.NodeState{"web": subscriber.Unknown}
+		}),
 	}
 }
 
@@ -81,6 +83,15 @@ var peers = []peer{
 	{
 		name: "an inventory that knows no ports", answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.SourceStatus.ports"}},
 		lost: func(s *subscriber.Snapshot) { s.Ports = nil },
+	},
+	{
+		name: "an inventory that knows no named workloads", answers: Alter{Without: []protoreflect.FullName{
+			"slicefeed.inventory.v1.Node.workload_states", "slicefeed.inventory.v1.SourceStatus.workloads",
+		}},
+		lost: func(s *subscriber.Snapshot) {
+			lose(func(m *subscriber.Member) { m.WorkloadStates = nil })(s)
+			s.Workloads = nil
+		},
 	},
 	{
 		name: "an inventory that knows no hostname", answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.Node.hostname"}},
@@ -234,6 +245,7 @@ func worker(i int, state source.NodeState) *roster.Node {
 		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
 		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})},
 		Zone:      "zone-1", Region: "de/fra", Hostname: "db-0", Labels: map[string]string{"pool": "blue"},
+		Workloads:  map[string]source.NodeState{"web": source.Draining},
 		ProviderID: "ionos://" + name, ServerID: "server-" + name,
 	}
 }

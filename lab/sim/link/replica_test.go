@@ -136,7 +136,7 @@ func (r *replica) set() string {
 				told[key] = value
 			}
 		}
-		lines = append(lines, line(n.Name, n.UID, fmt.Sprint(n.Addresses), [...]string{"?", "ready", "draining", "not_ready"}[n.State], n.Zone+"/"+n.Hostname, n.Region, told))
+		lines = append(lines, line(n.Name, n.UID, fmt.Sprint(n.Addresses), [...]string{"?", "ready", "draining", "not_ready"}[n.State]+fmt.Sprint(n.Workloads), n.Zone+"/"+n.Hostname, n.Region, told))
 	}
 	return set(lines)
 }

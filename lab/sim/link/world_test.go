@@ -171,7 +171,7 @@ func lifeOf(s subscriber.Snapshot) string {
 func told(s subscriber.Snapshot) string {
 	lines := make([]string, 0, len(s.Members))
 	for _, m := range s.Members {
-		lines = append(lines, line(m.Name, m.UID, fmt.Sprint(m.Addresses), m.State.String(), m.Zone+"/"+m.Hostname, m.Region, orNone(m.Labels)))
+		lines = append(lines, line(m.Name, m.UID, fmt.Sprint(m.Addresses), m.State.String()+fmt.Sprint(m.WorkloadStates), m.Zone+"/"+m.Hostname, m.Region, orNone(m.Labels)))
 	}
 	return set(lines)
 }

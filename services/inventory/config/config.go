@@ -5,6 +5,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type Config struct {
 	NodeSelector       string        `flag:"node-selector" placeholder:"label selector" group:"Source" help:"label selector of the workers to publish (kubernetes); all when unset"`
 	Cordoned           string        `flag:"cordoned" default:"keep" enum:"keep,drain" group:"Source" help:"what a cordon does (kubernetes): keep leaves the node state unchanged, drain makes it DRAINING"`
 	Workload           string        `flag:"workload" placeholder:"namespace/label selector, or namespace/kind/name" group:"Source" help:"Pods that a node needs (kubernetes), by their labels or by their Deployment, StatefulSet or DaemonSet: it is READY only while one of them is ready on it, and DRAINING once the last has left"`
+	Workloads          string        `flag:"workloads" placeholder:"name=workload;name=workload" group:"Source" help:"named workloads (kubernetes), each as in WORKLOAD, such as web=shop/deployment/web;api=shop/app=api: for a Service of the consuming cluster that chooses one by the annotation workload, the state of each node is what it would be if WORKLOAD were that workload; at most 16"`
 	SourceService      string        `flag:"source-service" placeholder:"namespace/name" group:"Source" help:"Service whose endpoints are published (service)"`
 	RecordsFile        string        `flag:"inventory-file-path" placeholder:"file" group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"`
 	Command            string        `flag:"inventory-command" placeholder:"program" group:"Source" help:"program that prints the JSON records; run without a shell (command)"`
@@ -104,6 +106,7 @@ func (c *Config) validateSource(add func(setting, value, want string)) {
 	}{
 		{"NODE_SELECTOR", c.NodeSelector, "kubernetes", false, nil, ""},
 		{"WORKLOAD", c.Workload, "kubernetes", false, parseError(kubenodes.ParseWorkload), "a namespace and a label selector, or a kind and a name, such as ingress/app=gateway or ingress/deployment/gateway"},
+		{"WORKLOADS", c.Workloads, "kubernetes", false, parseError(kubenodes.ParseNamedWorkloads), "names with workloads, such as web=shop/deployment/web;api=shop/app=api"},
 		{"SOURCE_SERVICE", c.SourceService, "service", true, parseError(ParseServiceRef), "the Service to watch, such as shop/web"},
 		{"INVENTORY_FILE_PATH", c.RecordsFile, "file", true, nil, "the file with the records"},
 		{"INVENTORY_COMMAND", c.Command, "command", true, nil, "the program that prints the records"},
@@ -146,6 +149,19 @@ func ParseServiceRef(text string) (ServiceRef, error) {
 
 // UsesCluster reports whether the source is a Kubernetes cluster.
 func (c *Config) UsesCluster() bool { return c.SourceKind == "kubernetes" || c.SourceKind == "service" }
+
+// WorkloadNamespaces returns the namespaces of the workloads, sorted. Validate reports what cannot be parsed.
+func (c *Config) WorkloadNamespaces() (namespaces []string) {
+	if w, err := kubenodes.ParseWorkload(c.Workload); err == nil {
+		namespaces = append(namespaces, w.Namespace)
+	}
+	named, _ := kubenodes.ParseNamedWorkloads(c.Workloads)
+	for _, w := range named {
+		namespaces = append(namespaces, w.Workload.Namespace)
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
 
 // UsesCloud reports whether addresses come from the cloud.
 func (c *Config) UsesCloud() bool { return c.SourceKind == "kubernetes" && c.Resolver == "ionos" }

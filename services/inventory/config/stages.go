@@ -63,7 +63,12 @@ func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {
 		rules.Cordoned = kubenodes.DrainCordoned
 	}
 	if cfg.Workload != "" {
-		rules.Workload, err = kubenodes.ParseWorkload(cfg.Workload)
+		if rules.Workload, err = kubenodes.ParseWorkload(cfg.Workload); err != nil {
+			return rules, err
+		}
+	}
+	if cfg.Workloads != "" {
+		rules.Named, err = kubenodes.ParseNamedWorkloads(cfg.Workloads)
 	}
 	return rules, err
 }

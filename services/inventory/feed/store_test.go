@@ -89,6 +89,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 		return newNode("a", source.Ready, withLabels("k", "v", "k2", "v2"))
 	}
 	of := func(n *roster.Node) Digest { return fingerprint(n, n.Labels) }
+	seen := map[Digest]string{of(base()): "the unchanged node"}
 	for what, alter := range map[string]func(*roster.Node){
 		"name":                                   func(n *roster.Node) { n.Name = "b" },
 		"uid":                                    func(n *roster.Node) { n.UID = "other" },
@@ -98,6 +99,9 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 		"zone":                                   func(n *roster.Node) { n.Zone = "z" },
 		"region":                                 func(n *roster.Node) { n.Region = "z" },
 		"hostname":                               func(n *roster.Node) { n.Hostname = "db-0" },
+		"state by workload":                      func(n *roster.Node) { n.Workloads = map[string]source.NodeState{"web": source.NotReady} },
+		"another state by workload":              func(n *roster.Node) { n.Workloads = map[string]source.NodeState{"web": source.Ready} },
+		"name of a workload":                     func(n *roster.Node) { n.Workloads = map[string]source.NodeState{"api": source.Ready} },
 		"value of a label":                       func(n *roster.Node) { n.Labels["k"] = "w" },
 		"one label fewer":                        func(n *roster.Node) { delete(n.Labels, "k") },
 		"moved between key and value of a label": func(n *roster.Node) { delete(n.Labels, "k"); n.Labels["kv"] = "" },
@@ -105,9 +109,10 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 	} {
 		n := base()
 		alter(n)
-		if of(n) == of(base()) {
-			t.Errorf("%s: the fingerprint is unchanged", what)
+		if other, taken := seen[of(n)]; taken {
+			t.Errorf("%s: the fingerprint is that of %s", what, other)
 		}
+		seen[of(n)] = what
 	}
 	n := base()
 	n.Since, n.ProviderID, n.ServerID = start.Add(time.Hour), "ionos://x", "x"

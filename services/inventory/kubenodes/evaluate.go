@@ -45,6 +45,15 @@ type Rules struct {
 	Selector labels.Selector // nil: every worker
 	Cordoned CordonPolicy
 	Workload *Workload // nil: the state of a node does not depend on Pods
+	Named    []NamedWorkload
+}
+
+// workloadNames returns the names of the named workloads.
+func (r Rules) workloadNames() (names []string) {
+	for _, w := range r.Named {
+		names = append(names, w.Name)
+	}
+	return names
 }
 
 // nodeSummary is what is kept of a Node. Its candidate has no state yet: that may depend on the
@@ -70,10 +79,26 @@ func (s nodeSummary) equal(o nodeSummary) bool {
 // EvaluateNode returns the candidate for a Node on which no Pod of a workload runs. It never
 // fails: the candidate omits invalid fields of the Node.
 func EvaluateNode(node *corev1.Node, rules Rules) source.Candidate {
-	s := summarizeNode(node, rules)
-	state, steps := s.evaluateState(rules, podCounts{})
-	s.candidate.State, s.candidate.Steps = state, append(s.candidate.Steps, steps...)
-	return s.candidate
+	return summarizeNode(node, rules).evaluate(rules, workloadCounts{named: make([]podCounts, len(rules.Named))})
+}
+
+// evaluate returns the candidate for a Node with these Pods.
+func (s nodeSummary) evaluate(rules Rules, pods workloadCounts) source.Candidate {
+	c := s.candidate
+	c.State = s.evaluateState(rules.Cordoned, rules.Workload != nil, pods.decisive)
+	c.Steps = slices.Concat(c.Steps, s.explainState(rules, pods.decisive, c.State))
+	for i, w := range rules.Named {
+		if c.Workloads == nil {
+			c.Workloads = make(map[string]source.NodeState, len(rules.Named))
+		}
+		state := s.evaluateState(rules.Cordoned, true, pods.named[i])
+		c.Workloads[w.Name] = state
+		c.Steps = append(c.Steps, source.Step{
+			Stage: source.StageState, Question: "State for Services with workload " + w.Name, Result: source.Note,
+			Detail: fmt.Sprintf("%s, %s", state, pods.named[i]),
+		})
+	}
+	return c
 }
 
 func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
@@ -154,7 +179,7 @@ func choose(cond bool, yes, no string) string {
 	return no
 }
 
-// evaluateState returns a node's state and the steps that led to it. A shutdown by the cloud
+// evaluateState returns a node's state, which may depend on the Pods of a workload. A shutdown by the cloud
 // provider comes first: a machine that is off cannot drain. A node that is being deleted is
 // draining even if its kubelet is not ready: it may still serve open connections, and it must
 // not get new ones.
@@ -162,22 +187,21 @@ func choose(cond bool, yes, no string) string {
 // A workload takes precedence over a cordon or the autoscaler's taint: a node with a ready Pod is
 // ready, so that a drain ends when the last Pod has left. A node whose only ready Pods are being
 // deleted is draining, as they are.
-func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (source.NodeState, []source.Step) {
-	isLeaving := s.signals.scaleDownTaint || s.signals.cordoned && rules.Cordoned == DrainCordoned
-	state := source.Ready
+func (s nodeSummary) evaluateState(policy CordonPolicy, needsPods bool, pods podCounts) source.NodeState {
+	isLeaving := s.signals.scaleDownTaint || s.signals.cordoned && policy == DrainCordoned
 	switch {
 	case s.signals.shutdown:
-		state = source.NotReady
+		return source.NotReady
 	case s.signals.deleting:
-		state = source.Draining
-	case rules.Workload != nil:
-		state = s.stateFromWorkload(isLeaving, pods)
+		return source.Draining
+	case needsPods:
+		return s.stateFromWorkload(isLeaving, pods)
 	case isLeaving:
-		state = source.Draining
+		return source.Draining
 	case !s.signals.ready:
-		state = source.NotReady
+		return source.NotReady
 	}
-	return state, s.explainState(rules, pods, state)
+	return source.Ready
 }
 
 func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) source.NodeState {

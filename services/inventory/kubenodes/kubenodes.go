@@ -1,4 +1,4 @@
-// Package kubenodes reads the Nodes of the secured cluster, and the Pods of a workload if one
+// Package kubenodes reads the Nodes of the secured cluster, and the Pods of each workload that
 // is configured, and evaluates which Nodes are eligible and in which state. It guarantees what
 // kubewatch guarantees, and that a change costs only the evaluation of the Nodes it affects. It
 // does not write to the cluster, and it keeps only those fields of a Node or Pod that it evaluates.
@@ -36,13 +36,19 @@ type Config struct {
 type Nodes struct {
 	rules    Rules
 	nodes    *kubewatch.Watch[nodeSummary]
-	pods     *kubewatch.Watch[podState] // nil: no workload is configured
 	verifier *kubewatch.Verifier
 	changed  chan struct{} // capacity 1
 
-	mu           sync.Mutex
-	nodesByName  map[string]nodeSummary
-	reported     map[string]source.Candidate // as last reported, by name
+	mu          sync.Mutex
+	nodesByName map[string]nodeSummary
+	reported    map[string]source.Candidate // as last reported, by name
+	pods        *workloadPods               // of Rules.Workload; nil: there is none
+	named       []*workloadPods             // of Rules.Named, in its order
+}
+
+// workloadPods are the Pods of one workload.
+type workloadPods struct {
+	watch        *kubewatch.Watch[podState]
 	podsByName   map[string]podState
 	countsByNode map[string]podCounts // of the Pods on each Node
 }
@@ -50,20 +56,38 @@ type Nodes struct {
 // New returns a source that has no Nodes yet; Run fills it.
 func New(cfg Config) *Nodes {
 	n := &Nodes{
-		rules: cfg.Rules, changed: make(chan struct{}, 1),
-		nodesByName: map[string]nodeSummary{}, reported: map[string]source.Candidate{}, podsByName: map[string]podState{}, countsByNode: map[string]podCounts{},
+		rules: cfg.Rules, changed: make(chan struct{}, 1), nodesByName: map[string]nodeSummary{}, reported: map[string]source.Candidate{},
 	}
 	watchConfig := kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
 	}
 	n.nodes = kubewatch.New(nodeKind(cfg.Client, cfg.Rules), watchConfig)
-	if cfg.Rules.Workload == nil {
-		n.verifier = kubewatch.NewVerifier(n.nodes)
-		return n
+	follow := func(w *Workload) *workloadPods {
+		return &workloadPods{
+			watch:      kubewatch.New(podKind(cfg.Client, *w), watchConfig),
+			podsByName: map[string]podState{}, countsByNode: map[string]podCounts{},
+		}
 	}
-	n.pods = kubewatch.New(podKind(cfg.Client, *cfg.Rules.Workload), watchConfig)
-	n.verifier = kubewatch.NewVerifier(n.nodes, n.pods)
+	if cfg.Rules.Workload != nil {
+		n.pods = follow(cfg.Rules.Workload)
+	}
+	for _, w := range cfg.Rules.Named {
+		n.named = append(n.named, follow(w.Workload))
+	}
+	watches := []kubewatch.Verifiable{n.nodes}
+	for _, w := range n.workloads() {
+		watches = append(watches, w.watch)
+	}
+	n.verifier = kubewatch.NewVerifier(watches...)
 	return n
+}
+
+// workloads returns the Pods of all workloads, always in the same order.
+func (n *Nodes) workloads() []*workloadPods {
+	if n.pods == nil {
+		return n.named
+	}
+	return append([]*workloadPods{n.pods}, n.named...)
 }
 
 func nodeKind(client kubernetes.Interface, rules Rules) kubewatch.Kind[nodeSummary] {
@@ -103,8 +127,8 @@ func podKind(client kubernetes.Interface, w Workload) kubewatch.Kind[podState] {
 func (n *Nodes) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.nodes.Run(ctx) })
-	if n.pods != nil {
-		g.Go(func() error { return n.pods.Run(ctx) })
+	for _, w := range n.workloads() {
+		g.Go(func() error { return w.watch.Run(ctx) })
 	}
 	return g.Wait()
 }
@@ -122,7 +146,7 @@ func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 func (n *Nodes) Take() source.Update {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var update source.Update
+	update := source.Update{Workloads: n.rules.workloadNames()}
 	dirty := map[string]struct{}{} // names of the Nodes to evaluate again
 
 	nodes := n.nodes.Take()
@@ -137,17 +161,8 @@ func (n *Nodes) Take() source.Update {
 	contacts, rvs := []time.Time{nodes.LastContact}, []uint64{nodes.ResourceVersion}
 	update.Failure, update.ChangedAt = nodes.Failure, nodes.ChangedAt
 
-	if n.pods != nil {
-		pods := n.pods.Take()
-		for _, o := range pods.Changed {
-			n.podsByName[o.Name] = o.Value
-		}
-		for _, name := range pods.Removed {
-			delete(n.podsByName, name)
-		}
-		if len(pods.Changed)+len(pods.Removed) > 0 {
-			n.countPods(dirty)
-		}
+	for _, w := range n.workloads() {
+		pods := w.take(dirty)
 		contacts, rvs = append(contacts, pods.LastContact), append(rvs, pods.ResourceVersion)
 		update.Failure = joinFailures(update.Failure, pods.Failure)
 		if at := pods.ChangedAt; update.ChangedAt.IsZero() || !at.IsZero() && at.Before(update.ChangedAt) {
@@ -165,10 +180,7 @@ func (n *Nodes) Take() source.Update {
 			}
 			continue
 		}
-		c := s.candidate
-		var stateSteps []source.Step
-		c.State, stateSteps = s.evaluateState(n.rules, n.countsByNode[name])
-		c.Steps = slices.Concat(c.Steps, stateSteps)
+		c := s.evaluate(n.rules, n.countsOn(name))
 		if wasReported && old.Equal(c) {
 			continue
 		}
@@ -179,20 +191,42 @@ func (n *Nodes) Take() source.Update {
 	return update
 }
 
-// countPods counts the Pods on each Node, and marks the Nodes whose counts changed as dirty.
-func (n *Nodes) countPods(dirty map[string]struct{}) {
-	old := n.countsByNode
-	n.countsByNode = map[string]podCounts{}
-	for _, pod := range n.podsByName {
-		n.countsByNode[pod.node] = n.countsByNode[pod.node].plus(pod)
+// countsOn returns how many Pods of the workloads run on a Node.
+func (n *Nodes) countsOn(node string) (counts workloadCounts) {
+	if n.pods != nil {
+		counts.decisive = n.pods.countsByNode[node]
 	}
-	for _, counts := range []map[string]podCounts{old, n.countsByNode} {
+	for _, w := range n.named {
+		counts.named = append(counts.named, w.countsByNode[node])
+	}
+	return counts
+}
+
+// take takes the changes of the Pods, and marks the Nodes whose counts changed as dirty.
+func (w *workloadPods) take(dirty map[string]struct{}) kubewatch.Changes[podState] {
+	pods := w.watch.Take()
+	for _, o := range pods.Changed {
+		w.podsByName[o.Name] = o.Value
+	}
+	for _, name := range pods.Removed {
+		delete(w.podsByName, name)
+	}
+	if len(pods.Changed)+len(pods.Removed) == 0 {
+		return pods
+	}
+	old := w.countsByNode
+	w.countsByNode = map[string]podCounts{}
+	for _, pod := range w.podsByName {
+		w.countsByNode[pod.node] = w.countsByNode[pod.node].plus(pod)
+	}
+	for _, counts := range []map[string]podCounts{old, w.countsByNode} {
 		for node := range counts {
-			if old[node] != n.countsByNode[node] {
+			if old[node] != w.countsByNode[node] {
 				dirty[node] = struct{}{}
 			}
 		}
 	}
+	return pods
 }
 
 func joinFailures(a, b string) string {

@@ -13,7 +13,7 @@ import (
 // when every watch has caught up with it. Each watch has a LIST of its own, because
 // resourceVersions of different resources need not be comparable.
 type Verifier struct {
-	watches []verifiable
+	watches []Verifiable
 
 	mu         sync.Mutex
 	lastNumber uint64                // of the latest verification
@@ -23,7 +23,8 @@ type Verifier struct {
 	verified    uint64    // the highest number that all watches have caught up with
 }
 
-type verifiable interface {
+// Verifiable is a watch.
+type Verifiable interface {
 	verify(ctx context.Context, mode source.Verification) (rv uint64, err error)
 }
 
@@ -39,7 +40,7 @@ type pendingVerification struct {
 const maxPending = 8
 
 // NewVerifier returns a verifier of these watches.
-func NewVerifier(watches ...verifiable) *Verifier { return &Verifier{watches: watches} }
+func NewVerifier(watches ...Verifiable) *Verifier { return &Verifier{watches: watches} }
 
 // Verify checks with the API server that the watches are current, and returns the number of the
 // verification. A light one makes a quorum LIST with limit=1 of each; it is complete when

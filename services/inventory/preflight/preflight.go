@@ -20,7 +20,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -182,9 +181,9 @@ func requiredPermissions(cfg *config.Config) []preflight.Permission {
 		}
 	}
 	all := []preflight.Permission{{Verb: "list", Resource: "nodes"}, {Verb: "watch", Resource: "nodes"}}
-	if w, err := kubenodes.ParseWorkload(cfg.Workload); err == nil {
+	for _, namespace := range cfg.WorkloadNamespaces() {
 		for _, verb := range []string{"list", "watch"} {
-			all = append(all, preflight.Permission{Verb: verb, Resource: "pods", Namespaces: []string{w.Namespace}})
+			all = append(all, preflight.Permission{Verb: verb, Resource: "pods", Namespaces: []string{namespace}})
 		}
 	}
 	return all

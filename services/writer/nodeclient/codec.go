@@ -21,9 +21,9 @@ type fieldLimits map[protowire.Number]struct {
 
 // responseLimits has the field numbers of inventory.proto.
 var responseLimits = fieldLimits{
-	3: {max: contract.MaxChunk, nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}}}, // upserts: addresses, labels
-	4: {max: contract.MaxChunk},                                                                 // removed
-	6: {nested: fieldLimits{5: {max: contract.MaxSourcePorts}}},                                 // status: ports
+	3: {max: contract.MaxChunk, nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}, 11: {max: contract.MaxWorkloads}}}, // upserts: addresses, labels, workload states
+	4: {max: contract.MaxChunk},                                                                                                   // removed
+	6: {nested: fieldLimits{5: {max: contract.MaxSourcePorts}, 6: {max: contract.MaxWorkloads}}},                                  // status: ports, workloads
 }
 
 // allow reports whether an encoded message is within the limits. It accepts malformed messages,
@@ -55,7 +55,7 @@ func (f fieldLimits) allow(b []byte) bool {
 	return true
 }
 
-var errFieldLimits = errors.New("more upserts, removed names, addresses, labels or ports than the contract allows")
+var errFieldLimits = errors.New("more upserts, removed names, addresses, labels, workloads or ports than the contract allows")
 
 // limitedCodec is gRPC's proto codec, with a check of responseLimits before decoding.
 type limitedCodec struct{ encoding.CodecV2 }

@@ -18,8 +18,8 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 		"message":         fmt.Sprintf("%d MiB", contract.MaxMessageSize>>20),
 		"nodes of a set":  fmt.Sprintf("%d,%03d", maxNodes/1000, maxNodes%1000),
 		"memory of a set": fmt.Sprintf("%d MiB", maxSetMemory>>20),
-		"upserts and removed names of a message, addresses and labels of a node, ports": fmt.Sprintf("%d, 2, %d, %d",
-			contract.MaxChunk, contract.MaxLabels, contract.MaxSourcePorts),
+		"upserts and removed names of a message, addresses and labels of a node, ports, workloads": fmt.Sprintf("%d, 2, %d, %d, %d",
+			contract.MaxChunk, contract.MaxLabels, contract.MaxSourcePorts, contract.MaxWorkloads),
 	} {
 		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
 			t.Errorf("docs/design/limits.md has no row %q", row[1:])
