@@ -265,9 +265,9 @@ func verdicts() []Mutant {
 		{
 			Name:   "ports-of-another-source",
 			Harm:   "All sources get the ports of the Service: traffic goes to ports that nothing listens on.",
-			File:   "services/writer/inputs/inputs.go",
+			File:   inInputs + "/inputs.go",
 			Edits:  one(", PortGroup: cmp.Or(e.Source, planner.DefaultSource)", ", PortGroup: cmp.Or(planner.DefaultSource, e.Source)"),
-			Suites: []string{"services/writer/inputs"},
+			Suites: []string{inInputs},
 		},
 		{
 			Name:   "followed-ports-outside-the-allowlist",

@@ -2,6 +2,7 @@ package mutants
 
 const (
 	inSubscriber = "services/writer/subscriber"
+	inInputs     = "services/writer/inputs"
 	inNodeClient = "services/writer/nodeclient"
 	inProber     = "services/writer/prober"
 	inTargets    = "services/writer/targets"
@@ -29,6 +30,27 @@ func writer() []Mutant {
 			File:   inSubscriber + "/decode.go",
 			Edits:  one("hostname != \"\" && !contract.IsHostname(hostname)", "hostname == \" \""),
 			Suites: []string{inSubscriber},
+		},
+		{
+			Name:   "workload-of-the-service-ignored",
+			Harm:   "The workload that a Service chooses is ignored: its endpoints are those of all nodes.",
+			File:   inInputs + "/inputs.go",
+			Edits:  one("states[member.StateBy(c.Workload)]", "states[member.State]"),
+			Suites: []string{inInputs},
+		},
+		{
+			Name:   "another-workload-keeps-the-old-states",
+			Harm:   "A Service that chooses another workload keeps the states by the old one until the source changes.",
+			File:   inInputs + "/inputs.go",
+			Edits:  one("fmt.Sprint(c.Families, c.Workload, \" \", c.selectorText())", "fmt.Sprint(c.Families, c.selectorText())"),
+			Suites: []string{inInputs},
+		},
+		{
+			Name:   "missing-workload-counts",
+			Harm:   "A source that does not export the workload of a Service is trusted: nodes that it no longer reports are removed.",
+			File:   inSubscriber + "/snapshot.go",
+			Edits:  one("name != \"\" && s.SyncedInStream && !slices", "name == \" \" && s.SyncedInStream && !slices"),
+			Suites: []string{inInputs, inReconciler},
 		},
 		{
 			Name:   "digest-not-checked",

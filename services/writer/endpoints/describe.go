@@ -94,7 +94,7 @@ func (r *SourceReport) describe(now time.Time) string {
 	case r.Member == nil:
 		text += "does not list it"
 	default:
-		text += fmt.Sprintf("%s for %s, as %s", stateNames[r.Member.State], formatAge(r.Member.Since, now), r.Member.Name)
+		text += r.describeState(now) + ", as " + r.Member.Name
 	}
 	if !r.ObservedAt.IsZero() {
 		text += fmt.Sprintf(" (observation %d, received %s ago)", r.Observation, formatAge(r.ObservedAt, now))
@@ -103,6 +103,13 @@ func (r *SourceReport) describe(now time.Time) string {
 		text += "; " + r.Reason
 	}
 	return text
+}
+
+func (r *SourceReport) describeState(now time.Time) string {
+	if r.Workload != "" {
+		return stateNames[r.Member.State] + " by workload " + r.Workload
+	}
+	return stateNames[r.Member.State] + " for " + formatAge(r.Member.Since, now)
 }
 
 var stateNames = [...]string{verdict.Unknown: "in unknown state", verdict.Ready: "ready", verdict.Draining: "draining", verdict.NotReady: "not ready"}

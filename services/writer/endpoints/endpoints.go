@@ -62,8 +62,10 @@ type Target struct {
 	Input    verdict.Input
 	Decision verdict.Decision
 
-	// Sources are the snapshots of the target's sources.
-	Sources []subscriber.Snapshot
+	// Sources are the snapshots of the target's sources, and Workload is the named workload that decides the states of
+	// their nodes; empty: none.
+	Sources  []subscriber.Snapshot
+	Workload string
 }
 
 // Port is a port to connect to.

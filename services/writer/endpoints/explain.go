@@ -19,6 +19,7 @@ type Summary struct {
 	Ready, Draining, NotReady int
 	OutOfSync                 int      // addresses of a managed target that its slices do not list as decided
 	Sources                   []string // by name
+	Workload                  string   // see Target
 	Guards                    []verdict.Guard
 	NextDecisionAt            time.Time // without a change; zero: only on a change
 	FollowsProbes             bool      // see Target
@@ -28,7 +29,7 @@ func (p *storedTarget) summarize() Summary {
 	l := Summary{
 		Namespace: p.target.Namespace, Service: p.target.Service,
 		TargetStatus: p.published.TargetStatus, Guards: p.target.Decision.Guards, NextDecisionAt: p.target.Decision.Wake,
-		FollowsProbes: p.target.FollowsProbes,
+		FollowsProbes: p.target.FollowsProbes, Workload: p.target.Workload,
 	}
 	for _, b := range p.publishedBackends().backends {
 		switch {
@@ -128,6 +129,7 @@ type SourceReport struct {
 
 	EverSynced  bool            // once since this writer started
 	Member      *verdict.Member // nil: not listed
+	Workload    string          // that decides the state of the member; empty: none
 	Observation uint64          // the last complete one
 	ObservedAt  time.Time       // when it was received; zero: never
 }
@@ -186,11 +188,14 @@ func ListedBackend(e *verdict.Endpoint) *Backend {
 }
 
 func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceReport {
-	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Connected}, EverSynced: s.EverSynced, Observation: s.Observation, ObservedAt: s.ObservationAt}
+	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Connected}, EverSynced: s.EverSynced, Workload: t.Workload, Observation: s.Observation, ObservedAt: s.ObservationAt}
 	for i := range t.Sources {
 		if t.Sources[i].Source == s.Name {
 			w.SourceStatus = NewSourceStatus(&t.Sources[i])
 		}
+	}
+	if w.Connected && s.MembershipSynced {
+		w.Reason = cmp.Or(s.Unusable, w.Reason)
 	}
 	if m, ok := findAddress(s.Members, address, func(m verdict.Member) netip.Addr { return m.Address }); ok && s.EverSynced {
 		w.Member = &m

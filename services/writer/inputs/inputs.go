@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,6 +25,7 @@ import (
 type Choice struct {
 	Families []discoveryv1.AddressType
 	Selector labels.Selector   // nil: all nodes
+	Workload string            // the named workload that decides the state of a node; empty: the node's own state
 	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
 }
 
@@ -36,7 +38,7 @@ func (c Choice) selectorText() string {
 }
 
 // key is equal for two choices only if they select the same.
-func (c Choice) key() string { return fmt.Sprint(c.Families, c.selectorText()) }
+func (c Choice) key() string { return fmt.Sprint(c.Families, c.Workload, " ", c.selectorText()) }
 
 var states = [...]verdict.State{
 	subscriber.Unknown: verdict.Unknown, subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
@@ -47,10 +49,14 @@ func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) 
 	if c.Selector != nil && !c.Selector.Matches(labels.Set(member.Labels)) {
 		return list
 	}
+	state, since := states[member.StateBy(c.Workload)], member.Since
+	if c.Workload != "" {
+		since = time.Time{} // the source reports no age of it
+	}
 	for _, a := range member.Addresses {
 		if slices.Contains(c.Families, planner.FamilyOf(a)) {
 			list = append(list, verdict.Member{
-				Address: a, Name: member.Name, State: states[member.State], Since: member.Since,
+				Address: a, Name: member.Name, State: state, Since: since,
 				Zone: c.Zones[member.Zone], Hostname: member.Hostname,
 			})
 		}
@@ -64,6 +70,10 @@ type Source struct{ current, trusted members }
 // Convert returns what a snapshot reports, as input of a decision.
 func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist verdict.Allowlist) verdict.Source {
 	current, trusted := s.members(snapshot, choice)
+	unusable := ""
+	if snapshot.LacksWorkload(choice.Workload) {
+		unusable = fmt.Sprintf("no workload %q is exported", choice.Workload)
+	}
 	return verdict.Source{
 		Name:               snapshot.Source,
 		EverSynced:         snapshot.EverSynced,
@@ -76,6 +86,7 @@ func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist 
 		Members:            current,
 		Trusted:            trusted,
 		Selector:           choice.selectorText(),
+		Unusable:           unusable,
 		Allowlist:          allowlist,
 	}
 }

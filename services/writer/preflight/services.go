@@ -17,6 +17,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/warnings"
 )
 
 // checkServices finds all targets, and checks whether each can be managed.
@@ -79,13 +80,13 @@ func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error
 	})
 	var all []preflight.Finding
 	for _, resolution := range pc.resolutions {
-		all = append(all, evaluateService(resolution))
+		all = append(all, pc.evaluateService(resolution))
 	}
 	return all, nil
 }
 
 // evaluateService reports whether a Service can be managed, and warnings about it.
-func evaluateService(resolution targets.Resolution) preflight.Finding {
+func (pc *checker) evaluateService(resolution targets.Resolution) preflight.Finding {
 	t := resolution.Target
 	found := preflight.Finding{Name: t.String()}
 	owned := 0
@@ -108,10 +109,23 @@ func evaluateService(resolution targets.Resolution) preflight.Finding {
 	case len(t.ForeignSlices)+len(t.OtherClassSlices) > 0:
 		found.Err = preflight.Warning("EndpointSlices managed by others also belong to this Service: %s; consumers use their endpoints too; delete them unless this is intended", display.List(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
 	}
+	if found.Err == nil {
+		found.Err = pc.checkWorkload(t)
+	}
 	var ports []string
 	for _, p := range t.Ports {
 		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
 	}
 	found.Observed = fmt.Sprintf("%s can be managed, port %s; owned slices: %d", t.Key, display.List(ports), owned)
 	return found
+}
+
+// checkWorkload warns if a source of the Service does not export its workload.
+func (pc *checker) checkWorkload(t targets.Target) error {
+	for _, sc := range pc.sources {
+		if slices.Contains(t.Settings.AllSources(), sc.Name) && sc.snapshot.LacksWorkload(t.Settings.Workload) {
+			return preflight.Warning("%s", warnings.UnknownWorkload(sc.snapshot, t))
+		}
+	}
+	return nil
 }

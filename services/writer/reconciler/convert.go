@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -90,7 +91,7 @@ func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscr
 
 // sourceInputs returns the target's sources as input of a decision.
 func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, unusable map[string]string) []verdict.Source {
-	choice := inputs.Choice{Families: view.Target.Families, Selector: view.Target.Settings.NodeSelector, Zones: r.Zones}
+	choice := inputs.Choice{Families: view.Target.Families, Selector: view.Target.Settings.NodeSelector, Workload: view.Target.Settings.Workload, Zones: r.Zones}
 	all := make([]verdict.Source, 0, len(snapshots))
 	for _, snapshot := range snapshots {
 		kept := s.sources[snapshot.Source]
@@ -100,7 +101,7 @@ func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots [
 		}
 		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
 		source := kept.Convert(snapshot, choice, allowlist)
-		source.Unusable = unusable[snapshot.Source]
+		source.Unusable = cmp.Or(source.Unusable, unusable[snapshot.Source])
 		source.Tier = 1 + slices.Index(view.Target.Settings.Failover, snapshot.Source)
 		all = append(all, source)
 	}

@@ -48,7 +48,7 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 		Namespace: key.Namespace, Service: key.Name, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
 		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().PortGroups, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		ServiceType: view.Target.Type, ServicePorts: view.Target.ServicePorts,
-		Input: input, Decision: s.decision, Sources: snapshots,
+		Input: input, Decision: s.decision, Sources: snapshots, Workload: view.Target.Settings.Workload,
 	}
 	switch {
 	case view.ReadOnly:

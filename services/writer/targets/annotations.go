@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
@@ -21,6 +22,7 @@ type Settings struct {
 	// FailoverBelow is the number of ready endpoints of earlier tiers that keep a later one out.
 	FailoverBelow int
 	NodeSelector  labels.Selector // of members; nil: all
+	Workload      string          // of its sources, whose Pods decide the states of nodes; empty: the nodes' own states
 	// Ports are port numbers at a source that has others than the Service, by source and by name of the port.
 	Ports           map[string]map[string]uint16
 	PortsFromSource bool // the ports of other sources are those that they report
@@ -111,6 +113,13 @@ var knownAnnotations = []annotationSpec{
 			selector, err := labels.Parse(text)
 			s.NodeSelector = selector
 			return err == nil && len(text) <= maxSelector
+		},
+	},
+	{
+		"workload", "a name such as web", "the nodes' own states", "named workload of the inventory (`WORKLOADS`): a node's state is what it would be if `WORKLOAD` were that workload",
+		func(s *Settings, text string) bool {
+			s.Workload = text
+			return contract.IsWorkloadName(text)
 		},
 	},
 	{
