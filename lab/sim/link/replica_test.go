@@ -99,6 +99,9 @@ func (r *replica) end(crash bool) error {
 	return nil
 }
 
+// hasNoStream reports whether nobody subscribes to it.
+func (r *replica) hasNoStream() bool { return len(r.server.Subscribers()) == 0 }
+
 // learn tells it that the roster is this now. The set is noted before anyone can be told it.
 func (r *replica) learn(all nodes, note func(life, set string)) {
 	var changes []roster.Change
