@@ -44,6 +44,9 @@ type Warning struct {
 	// Transient: it is only reported once it has lasted 5 s. Each start and each reconnection begins with a
 	// source that is not synced for a moment.
 	Transient bool
+	// ByNote: another note is about another mistake, and is reported too. A person may correct one and make the next in a
+	// single edit. The notes of guards have numbers that change by themselves.
+	ByNote bool
 
 	// Recovery is reported when the warning has ended; zero: its end is not reported.
 	Recovery Recovery
@@ -84,6 +87,7 @@ type warningKey struct{ reason, source string }
 type activeWarning struct {
 	since    time.Time
 	reported bool
+	note     string // as reported
 	recovery Recovery
 }
 
@@ -109,7 +113,7 @@ func NewReporter(cfg Config) *Reporter {
 }
 
 // SetActive sets the warnings that are in force for a Service now. Each is reported once when it begins, and
-// again only after it has ended. Its recovery is reported once it has been over for 10 s while the Service is managed,
+// again only after it has ended, or by another note if it is ByNote. Its recovery is reported once it has been over for 10 s while the Service is managed,
 // so that a warning that comes and goes has one. A standby reports nothing, but learns which warnings have ended:
 // another replica reports them. SetActive returns when to call it again although nothing changes; zero: never.
 func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, now time.Time) (wake time.Time) {
@@ -134,8 +138,8 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 		switch {
 		case reportAt.After(now):
 			wake = earliest(wake, reportAt)
-		case current.Leading && !state.reported:
-			state.reported = true
+		case current.Leading && (!state.reported || w.ByNote && state.note != w.Note):
+			state.reported, state.note = true, w.Note
 			due = append(due, w)
 		}
 		active[key] = state

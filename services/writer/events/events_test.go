@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,32 @@ func TestReportsWarningThatEndedWhileAnotherReplicaLed(t *testing.T) {
 				t.Errorf("%d Events in the next term, want %d: %+v", len(events)-2, tt.want, events)
 			}
 		})
+	}
+}
+
+func TestReportsAnotherMistakeThatReplacesOne(t *testing.T) {
+	mistake := func(note string) Warning {
+		return Warning{Reason: "InvalidAnnotation", Note: note, ByNote: true}
+	}
+	guard := func(note string) Warning { return Warning{Reason: "ShrinkLimited", Note: note} }
+	var reported history.Log
+	r := NewReporter(Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
+	for _, warnings := range [][]Warning{
+		{mistake("probe"), guard("1 held")},
+		{mistake("probe"), guard("2 held")},
+		{mistake("workload"), guard("3 held")},
+		{mistake("workload"), guard("3 held")},
+	} {
+		r.SetActive(shop, Current{Warnings: warnings, Managed: true, Leading: true}, time.Now())
+	}
+	var notes []string
+	_, events := reported.Recent(nil)
+	for _, e := range events {
+		notes = append(notes, e.Note)
+	}
+	slices.Sort(notes)
+	if want := []string{"1 held", "probe", "workload"}; !slices.Equal(notes, want) {
+		t.Errorf("reported %q, want %q", notes, want)
 	}
 }
 

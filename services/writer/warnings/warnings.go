@@ -90,7 +90,7 @@ var resumed = events.Recovery{Reason: "Resumed", Note: "Service is no longer pau
 // viewWarnings reports why a Service is rejected, and that its label no longer names this class.
 func viewWarnings(view targets.Resolution) (all []events.Warning) {
 	if view.Rejection != nil {
-		all = append(all, events.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message, Recovery: managedAgain})
+		all = append(all, events.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message, ByNote: true, Recovery: managedAgain})
 	}
 	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
 		all = append(all, events.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
@@ -112,7 +112,7 @@ func OfTarget(view targets.Resolution, snapshots []subscriber.Snapshot) []events
 		all = append(all, workloadWarnings(snapshot, view.Target)...)
 	}
 	if view.AnnotationError != nil {
-		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message, Recovery: annotationsValid})
+		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message, ByNote: true, Recovery: annotationsValid})
 	}
 	if view.Paused {
 		all = append(all, paused)
@@ -165,7 +165,7 @@ func workloadWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning 
 	}
 	return []events.Warning{{
 		Reason: "UnknownWorkload", Source: s.Source, Action: "Hold",
-		Note:     UnknownWorkload(s, t),
+		Note: UnknownWorkload(s, t), ByNote: true,
 		Recovery: events.Recovery{Reason: "WorkloadKnown", Note: fmt.Sprintf("Source %s exports the workload of this Service.", s.Source)},
 	}}
 }
