@@ -344,6 +344,13 @@ func writer() []Mutant {
 			Suites: []string{inApplier},
 		},
 		{
+			Name:   "next-mistake-not-reported",
+			Harm:   "Who corrects an annotation and breaks another in one edit is told nothing.",
+			File:   inEvents + "/events.go",
+			Edits:  one("w.ByNote && state.note != w.Note", "w.ByNote && state.note == \"\""),
+			Suites: []string{inEvents},
+		},
+		{
 			Name:   "all-clear-while-rejected",
 			Harm:   "An Event says that a guard is over while its Service is not managed.",
 			File:   inEvents + "/recovery.go",
