@@ -345,7 +345,7 @@ func writer() []Mutant {
 		},
 		{
 			Name:   "next-mistake-not-reported",
-			Harm:   "Who corrects an annotation and breaks another in one edit is told nothing.",
+			Harm:   "An edit that corrects one annotation and breaks another has no Event.",
 			File:   inEvents + "/events.go",
 			Edits:  one("w.ByNote && state.note != w.Note", "w.ByNote && state.note == \"\""),
 			Suites: []string{inEvents},
