@@ -70,13 +70,13 @@ func (f follower) sync(ctx context.Context) (planner.Plan, error) {
 	if err != nil {
 		return planner.Plan{}, fmt.Errorf("follow %s for Service %s/%s: %w", f.host, svc.Namespace, svc.Name, err)
 	}
-	existing, version, err := f.store.List(ctx, f.namespace, f.service)
-	if err != nil {
-		return planner.Plan{}, fmt.Errorf("list EndpointSlices: %w", err)
-	}
 	order := applier.Order{
 		Service: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID},
 		Desired: desired,
+	}
+	existing, version, err := f.store.List(ctx, order.Service)
+	if err != nil {
+		return planner.Plan{}, fmt.Errorf("list EndpointSlices: %w", err)
 	}
 	for stale := 0; ; stale++ {
 		order.Current = f.applier.Observed(existing, version)

@@ -108,9 +108,9 @@ func (s *memoryStore) Get(_ context.Context, _, name string) (*discoveryv1.Endpo
 	return nil, apierrors.NewNotFound(discoveryv1.Resource("endpointslices"), name)
 }
 
-func (s *memoryStore) List(_ context.Context, _, service string) (all []*discoveryv1.EndpointSlice, version string, err error) {
+func (s *memoryStore) List(_ context.Context, service corev1.ObjectReference) (all []*discoveryv1.EndpointSlice, version string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(s.slices)) {
-		if s.slices[name].Labels[discoveryv1.LabelServiceName] == service {
+		if s.slices[name].Labels[discoveryv1.LabelServiceName] == service.Name {
 			all = append(all, s.slices[name].DeepCopy())
 		}
 	}
@@ -120,7 +120,7 @@ func (s *memoryStore) List(_ context.Context, _, service string) (all []*discove
 // addressesOf returns the ready addresses of the slices with a managed-by label, and their port.
 func addressesOf(t *testing.T, s *memoryStore, manager string) (all []string) {
 	t.Helper()
-	list, _, _ := s.List(t.Context(), "shop", "database")
+	list, _, _ := s.List(t.Context(), corev1.ObjectReference{Namespace: "shop", Name: "database"})
 	for _, slice := range list {
 		if slice.Labels[discoveryv1.LabelManagedBy] != manager {
 			continue

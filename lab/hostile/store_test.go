@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -32,8 +33,8 @@ func (s store) Get(ctx context.Context, namespace, name string) (*discoveryv1.En
 }
 
 // List reads those of a Service.
-func (s store) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
-	list, err := s.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+func (s store) List(ctx context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+	list, err := s.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if err != nil {
 		return nil, "", err
 	}

@@ -114,7 +114,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 		},
 	})
 	client.PrependReactor("*", "endpointslices", w.note)
-	followed, err := targetwatch.New(client, targets.Config{
+	followed, err := targetwatch.New(client, nil, targets.Config{
 		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ShrinkWindow: shrinkWindow, EmptyThreshold: empty, ListUnready: true, MaxStaleness: 15 * time.Minute},
 		Sources:  []targets.Source{{Name: "default"}},

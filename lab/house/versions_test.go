@@ -56,6 +56,7 @@ func TestTheVersionsOfKubernetesThatAreNamedAreThoseThatAreRun(t *testing.T) {
 		"README.md":                             {"Kubernetes " + minor + " or newer"},
 		"docs/deploy/upgrade.md":                {"Kubernetes " + minor + " or newer", oldest, newest, coreDNS},
 		"docs/use/consumers.md":                 {coreDNS},
+		"docs/use/service-imports.md":           {coreDNS},
 		"docs/deploy/certificates.md":           {"cert-manager " + managers["cert-manager"], "trust-manager " + managers["trust-manager"]},
 		"docs/design/policy.md":                 {"Kubernetes " + minor + " or newer"},
 		"deploy/slicefeed-inventory/Chart.yaml": {`kubeVersion: ">=` + minor + `.0-0"`},

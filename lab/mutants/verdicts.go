@@ -276,5 +276,33 @@ func verdicts() []Mutant {
 			Edits:  one("allows != nil && !allows(found[0].Number)", "allows == nil && found[0].Number == 0"),
 			Suites: []string{inTargets},
 		},
+		{
+			Name:   "import-named-as-a-service",
+			Harm:   "The slices of a ServiceImport have the label of a Service: kube-proxy sends the Service's traffic there.",
+			File:   inPlanner + "/slice.go",
+			Edits:  one("labels[d.nameLabel()] = d.Service", "labels[discoveryv1.LabelServiceName] = d.Service"),
+			Suites: []string{inPlanner},
+		},
+		{
+			Name:   "slice-taken-over-from-an-import",
+			Harm:   "A Service rewrites the slices of the ServiceImport of its name, once they have its label too.",
+			File:   inPlanner + "/planner.go",
+			Edits:  one("return !ofOtherKind", "return !ofOtherKind || owned"),
+			Suites: []string{inPlanner},
+		},
+		{
+			Name:   "import-with-the-slice-names-of-a-service",
+			Harm:   "A Service and a ServiceImport of one name want the same slice names.",
+			File:   inTargets + "/resolve.go",
+			Edits:  one("key.TargetName() + firstNameSuffix", "key.Name + firstNameSuffix"),
+			Suites: []string{inTargets},
+		},
+		{
+			Name:   "services-wait-for-the-definition-of-imports",
+			Harm:   "Without the definition of ServiceImports no Service is managed.",
+			File:   inTargetwatch + "/informers.go",
+			Edits:  one("(!key.Import || a.imports != nil && a.importHandler.HasSynced())", "(a.imports == nil || a.importHandler.HasSynced())"),
+			Suites: []string{inTargetwatch},
+		},
 	}
 }

@@ -1,17 +1,18 @@
 package mutants
 
 const (
-	inSubscriber = "services/writer/subscriber"
-	inInputs     = "services/writer/inputs"
-	inNodeClient = "services/writer/nodeclient"
-	inProber     = "services/writer/prober"
-	inTargets    = "services/writer/targets"
-	inVerdict    = "services/writer/verdict"
-	inPlanner    = "services/writer/planner"
-	inApplier    = "services/writer/applier"
-	inReconciler = "services/writer/reconciler"
-	inElection   = "services/writer/election"
-	inEvents     = "services/writer/events"
+	inSubscriber  = "services/writer/subscriber"
+	inTargetwatch = "services/writer/targetwatch"
+	inInputs      = "services/writer/inputs"
+	inNodeClient  = "services/writer/nodeclient"
+	inProber      = "services/writer/prober"
+	inTargets     = "services/writer/targets"
+	inVerdict     = "services/writer/verdict"
+	inPlanner     = "services/writer/planner"
+	inApplier     = "services/writer/applier"
+	inReconciler  = "services/writer/reconciler"
+	inElection    = "services/writer/election"
+	inEvents      = "services/writer/events"
 )
 
 // writer are the bugs in the writer, but for those of the verdict.
@@ -342,13 +343,6 @@ func writer() []Mutant {
 			File:   inApplier + "/repair.go",
 			Edits:  one("m.inSync && order.plan().Empty() {", "m.inSync && order.plan().Empty() && false {"),
 			Suites: []string{inApplier},
-		},
-		{
-			Name:   "next-mistake-not-reported",
-			Harm:   "An edit that corrects one annotation and breaks another has no Event.",
-			File:   inEvents + "/events.go",
-			Edits:  one("w.ByNote && state.note != w.Note", "w.ByNote && state.note == \"\""),
-			Suites: []string{inEvents},
 		},
 		{
 			Name:   "all-clear-while-rejected",

@@ -172,7 +172,7 @@ var alterations = []alteration{
 			Controller: pick(r, nil, nil, new(true), new(false)), BlockOwnerDeletion: pick(r, nil, nil, new(true), new(false)),
 		}
 		if r.IntN(2) == 0 {
-			o.APIVersion, o.Kind = pick(r, "v1", "v2", "apps/v1", "core/v1", "V1", ""), pick(r, "Service", "service", "Namespace", "Deployment", "ConfigMap", "")
+			o.APIVersion, o.Kind = pick(r, "v1", "v2", "apps/v1", "core/v1", "V1", "multicluster.x-k8s.io/v1beta1", ""), pick(r, "Service", "service", "ServiceImport", "Namespace", "Deployment", "ConfigMap", "")
 		}
 		s.OwnerReferences = append(s.OwnerReferences, o)
 	}},

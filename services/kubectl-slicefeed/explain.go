@@ -23,12 +23,16 @@ type subject struct {
 	service *writerv1.ServiceSelector
 }
 
+// importSuffix ends the writer's name of a ServiceImport: shop.serviceimport.
+const importSuffix = ".serviceimport"
+
 func parseSubject(text string) (subject, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return subject{address: a.Unmap()}, nil
 	}
 	if namespace, service, ok := strings.Cut(text, "/"); ok {
-		if len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1123Label(service)) > 0 {
+		name := strings.TrimSuffix(service, importSuffix)
+		if len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1123Label(name)) > 0 {
 			return subject{}, fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", text)
 		}
 		return subject{service: &writerv1.ServiceSelector{Namespace: namespace, Service: service}}, nil

@@ -20,7 +20,7 @@ import (
 func TestParseSubject(t *testing.T) {
 	for text, want := range map[string]string{
 		"worker-4": "node worker-4", "10.0.1.14": "address 10.0.1.14", "fd00::1": "address fd00::1", "::ffff:10.0.1.14": "address 10.0.1.14",
-		"web/shop": "service web/shop", "web/": "error", "/shop": "error", "Worker_4": "error", "": "error", "fe80::1%eth0": "error",
+		"web/shop": "service web/shop", "web/shop.serviceimport": "service web/shop.serviceimport", "web/shop.example": "error", "web/": "error", "/shop": "error", "Worker_4": "error", "": "error", "fe80::1%eth0": "error",
 	} {
 		s, err := parseSubject(text)
 		got := "error"

@@ -89,9 +89,12 @@ func connectAll(ctx context.Context, components []*component, log io.Writer) (*r
 
 // listedAddresses returns the addresses in all slices of a Service, whoever manages them.
 func (c *component) listedAddresses(ctx context.Context, service *writerv1.ServiceSelector) (all []netip.Addr, err error) {
-	list, err := c.client.DiscoveryV1().EndpointSlices(service.GetNamespace()).List(ctx, metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=" + service.GetService(),
-	})
+	label := discoveryv1.LabelServiceName
+	name, ofImport := strings.CutSuffix(service.GetService(), importSuffix)
+	if ofImport {
+		label = "multicluster.kubernetes.io/service-name"
+	}
+	list, err := c.client.DiscoveryV1().EndpointSlices(service.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: label + "=" + name})
 	if err != nil {
 		return nil, fmt.Errorf("list EndpointSlices in context %q: %w", c.context, err)
 	}

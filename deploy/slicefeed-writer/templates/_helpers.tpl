@@ -183,11 +183,21 @@ the names of the other component's credentials. */}}
 {{- $texts | uniq | toJson -}}
 {{- end }}
 
+{{- /* The kinds of targets, as a list of the policies. */}}
+{{- define "writer.kinds" -}}
+['Service'{{ if .Values.settings.SERVICE_IMPORTS }}, 'ServiceImport'{{ end }}]
+{{- end }}
+
 {{- /* What the Role of each namespace, or the ClusterRole, allows. */}}
 {{- define "writer.rules" -}}
 - apiGroups: [""]
   resources: [services]
   verbs: [list, watch]
+{{- if .Values.settings.SERVICE_IMPORTS }}
+- apiGroups: [multicluster.x-k8s.io]
+  resources: [serviceimports]
+  verbs: [list, watch]
+{{- end }}
 # RBAC cannot select them by label; the admission policy does.
 # get reads a slice again after a conflict or a write without an answer.
 # delete also covers changing an owner reference where OwnerReferencesPermissionEnforcement is on.

@@ -233,22 +233,6 @@ func TestFilterShowsOneNodeExpanded(t *testing.T) {
 	}
 }
 
-func TestShowsStatesByWorkload(t *testing.T) {
-	f := healthyFixture()
-	f.data.Status.Workloads = []string{"api", "web"}
-	f.data.Nodes[0].Workloads = map[string]source.NodeState{"web": source.Ready, "api": source.NotReady}
-	p := f.page("worker-1")
-	text := renderText(t, p)
-	for _, want := range []string{"Services can choose the workloads api, web.", "by workload: api not ready, web ready"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
-		}
-	}
-	if got, ok := p.Sections[1].Items[0].Values["workloads"].(statuspage.Values); !ok || got["api"] != "NOT_READY" || got["web"] != "READY" {
-		t.Errorf("as values they are %v", p.Sections[1].Items[0].Values["workloads"])
-	}
-}
-
 func TestPageIsBoundedAndEscaped(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[31m"
 	long := strings.Repeat(`"`, 1<<12)

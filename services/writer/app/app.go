@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -190,11 +191,15 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	if err != nil {
 		return fmt.Errorf("create client of the consuming cluster: %w", err)
 	}
+	imports, err := dynamic.NewForConfig(cluster)
+	if err != nil {
+		return fmt.Errorf("create client for ServiceImports of the consuming cluster: %w", err)
+	}
 	targetsConfig, err := w.cfg.TargetsConfig(namespace, configured)
 	if err != nil {
 		return err
 	}
-	if w.targets, err = targetwatch.New(client, targetsConfig, w.log); err != nil {
+	if w.targets, err = targetwatch.New(client, imports, targetsConfig, w.log); err != nil {
 		return err
 	}
 	w.reconcilerConfig.Targets = w.targets
@@ -251,6 +256,9 @@ func (w *writer) Run(ctx context.Context) error {
 		// Inventories do not count: endpoints must stay available while an inventory is
 		// down, however long that lasts.
 		Ready: []admin.Check{{Name: "consuming-cluster", Err: w.targets.Synced}},
+	}
+	if w.cfg.Imports {
+		adminServer.Ready = append(adminServer.Ready, admin.Check{Name: "service-imports", Err: w.targets.ImportsServed})
 	}
 
 	g, ctx := errgroup.WithContext(ctx)

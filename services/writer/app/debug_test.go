@@ -161,8 +161,8 @@ func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discovery
 	return s.client.DiscoveryV1().EndpointSlices(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-func (s *fakeStore) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
-	all, _, err := applier.Kubernetes(s.client, recorder.FieldManager).List(ctx, namespace, service)
+func (s *fakeStore) List(ctx context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+	all, _, err := applier.Kubernetes(s.client, recorder.FieldManager).List(ctx, service)
 	return all, strconv.FormatInt(s.version.Load(), 10), err
 }
 
@@ -174,7 +174,7 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "1", Labels: map[string]string{targets.LabelClass: "default"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080)}}},
 	})
-	watched, err := targetwatch.New(client, targets.Config{
+	watched, err := targetwatch.New(client, nil, targets.Config{
 		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
 		Defaults:    targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},

@@ -177,7 +177,7 @@ func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, 
 // writePlan writes until it is done or something is not as expected.
 func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, order *Order) error {
 	if !plan.Empty() {
-		tracepoint.Log(a.cfg.Logger, tracepoint.Plan, slog.String("service", order.Service.Namespace+"/"+order.Service.Name),
+		tracepoint.Log(a.cfg.Logger, tracepoint.Plan, slog.String("service", nameOf(order.Service)),
 			slog.Int("creates", len(plan.Create)), slog.Int("updates", len(plan.Update)), slog.Int("deletes", len(plan.Delete)))
 	}
 	for _, step := range []struct {
@@ -204,7 +204,7 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 	tracepoint.Mark(tracepoint.Write)
 	result := resultOf(verb, err)
 	attrs := []slog.Attr{
-		slog.String("service", order.Service.Namespace+"/"+order.Service.Name), slog.String("slice", slice.Name),
+		slog.String("service", nameOf(order.Service)), slog.String("slice", slice.Name),
 		slog.String("verb", string(verb)), slog.String("result", string(result)), slog.Int("endpoints", len(slice.Endpoints)),
 	}
 	if err != nil {
@@ -259,6 +259,10 @@ func (a *Applier) handleConflict(ctx context.Context, m *memory, verb Verb, slic
 		return a.retryLater(verb, slice, minConflictDelay<<min(m.conflicts-immediateConflicts-1, 4), conflict)
 	}
 	return &StaleError{Slice: slice.Name, Err: conflict}
+}
+
+func nameOf(service corev1.ObjectReference) string {
+	return service.Namespace + "/" + planner.TargetName(service.Kind, service.Name)
 }
 
 // describeWrite returns what a request is about.

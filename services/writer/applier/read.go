@@ -43,9 +43,9 @@ func (a *Applier) readSlices(ctx context.Context, m *memory, order *Order, names
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	service := order.Service
-	listed, version, err := a.cfg.Store.List(ctx, service.Namespace, service.Name)
+	listed, version, err := a.cfg.Store.List(ctx, service)
 	if err != nil {
-		return nil, fmt.Errorf("list slices of Service %s/%s: %w", service.Namespace, service.Name, err)
+		return nil, fmt.Errorf("list slices of Service %s: %w", nameOf(service), err)
 	}
 	expected := map[string]struct{}{}
 	for _, name := range names {

@@ -174,9 +174,8 @@ func equalListing(a, b *discoveryv1.EndpointSlice) bool {
 }
 
 func listedEndpoints(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
-	return planner.CurrentEndpoints(planner.Desired{
-		Namespace: slice.Namespace,
-		Service:   slice.Labels[discoveryv1.LabelServiceName],
-		ManagedBy: slice.Labels[discoveryv1.LabelManagedBy],
-	}, []*discoveryv1.EndpointSlice{slice})
+	if slice.DeletionTimestamp != nil {
+		return nil
+	}
+	return planner.EndpointsOf(slice)
 }

@@ -34,6 +34,7 @@ type Config struct {
 	Kubeconfig string        `flag:"target-kubeconfig" placeholder:"file" group:"Targets" help:"kubeconfig of the consuming cluster; in-cluster configuration when unset"`
 	Class      string        `flag:"class" default:"default" placeholder:"name" group:"Targets" help:"name of this installation: Services with the label slicefeed.dev/class=CLASS are its targets, and slicefeed-CLASS is its Lease"`
 	Watch      []string      `flag:"watch-namespaces" placeholder:"namespace" group:"Targets" help:"namespaces of those Services; * is all of them, which needs a ClusterRole; the writer's own namespace and TARGET_NAMESPACE when unset"`
+	Imports    bool          `flag:"service-imports" default:"false" group:"Targets" help:"ServiceImports (multicluster.x-k8s.io) with that label are targets too; needs their CustomResourceDefinition, and permission to list and watch them"`
 	ZoneMap    []ZoneMapping `flag:"zone-map" placeholder:"secured=consuming" group:"Targets" help:"names in the consuming cluster of the secured cluster's zones; endpoints in other zones get none, as all do when unset"`
 
 	Namespace string `flag:"target-namespace" placeholder:"name" group:"Named target" help:"namespace of the Service"`

@@ -36,7 +36,7 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 		return targets.Config{}, err
 	}
 	config := targets.Config{
-		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace),
+		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace), ServiceImports: c.Imports,
 		Defaults: targets.Settings{
 			Probe:        probe.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
 			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListUnready: true,

@@ -236,8 +236,6 @@ func (e *Explanation) advise() string {
 	case !report.Connected, e.Endpoint.Rule == verdict.RuleTrust:
 		reason := cmp.Or(report.Reason, "its last synced membership is older than MAX_STALENESS")
 		return fmt.Sprintf("Source %s is not trusted: %s. Check its inventory and the link to it.", report.Name, reason)
-	case member.State == verdict.NotReady && report.Workload != "":
-		return fmt.Sprintf("Node %s is not ready by workload %s. Check its Pods there, and the node; slicefeed-inventory explain %s shows their numbers.", member.Name, report.Workload, member.Name)
 	case member.State == verdict.NotReady:
 		return fmt.Sprintf("Node %s is not ready in the secured cluster. Check the node; slicefeed-inventory explain %s shows its state.", member.Name, member.Name)
 	case member.State == verdict.Draining:

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
@@ -34,7 +35,10 @@ const (
 // Target is everything known of one target after a decision. It is stored as it is and must not be
 // modified afterwards.
 type Target struct {
-	Namespace, Service string
+	Namespace, Service string // of a ServiceImport: its name and .serviceimport
+
+	// Owner has the kind and the name of the Service or ServiceImport; without a kind it is the Service.
+	Owner metav1.OwnerReference
 
 	State   State
 	Reason  string // of a rejection, as in the Event
@@ -264,7 +268,7 @@ func (t *Target) endpointsToPublish() publishedState {
 		}
 		return p
 	}
-	owned := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
+	owned := t.ownedSlices()
 	var listed []discoveryv1.EndpointPort
 	for _, slice := range t.Slices {
 		if slice.DeletionTimestamp == nil && owned.Owns(slice) {
@@ -281,6 +285,14 @@ func (t *Target) endpointsToPublish() publishedState {
 		p.backends = append(p.backends, Backend{Address: e.Address, Conditions: c, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname})
 	}
 	return p
+}
+
+// ownedSlices names the owned slices of the target.
+func (t *Target) ownedSlices() planner.Desired {
+	return planner.Desired{
+		Namespace: t.Namespace, Service: cmp.Or(t.Owner.Name, t.Service), ManagedBy: t.ManagedBy,
+		Owner: metav1.OwnerReference{Kind: t.Owner.Kind},
+	}
 }
 
 // addPorts adds the ports of a source.

@@ -108,10 +108,6 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 			w.target.Sources[0].Connected = false
 		}), "Unchanged: listed as not ready.", "link down"},
 		{"not ready", outBy(verdict.Unready, member(verdict.NotReady)), "Listed as not ready", "slicefeed-inventory explain worker-1"},
-		{"not ready by the workload", outBy(verdict.Unready, func(w *world) {
-			member(verdict.NotReady)(w)
-			w.target.Workload = "web"
-		}), "Listed as not ready", "Node worker-1 is not ready by workload web"},
 		{"draining", func(w *world) {
 			member(verdict.Draining)(w)
 			w.decided.Verdict, w.decided.Conditions = verdict.Drain, draining
@@ -163,16 +159,5 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 	}
 	if _, known := NewStore("instance").Explain(ServiceName{"web", "a"}, address, time.Unix(100, 0)); known {
 		t.Error("a Service that is no target is explained")
-	}
-}
-
-func TestReportNamesTheWorkload(t *testing.T) {
-	report := SourceReport{
-		SourceStatus: SourceStatus{Name: "blue"}, EverSynced: true, Member: &verdict.Member{Name: "worker-1", State: verdict.Ready, Since: time.Unix(70, 0)},
-	}
-	for workload, want := range map[string]string{"": "blue: ready for 30s, as worker-1", "gate": "blue: ready by workload gate, as worker-1"} {
-		if report.Workload = workload; report.describe(time.Unix(100, 0)) != want {
-			t.Errorf("got %q, want %q", report.describe(time.Unix(100, 0)), want)
-		}
 	}
 }

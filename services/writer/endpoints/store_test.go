@@ -207,6 +207,24 @@ func TestPausedOrRejectedTargetIsPublishedFromSlices(t *testing.T) {
 	}
 }
 
+// A ServiceImport that is paused is published from its own slices, not from those of the Service of its name.
+func TestPausedServiceImportIsPublishedFromItsOwnSlices(t *testing.T) {
+	b := newSyncedStore()
+	service := Target{Namespace: "web", Service: "a", State: Paused, ManagedBy: "slicefeed-default"}
+	ports := []discoveryv1.EndpointPort{newPort("http", 30080)}
+	ofService := newSlice(service, ports, newEndpoint(mustParseAddr("10.0.0.1"), ready))
+	ofImport := newSlice(service, ports, newEndpoint(mustParseAddr("10.0.0.2"), ready))
+	ofImport.Labels = map[string]string{planner.LabelServiceImport: "a", discoveryv1.LabelManagedBy: "slicefeed-default"}
+	service.Slices = []*discoveryv1.EndpointSlice{ofService, ofImport}
+	imported := service
+	imported.Service, imported.Owner = "a.serviceimport", metav1.OwnerReference{Kind: planner.KindServiceImport, Name: "a"}
+	b.Put(service)
+	b.Put(imported)
+	checkEqual(t, "published", upsertKeys(b.Since(nil, nil, false)), []string{
+		"web/a", "web/a/http/10.0.0.1", "web/a.serviceimport", "web/a.serviceimport/http/10.0.0.2",
+	})
+}
+
 func TestFilterSelectsServices(t *testing.T) {
 	b := newSyncedStore()
 	b.Put(managedTarget("a", ready, "10.0.0.1"))

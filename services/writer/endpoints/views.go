@@ -83,7 +83,7 @@ func (v *TargetView) fill() {
 // portsDiffer reports whether a slice with endpoints of a managed target lists other ports than the
 // published ones.
 func (t *Target) portsDiffer(published publishedState) bool {
-	desired := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: t.ManagedBy}
+	desired := t.ownedSlices()
 	return t.State == Managed && slices.ContainsFunc(t.Slices, func(s *discoveryv1.EndpointSlice) bool {
 		ports, others := published.sourcePorts[planner.SourceOf(s)]
 		if !others {

@@ -15,7 +15,8 @@ import (
 // Limits of slicefeed.writer.v1. Lengths are in bytes.
 const (
 	maxSelectors         = 100 // of one request
-	maxNameLength        = 63  // of namespaces, Services, ports, sources and zones
+	maxNameLength        = 63  // of namespaces, ports, sources and zones
+	maxServiceLength     = 77  // of Services: 63, and .serviceimport after the name of a ServiceImport
 	maxKeyLength         = 256
 	maxAppProtocolLength = 317 // a prefix of 253, a slash and a name of 63
 	maxReasonLength      = 128 // of a target's reason
@@ -30,9 +31,9 @@ func parseSelectors(selectors []*writerv1.ServiceSelector) (deltaset.Filter, err
 	}
 	names := make([]endpoints.ServiceName, 0, len(selectors))
 	for i, s := range selectors {
-		if !isName(s.GetNamespace()) || s.GetService() != "" && !isName(s.GetService()) {
+		if !isName(s.GetNamespace(), maxNameLength) || s.GetService() != "" && !isName(s.GetService(), maxServiceLength) {
 			return nil, status.Errorf(codes.InvalidArgument, "services[%d]: namespace and service have %d and %d bytes, want 1 to %d and at most %d",
-				i, len(s.GetNamespace()), len(s.GetService()), maxNameLength, maxNameLength)
+				i, len(s.GetNamespace()), len(s.GetService()), maxNameLength, maxServiceLength)
 		}
 		names = append(names, endpoints.ServiceName{Namespace: s.GetNamespace(), Service: s.GetService()})
 	}
@@ -42,9 +43,9 @@ func parseSelectors(selectors []*writerv1.ServiceSelector) (deltaset.Filter, err
 // parseExplainRequest returns the Service and the address of a request. An error is for the client.
 func parseExplainRequest(req *writerv1.ExplainEndpointRequest) (endpoints.ServiceName, netip.Addr, error) {
 	service := endpoints.ServiceName{Namespace: req.GetNamespace(), Service: req.GetService()}
-	if !isName(service.Namespace) || !isName(service.Service) {
-		return service, netip.Addr{}, status.Errorf(codes.InvalidArgument, "namespace and service have %d and %d bytes, want 1 to %d",
-			len(service.Namespace), len(service.Service), maxNameLength)
+	if !isName(service.Namespace, maxNameLength) || !isName(service.Service, maxServiceLength) {
+		return service, netip.Addr{}, status.Errorf(codes.InvalidArgument, "namespace and service have %d and %d bytes, want 1 to %d and 1 to %d",
+			len(service.Namespace), len(service.Service), maxNameLength, maxServiceLength)
 	}
 	address, err := netip.ParseAddr(req.GetAddress())
 	if err != nil || address.Zone() != "" {
@@ -53,6 +54,6 @@ func parseExplainRequest(req *writerv1.ExplainEndpointRequest) (endpoints.Servic
 	return service, address.Unmap(), nil
 }
 
-func isName(name string) bool {
-	return name != "" && len(name) <= maxNameLength && utf8.ValidString(name)
+func isName(name string, limit int) bool {
+	return name != "" && len(name) <= limit && utf8.ValidString(name)
 }

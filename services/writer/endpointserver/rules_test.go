@@ -2,6 +2,7 @@ package endpointserver
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,6 +253,8 @@ func TestRejectsInvalidRequests(t *testing.T) {
 		checkEqual(t, "a stranger", r.watchEndpoints(allServices(), "nobody").waitForEnd(), codes.PermissionDenied)
 		checkEqual(t, "a digest without a cursor", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").waitForEnd(), codes.InvalidArgument)
 		checkEqual(t, "a cursor without a digest", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").waitForEnd(), codes.InvalidArgument)
+		long := &writerv1.ServiceSelector{Namespace: "web", Service: strings.Repeat("n", maxServiceLength+1)}
+		checkEqual(t, "a name longer than that of a ServiceImport", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{long}}, "proxy").waitForEnd(), codes.InvalidArgument)
 		checkEqual(t, "a Service without a namespace", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").waitForEnd(), codes.InvalidArgument)
 		many := make([]*writerv1.ServiceSelector, 101)
 		for i := range many {

@@ -1,4 +1,4 @@
-// Package events records Kubernetes Events on Services: warnings, and that they are over.
+// Package events records Kubernetes Events on Services and ServiceImports: warnings, and that they are over.
 //
 // It guarantees that no caller waits for the API server, that a condition which lasts is reported
 // once, that its end is reported at most once and only if its begin was, and that memory and the rate of requests
@@ -24,6 +24,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 const (
@@ -162,13 +163,13 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 
 // Report reports a warning now.
 func (r *Reporter) Report(service corev1.ObjectReference, w Warning) {
-	r.cfg.Logger.Warn("event recorded", "namespace", service.Namespace, "service", service.Name, "reason", w.Reason, "note", w.Note)
+	r.cfg.Logger.Warn("event recorded", "namespace", service.Namespace, "service", planner.TargetName(service.Kind, service.Name), "reason", w.Reason, "note", w.Note)
 	r.record(service, r.newEvent(service, corev1.EventTypeWarning, w.Reason, cmp.Or(w.Action, "Reconcile"), w.Note), w.Source, w.Note)
 }
 
 // record adds an Event to the history, and to the queue of those to send.
 func (r *Reporter) record(service corev1.ObjectReference, event *eventsv1.Event, source, note string) {
-	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: service.Name, Reason: event.Reason, Note: display.Sanitize(note)})
+	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: planner.TargetName(service.Kind, service.Name), Reason: event.Reason, Note: display.Sanitize(note)})
 	if r.cfg.Client == nil || service.UID == "" {
 		return
 	}

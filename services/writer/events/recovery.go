@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 // Recovery is the end of a warning that was reported: an Event of type Normal.
@@ -106,6 +108,6 @@ func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning
 		lasted = duration.HumanDuration(d)
 	}
 	note := fmt.Sprintf("%s It lasted %s.", e.note, lasted)
-	r.cfg.Logger.Info("event recorded", "namespace", service.Namespace, "service", service.Name, "reason", e.reason, "note", note)
+	r.cfg.Logger.Info("event recorded", "namespace", service.Namespace, "service", planner.TargetName(service.Kind, service.Name), "reason", e.reason, "note", note)
 	r.record(service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", note), e.source, note)
 }

@@ -60,7 +60,7 @@ func (m *Metrics) setDecision(key targets.Key, d verdict.Decision) {
 		}
 	}
 	for state, n := range states {
-		m.endpoints.WithLabelValues(key.Namespace, key.Name, state).Set(float64(n))
+		m.endpoints.WithLabelValues(key.Namespace, key.TargetName(), state).Set(float64(n))
 	}
 	held := map[verdict.Rule]int{}
 	for _, rule := range verdict.GuardOrder {
@@ -70,7 +70,7 @@ func (m *Metrics) setDecision(key targets.Key, d verdict.Decision) {
 		held[g.Rule] += g.Held
 	}
 	for rule, n := range held {
-		m.held.WithLabelValues(key.Namespace, key.Name, string(rule)).Set(float64(n))
+		m.held.WithLabelValues(key.Namespace, key.TargetName(), string(rule)).Set(float64(n))
 	}
 }
 
@@ -89,13 +89,13 @@ func (m *Metrics) setHealth(key targets.Key, view targets.Resolution, problems m
 	if len(problems) > 0 {
 		seconds = float64(since.UnixMilli()) / 1000
 	}
-	m.healthy.WithLabelValues(key.Namespace, key.Name).Set(gaugeValue(len(problems) == 0))
-	m.unhealthySince.WithLabelValues(key.Namespace, key.Name).Set(seconds)
+	m.healthy.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(len(problems) == 0))
+	m.unhealthySince.WithLabelValues(key.Namespace, key.TargetName()).Set(seconds)
 	for _, p := range allProblems {
-		m.problem.WithLabelValues(key.Namespace, key.Name, string(p)).Set(gaugeValue(problems[p]))
+		m.problem.WithLabelValues(key.Namespace, key.TargetName(), string(p)).Set(gaugeValue(problems[p]))
 	}
-	m.managed.WithLabelValues(key.Namespace, key.Name).Set(gaugeValue(view.Active() && view.Rejection == nil && !view.Paused))
-	m.paused.WithLabelValues(key.Namespace, key.Name).Set(gaugeValue(view.Paused))
+	m.managed.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Active() && view.Rejection == nil && !view.Paused))
+	m.paused.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Paused))
 }
 
 // Update sets the metrics of a target after a decision. writeFails: the last write of its slices failed.
@@ -118,7 +118,7 @@ func (m *Metrics) Forget(key targets.Key) {
 
 func (m *Metrics) deleteSeries(key targets.Key) {
 	for _, g := range m.targets {
-		g.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "service": key.Name})
+		g.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "service": key.TargetName()})
 	}
 }
 

@@ -114,18 +114,6 @@ func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 	}
 }
 
-func TestShowsTheWorkloadOfAService(t *testing.T) {
-	target := newTarget("shop", "10.0.0.1")
-	target.Workload = "gate"
-	m := newPageModel(target)
-	if text := renderText(t, m); !strings.Contains(text, "workload: gate of the inventory decides the states of nodes") {
-		t.Errorf("no workload in:\n%s", text)
-	}
-	if got := m.Page().Sections[0].Items[0].Values["workload"]; got != "gate" {
-		t.Errorf("as a value it is %v", got)
-	}
-}
-
 var update = flag.Bool("update", false, "write the example into docs/reference/output.md")
 
 func TestStatusAsJSON(t *testing.T) {

@@ -89,7 +89,7 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
-	watched, err := targetwatch.New(client, targets.Config{
+	watched, err := targetwatch.New(client, nil, targets.Config{
 		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
 		Defaults:    targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListUnready: true},

@@ -114,7 +114,7 @@ const (
 
 func describeService(result *Result) Service {
 	s := Service{
-		Namespace: result.Key.Namespace, Service: result.Key.Name, State: stateManaged, PendingProbes: result.PendingProbes, ProbeTimeout: result.ProbeTimeout.String(),
+		Namespace: result.Key.Namespace, Service: result.Key.TargetName(), State: stateManaged, PendingProbes: result.PendingProbes, ProbeTimeout: result.ProbeTimeout.String(),
 		Writes: []Write{}, Endpoints: []Endpoint{}, Guards: []Guard{}, Warnings: []Warning{},
 	}
 	plan := planner.Plan{}

@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 // NewStore returns the store of a dry run. It prints each write as a diff instead of sending it, and behaves as if
@@ -62,8 +64,8 @@ func (s *store) Get(ctx context.Context, namespace, name string) (*discoveryv1.E
 }
 
 // List returns the slices of the cluster with what the dry run has written.
-func (s *store) List(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, string, error) {
-	listed, version, err := s.cluster.List(ctx, namespace, service)
+func (s *store) List(ctx context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+	listed, version, err := s.cluster.List(ctx, service)
 	if err != nil {
 		return nil, "", err
 	}
@@ -74,12 +76,12 @@ func (s *store) List(ctx context.Context, namespace, service string) ([]*discove
 	}
 	var all []*discoveryv1.EndpointSlice
 	for _, slice := range listed {
-		if _, written := s.slices[types.NamespacedName{Namespace: namespace, Name: slice.Name}]; !written {
+		if _, written := s.slices[types.NamespacedName{Namespace: service.Namespace, Name: slice.Name}]; !written {
 			all = append(all, slice)
 		}
 	}
 	for _, slice := range s.slices {
-		if slice != nil && slice.Namespace == namespace && slice.Labels[discoveryv1.LabelServiceName] == service {
+		if slice != nil && slice.Namespace == service.Namespace && slice.Labels[planner.NameLabel(service.Kind)] == service.Name {
 			all = append(all, slice.DeepCopy())
 		}
 	}

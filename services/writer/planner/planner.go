@@ -19,6 +19,16 @@ const (
 	LabelSource = "slicefeed.dev/source"
 	// LabelWriter is the label with the installation that writes the slice: the namespace of its Lease.
 	LabelWriter = "slicefeed.dev/writer"
+	// LabelServiceImport is the label in which a slice names its ServiceImport (KEP-1645), as LabelServiceName is that
+	// for a Service. A slice has one of them: kube-proxy and the cluster's DNS use every slice that names a Service.
+	LabelServiceImport = "multicluster.kubernetes.io/service-name"
+	// LabelSourceCluster is the label with the cluster whose endpoints a slice of a ServiceImport lists: the source.
+	LabelSourceCluster = "multicluster.kubernetes.io/source-cluster"
+	// KindServiceImport is the kind of an owner that is a ServiceImport.
+	KindServiceImport = "ServiceImport"
+	// GroupServiceImport is its API group.
+	GroupServiceImport = "multicluster.x-k8s.io"
+
 	// DefaultSource is the source of a slice or an endpoint without one.
 	DefaultSource = "default"
 
@@ -45,14 +55,16 @@ func (e Endpoint) Equal(other Endpoint) bool {
 	return e == other && hintsEqual(e.Hints, hints)
 }
 
-// Desired is how the slices of one Service should be.
+// Desired is how the slices of one Service should be, or of one ServiceImport.
 type Desired struct {
 	Namespace string
 	Service   string
-	Owner     metav1.OwnerReference // the Service; without a UID no owner is written
-	ManagedBy string                // value of endpointslice.kubernetes.io/managed-by, which owned slices have
-	Writer    string                // value of slicefeed.dev/writer; empty: unchanged
-	FirstName string                // name of the first slice, and prefix of the others
+	// Owner is the Service; without a UID no owner is written. If it is a ServiceImport, the slices are labeled as
+	// those of a ServiceImport.
+	Owner     metav1.OwnerReference
+	ManagedBy string // value of endpointslice.kubernetes.io/managed-by, which owned slices have
+	Writer    string // value of slicefeed.dev/writer; empty: unchanged
+	FirstName string // name of the first slice, and prefix of the others
 	// Labels are copied from the Service. Slices have these labels, the planner's own and no others. Labels
 	// that the Service no longer has are removed, as in the in-tree controller.
 	Labels   map[string]string
@@ -82,34 +94,63 @@ func (p Plan) Empty() bool { return p.Writes() == 0 }
 // Writes is how many API requests the plan takes.
 func (p Plan) Writes() int { return len(p.Create) + len(p.Update) + len(p.Delete) }
 
+// NameLabel returns the label in which slices name the object that they belong to: a Service or a ServiceImport.
+func NameLabel(kind string) string {
+	if kind == KindServiceImport {
+		return LabelServiceImport
+	}
+	return discoveryv1.LabelServiceName
+}
+
+// TargetName returns how people, metrics and the names of slices call a Service or a ServiceImport: shop, and
+// shop.serviceimport. No Service has a name with a dot.
+func TargetName(kind, name string) string {
+	if kind == KindServiceImport {
+		return name + ImportSuffix
+	}
+	return name
+}
+
+// ImportSuffix ends the TargetName of a ServiceImport.
+const ImportSuffix = ".serviceimport"
+
 // Owns reports whether a slice is owned and for this Service: it has the managed-by label and the
 // Service's name. An owned slice with a modified service-name label is recognized by its owner
 // reference, or, the first slice only, by its name if no Service owns it. So the label is repaired
-// instead of creating a second slice.
+// instead of creating a second slice. A slice whose owner is a ServiceImport is never that of a Service of
+// the same name, whatever its labels say, and the other way round.
 func (d Desired) Owns(slice *discoveryv1.EndpointSlice) bool {
 	if slice.Namespace != d.Namespace || slice.Labels[discoveryv1.LabelManagedBy] != d.ManagedBy {
 		return false
 	}
-	if slice.Labels[discoveryv1.LabelServiceName] == d.Service {
-		return true
-	}
-	owned := false
+	owned, ofOtherKind := false, false
 	for _, owner := range slice.OwnerReferences {
 		if d.Owner.UID != "" && owner.UID == d.Owner.UID {
 			return true
 		}
-		owned = owned || isService(owner)
+		owned = owned || IsTarget(owner)
+		ofOtherKind = ofOtherKind || IsTarget(owner) && NameLabel(owner.Kind) != d.nameLabel()
+	}
+	if slice.Labels[d.nameLabel()] == d.Service {
+		return !ofOtherKind
 	}
 	return slice.Name == d.FirstName && !owned
 }
+
+func (d Desired) nameLabel() string { return NameLabel(d.Owner.Kind) }
 
 // CurrentEndpoints returns what the owned slices of this Service list, sorted by address. If an address
 // is listed twice, it returns the one that Compute would keep. It reads nil conditions as the API
 // defines them, and leaves PortGroup empty. Only d's naming fields matter.
 func CurrentEndpoints(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoint {
+	return EndpointsOf(d.ownedSlices(existing)...)
+}
+
+// EndpointsOf returns what these slices list, sorted by address. Of an address that is listed twice it returns the first.
+func EndpointsOf(all ...*discoveryv1.EndpointSlice) []Endpoint {
 	var current []Endpoint
 	seen := map[netip.Addr]struct{}{}
-	for _, slice := range d.ownedSlices(existing) {
+	for _, slice := range all {
 		for i := range slice.Endpoints {
 			addr, ok := firstAddress(&slice.Endpoints[i])
 			if _, again := seen[addr]; !ok || again {
@@ -146,7 +187,7 @@ func (d Desired) ownedSlices(existing []*discoveryv1.EndpointSlice) []*discovery
 // isForOtherService reports whether the service-name label is not this Service's, so that its consumers
 // do not find the slice.
 func (d Desired) isForOtherService(slice *discoveryv1.EndpointSlice) bool {
-	return slice.Labels[discoveryv1.LabelServiceName] != d.Service
+	return slice.Labels[d.nameLabel()] != d.Service
 }
 
 func (d Desired) maxPerSlice() int {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -63,12 +64,16 @@ func (s *plannedSlice) endpointsUnchanged(set *desiredSet) bool {
 
 // sliceLabels returns the labels that the slice should have.
 func (d Desired) sliceLabels(s *plannedSlice) map[string]string {
-	labels := make(map[string]string, len(d.Labels)+5)
+	labels := make(map[string]string, len(d.Labels)+6)
 	maps.Copy(labels, d.Labels)
 	if d.Headless {
 		labels[corev1.IsHeadlessService] = ""
 	}
-	labels[discoveryv1.LabelServiceName] = d.Service
+	delete(labels, discoveryv1.LabelServiceName)
+	labels[d.nameLabel()] = d.Service
+	if d.Owner.Kind == KindServiceImport {
+		labels[LabelSourceCluster] = s.group.source
+	}
 	labels[discoveryv1.LabelManagedBy] = d.ManagedBy
 	labels[LabelSource] = s.group.source
 	if writer := cmp.Or(d.Writer, s.base.Labels[LabelWriter]); writer != "" {
@@ -84,15 +89,15 @@ func (d Desired) metadataEqual(s *plannedSlice) bool {
 	return !stale && maps.Equal(s.base.Labels, d.sliceLabels(s)) && d.hasSliceOwners(s.base.OwnerReferences)
 }
 
-// hasSliceOwners reports whether this Service is the only Service among the owners. Another one may be an
-// earlier one of the same name.
+// hasSliceOwners reports whether this Service is the only Service or ServiceImport among the owners. Another one may
+// be an earlier one of the same name.
 func (d Desired) hasSliceOwners(current []metav1.OwnerReference) bool {
 	isOwner := func(owner metav1.OwnerReference) bool {
 		return owner.UID == d.Owner.UID && owner.Name == d.Owner.Name &&
 			owner.Kind == d.Owner.Kind && owner.APIVersion == d.Owner.APIVersion
 	}
 	return d.Owner.UID == "" || slices.ContainsFunc(current, isOwner) &&
-		!slices.ContainsFunc(current, func(owner metav1.OwnerReference) bool { return isService(owner) && !isOwner(owner) })
+		!slices.ContainsFunc(current, func(owner metav1.OwnerReference) bool { return IsTarget(owner) && !isOwner(owner) })
 }
 
 // sliceOwners returns the owner references to write: this Service is the only Service, and owners of other
@@ -101,12 +106,14 @@ func (d Desired) sliceOwners(current []metav1.OwnerReference) []metav1.OwnerRefe
 	if d.hasSliceOwners(current) {
 		return current
 	}
-	owners := slices.DeleteFunc(slices.Clone(current), isService)
+	owners := slices.DeleteFunc(slices.Clone(current), IsTarget)
 	return append(owners, *d.Owner.DeepCopy())
 }
 
-func isService(owner metav1.OwnerReference) bool {
-	return owner.Kind == "Service" && owner.APIVersion == "v1"
+// IsTarget reports whether an owner is a Service or a ServiceImport, of any version.
+func IsTarget(owner metav1.OwnerReference) bool {
+	return owner.Kind == "Service" && owner.APIVersion == "v1" ||
+		owner.Kind == KindServiceImport && strings.HasPrefix(owner.APIVersion, GroupServiceImport+"/")
 }
 
 // SourceOf returns the source of a slice's endpoints.

@@ -140,7 +140,22 @@ func (pc *checker) sampleSlices(scope sliceScope) []*discoveryv1.EndpointSlice {
 			all = append(all, pc.newSampleSlice(scope, chunk, ports))
 		}
 	}
+	if pc.targets.ServiceImports && len(all) > 0 {
+		all = append(all, asImportSlice(all[0]))
+	}
 	return all
+}
+
+// asImportSlice returns a slice as the writer writes it for a ServiceImport.
+func asImportSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	slice = slice.DeepCopy()
+	slice.Labels[planner.LabelServiceImport] = slice.Labels[discoveryv1.LabelServiceName]
+	slice.Labels[planner.LabelSourceCluster] = planner.DefaultSource
+	delete(slice.Labels, discoveryv1.LabelServiceName)
+	slice.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: planner.GroupServiceImport + "/v1beta1", Kind: planner.KindServiceImport, Name: "slicefeed-preflight", UID: "slicefeed-preflight",
+	}}
+	return slice
 }
 
 // newSampleSlice returns an owned slice with these addresses, and with as many of the ports as a

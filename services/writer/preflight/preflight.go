@@ -8,12 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -26,6 +28,7 @@ const (
 	inventoryCheckName   = "inventory"
 	initialSyncCheckName = "initial sync"
 	servicesCheckName    = "Services"
+	importsCheckName     = "ServiceImports"
 )
 
 // policyFile is the policy that restricts the writer's credential.
@@ -46,6 +49,7 @@ type checker struct {
 	sources   []*sourceCheck
 	targets   targets.Config
 	client    kubernetes.Interface
+	imports   dynamic.Interface // only used with SERVICE_IMPORTS
 	cluster   *preflight.Cluster
 	namespace string // of the writer and its Lease
 
@@ -67,7 +71,8 @@ func newChecker(cfg *config.Config, version string) (*checker, error) {
 		return nil, err
 	}
 	pc.client, pc.cluster = connected.Client, connected
-	return pc, nil
+	pc.imports, err = dynamic.NewForConfig(cluster)
+	return pc, err
 }
 
 // newOfflineChecker returns a checker that has no cluster yet.
@@ -89,6 +94,9 @@ func (pc *checker) checks() []preflight.Check {
 		all = append(all, sc.linkChecks()...)
 	}
 	all = append(all, pc.cluster.Checks(pc.requiredPermissions(), pc.excessPermissions())...)
+	if pc.targets.ServiceImports {
+		all = append(all, preflight.Check{Name: importsCheckName, DependsOn: dependsOn(pc.permissions(importsAPI, "list")), Run: pc.checkImports})
+	}
 	all = append(all, preflight.Check{
 		Name: servicesCheckName, DependsOn: dependsOn(slices.Concat(pc.permissions(servicesAPI, "list"), pc.permissions(slicesAPI, "list"))),
 		Timeout: groupTimeout, Run: pc.checkServices,
@@ -141,6 +149,7 @@ func (pc *checker) writesSlices() bool { return pc.cfg.Store != "memory" }
 // Resources and their groups.
 var (
 	servicesAPI = [2]string{"", "services"}
+	importsAPI  = [2]string{planner.GroupServiceImport, "serviceimports"}
 	slicesAPI   = [2]string{"discovery.k8s.io", "endpointslices"}
 	eventsAPI   = [2]string{"events.k8s.io", "events"}
 	leasesAPI   = [2]string{"coordination.k8s.io", "leases"}
@@ -171,6 +180,9 @@ func (pc *checker) permissions(resource [2]string, verbs ...string) []preflight.
 // requiredPermissions returns what the writer does in the consuming cluster.
 func (pc *checker) requiredPermissions() []preflight.Permission {
 	all := slices.Concat(pc.permissions(servicesAPI, "list", "watch"), pc.permissions(slicesAPI, "get", "list", "watch"))
+	if pc.targets.ServiceImports {
+		all = append(all, pc.permissions(importsAPI, "list", "watch")...)
+	}
 	if !pc.writesSlices() {
 		return all
 	}
@@ -191,6 +203,9 @@ func (pc *checker) excessPermissions() []preflight.Permission {
 	all := slices.Concat(pc.permissions(servicesAPI, "update"), pc.permissions([2]string{"", "endpoints"}, "update"),
 		pc.permissions([2]string{"", "secrets"}, "list"), pc.permissions([2]string{"", "pods"}, "create"),
 		[]preflight.Permission{{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}})
+	if pc.targets.ServiceImports {
+		all = append(all, pc.permissions(importsAPI, "update")...)
+	}
 	if everywhere := []string{config.AllNamespaces}; !slices.Equal(pc.watchedNamespaces(), everywhere) {
 		all = append(all, preflight.Permission{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespaces: everywhere})
 	}

@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/warnings"
 )
 
@@ -37,8 +37,25 @@ func (pc *checker) checkServices(ctx context.Context) (string, error) {
 	})
 }
 
-// findServices evaluates each Service in the watched namespaces, as serve does, and the named target even
-// if it does not exist.
+// checkImports checks whether the API server has ServiceImports.
+func (pc *checker) checkImports(ctx context.Context) (string, error) {
+	labeled := 0
+	for _, namespace := range pc.watchedNamespaces() {
+		imports, err := targetwatch.ListImports(ctx, pc.imports, strings.TrimSuffix(namespace, config.AllNamespaces))
+		if err != nil {
+			return "", fmt.Errorf("list ServiceImports: %w", err)
+		}
+		for _, svc := range imports {
+			if pc.targets.IsLabeled(svc) {
+				labeled++
+			}
+		}
+	}
+	return fmt.Sprintf("the API server serves them; labeled %s=%s: %d", targets.LabelClass, pc.targets.Class, labeled), nil
+}
+
+// findServices evaluates each Service and ServiceImport in the watched namespaces, as serve does, and the named target
+// even if it does not exist.
 func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error) {
 	services, existing := map[targets.Key]*corev1.Service{}, map[string][]*discoveryv1.EndpointSlice{}
 	if named := pc.targets.NamedTarget; named.Service != "" {
@@ -52,6 +69,15 @@ func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error
 		}
 		for i, service := range serviceList.Items {
 			services[targets.Key{Namespace: service.Namespace, Name: service.Name}] = &serviceList.Items[i]
+		}
+		if pc.targets.ServiceImports {
+			imports, err := targetwatch.ListImports(ctx, pc.imports, namespace)
+			if err != nil && !errors.Is(err, targetwatch.ErrImportsNotServed) { // which is another check's
+				return nil, fmt.Errorf("list ServiceImports: %w", err)
+			}
+			for _, svc := range imports {
+				services[targets.KeyOf(svc)] = svc
+			}
 		}
 		sliceList, err := pc.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -76,7 +102,7 @@ func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error
 		return nil, preflight.Warning("no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service", where, targets.LabelClass, pc.targets.Class)
 	}
 	slices.SortFunc(pc.resolutions, func(a, b targets.Resolution) int {
-		return cmp.Or(cmp.Compare(a.Target.Namespace, b.Target.Namespace), cmp.Compare(a.Target.Name, b.Target.Name))
+		return a.Target.Compare(b.Target.Key)
 	})
 	var all []preflight.Finding
 	for _, resolution := range pc.resolutions {

@@ -27,6 +27,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 // Settings are the address of the writer and the identity of the caller.
@@ -125,13 +126,14 @@ func explainFailure(s *status.Status, handshake *identity.HandshakeError) string
 	}
 }
 
-// parseArgs parses NAMESPACE/SERVICE, and ADDRESS if there is one.
+// parseArgs parses NAMESPACE/SERVICE, where .serviceimport ends the name of a ServiceImport, and ADDRESS if there is one.
 func parseArgs(args []string) (request, error) {
 	var q request
 	var problems []error
 	namespace, service, ok := strings.Cut(args[0], "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(service)) > 0 {
-		problems = append(problems, fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", args[0]))
+	name := strings.TrimSuffix(service, planner.ImportSuffix)
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0 {
+		problems = append(problems, fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop, or web/shop%s for a ServiceImport", args[0], planner.ImportSuffix))
 	}
 	q.service = &writerv1.ServiceSelector{Namespace: namespace, Service: service}
 	if len(args) > 1 {

@@ -336,6 +336,8 @@ func TestFailedRequestsGiveAdvice(t *testing.T) {
 		{"a Service that is no target", syncedStore(), true, listEndpoints, []string{"web/shop"}, "slicefeed.dev/class", 1},
 		{"an address of a Service that is no target", syncedStore(), true, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "is not a target of this writer", 1},
 		{"an explanation for a subscriber", syncedStore(), false, explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
+		{"a ServiceImport that is no target", syncedStore(), true, listEndpoints, []string{"web/shop.serviceimport"}, "web/shop.serviceimport is not a target of this writer", 1},
+		{"a name that no Service has", syncedStore(), true, listEndpoints, []string{"web/shop.example"}, "NAMESPACE/SERVICE", 2},
 		{"a name without a namespace", syncedStore(), true, listEndpoints, []string{"shop"}, "NAMESPACE/SERVICE", 2},
 		{"a name that is none", syncedStore(), true, listEndpoints, []string{"web/Shop/x"}, "NAMESPACE/SERVICE", 2},
 		{"an address that is none", syncedStore(), true, explainEndpoint, []string{"web/shop", "worker-1"}, "10.0.0.11", 2},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -27,7 +29,7 @@ func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution,
 		r.publishTarget(key, s, view, snapshots, input)
 	default:
 		r.health.Forget(key)
-		r.Board.Remove(key.Namespace, key.Name)
+		r.Board.Remove(key.Namespace, key.TargetName())
 	}
 	if r.startup.done(key) {
 		r.Board.MarkSynced()
@@ -44,8 +46,11 @@ func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution,
 
 // publishTarget puts a target on the board that this writer manages, or whose slices it leaves as they are.
 func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input) {
+	if len(key.Name) > validation.DNS1123LabelMaxLength { // a ServiceImport that is rejected for it; the API has no room for it
+		return
+	}
 	t := endpoints.Target{
-		Namespace: key.Namespace, Service: key.Name, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
+		Namespace: key.Namespace, Service: key.TargetName(), Owner: view.Target.Owner, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
 		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().PortGroups, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		ServiceType: view.Target.Type, ServicePorts: view.Target.ServicePorts,
 		Input: input, Decision: s.decision, Sources: snapshots, Workload: view.Target.Settings.Workload,

@@ -163,7 +163,7 @@ func (s *fakeStore) Get(context.Context, string, string) (*discoveryv1.EndpointS
 	return s.slices[0], nil
 }
 
-func (s *fakeStore) List(context.Context, string, string) ([]*discoveryv1.EndpointSlice, string, error) {
+func (s *fakeStore) List(context.Context, corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
 	return s.slices, "1", nil
 }
 

@@ -3,7 +3,6 @@ package reconciler
 import (
 	"context"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -91,8 +90,7 @@ func (r *Reconciler) decideAll(match func(*state) bool) {
 // decideProbed queues a decision about each target with a probe status that changed.
 func (r *Reconciler) decideProbed() {
 	for _, name := range r.Prober.TakeChanged() {
-		namespace, service, _ := strings.Cut(name, "/")
-		r.decisions.Add(targets.Key{Namespace: namespace, Name: service})
+		r.decisions.Add(targets.ParseKey(name))
 	}
 }
 

@@ -49,7 +49,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
-	watched, err := targetwatch.New(client, targets.Config{
+	watched, err := targetwatch.New(client, nil, targets.Config{
 		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
 		Sources:  []targets.Source{{Name: "default"}},

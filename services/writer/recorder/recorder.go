@@ -15,6 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 // FieldManager identifies the writer in managedFields.
@@ -80,7 +81,7 @@ func (r *Recorder) recordWrite(w applier.Write) {
 		return
 	}
 	write := history.Write{
-		At: time.Now(), Namespace: w.Service.Namespace, Service: w.Service.Name, Slice: w.Slice,
+		At: time.Now(), Namespace: w.Service.Namespace, Service: planner.TargetName(w.Service.Kind, w.Service.Name), Slice: w.Slice,
 		Verb: string(w.Verb), Result: string(w.Result), Changes: history.CompareSlices(w.Old, w.New, w.ReasonFor),
 	}
 	if w.Err != nil && w.Result != applier.ResultOK {

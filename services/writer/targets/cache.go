@@ -5,8 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 const (
@@ -23,10 +24,13 @@ const (
 func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 	var all []string
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
-		all = append(all, Key{slice.Namespace, service}.String())
+		all = append(all, Key{Namespace: slice.Namespace, Name: service}.String())
+	}
+	if name := slice.Labels[planner.LabelServiceImport]; name != "" && cfg.ServiceImports {
+		all = append(all, Key{Namespace: slice.Namespace, Name: name, Import: true}.String())
 	}
 	for _, owner := range slice.OwnerReferences {
-		if isServiceOwner(owner) {
+		if planner.IsTarget(owner) {
 			all = append(all, UIDKey(slice.Namespace, owner.UID))
 		}
 	}
@@ -38,7 +42,9 @@ func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 		}
 		at += from
 		if rest := slice.Name[at+len(firstNameSuffix):]; at > 0 && (rest == "" || rest[0] == '-') {
-			all = append(all, Key{slice.Namespace, slice.Name[:at]}.String())
+			if key := ParseKey(slice.Namespace + "/" + slice.Name[:at]); !key.Import || cfg.ServiceImports {
+				all = append(all, key.String())
+			}
 		}
 		from = at + 1
 	}
@@ -52,10 +58,6 @@ func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-func isServiceOwner(owner metav1.OwnerReference) bool {
-	return owner.Kind == "Service" && owner.APIVersion == "v1"
-}
-
 // UIDKey is the index key of an owner; no Key contains "#".
 func UIDKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
 
@@ -67,7 +69,7 @@ func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Serv
 	if _, published := svc.Annotations[annotationPrefix+publishAnnotation]; published || wasTarget || cfg.isTarget(svc) {
 		return svc
 	}
-	small := &corev1.Service{}
+	small := &corev1.Service{TypeMeta: svc.TypeMeta}
 	small.Namespace, small.Name, small.UID, small.ResourceVersion = svc.Namespace, svc.Name, svc.UID, svc.ResourceVersion
 	small.DeletionTimestamp = svc.DeletionTimestamp
 	if class, labeled := svc.Labels[LabelClass]; labeled {

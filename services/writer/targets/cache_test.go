@@ -52,7 +52,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := newConfig()
 		name := rapid.StringMatching(`[a-z]([a-z0-9-]{0,61}[a-z0-9])?`).Draw(t, "service")
-		key := Key{"web", name}
+		key := Key{Namespace: "web", Name: name}
 		if rapid.Bool().Draw(t, "named") {
 			first := rapid.OneOf(
 				rapid.StringMatching(`[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?`),

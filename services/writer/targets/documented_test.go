@@ -82,6 +82,9 @@ func TestDocumentedReasonsMatchCode(t *testing.T) {
 
 func TestEveryReasonIsTested(t *testing.T) {
 	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OwnedByOtherWriter", "OrphanedSlices", "LabelRemoved", "ClassChanged"} // need more than a Service
+	for _, tc := range importRejections {
+		tested = append(tested, tc.reason)
+	}
 	for _, tc := range rejections {
 		tested = append(tested, tc.reason)
 	}

@@ -43,7 +43,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 		return resolution, Memory{}
 	}
 	if neverTarget {
-		resolution.Rejection, resolution.Slices = cfg.rejectOrphanedSlices(leftovers), leftovers
+		resolution.Rejection, resolution.Slices = cfg.rejectOrphanedSlices(KeyOf(svc).kind(), leftovers), leftovers
 		return resolution, Memory{}
 	}
 	memory := Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
@@ -67,7 +67,7 @@ func (cfg *Config) isReplaced(owned []*discoveryv1.EndpointSlice, class string, 
 	return !slices.ContainsFunc(owned, func(ownedSlice *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(ownedSlice.Endpoints, isUsable) && !slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
 			return other.Namespace == svc.Namespace && other.DeletionTimestamp == nil && other.AddressType == ownedSlice.AddressType &&
-				other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class && other.Labels[discoveryv1.LabelServiceName] == svc.Name &&
+				other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class && other.Labels[nameLabel(svc)] == svc.Name &&
 				slices.ContainsFunc(other.Endpoints, isReady)
 		})
 	})
@@ -82,22 +82,23 @@ func isUsable(e discoveryv1.Endpoint) bool {
 
 // optOutNotice explains that a Service stays managed for a while, and how to decide.
 func (cfg *Config) optOutNotice(svc *corev1.Service) *Rejection {
-	relabel := fmt.Sprintf("kubectl label service -n %s %s --overwrite %s=", svc.Namespace, svc.Name, LabelClass)
+	kind := KeyOf(svc).kind()
+	relabel := fmt.Sprintf("kubectl label %s -n %s %s --overwrite %s=", strings.ToLower(kind), svc.Namespace, svc.Name, LabelClass)
 	if class := svc.Labels[LabelClass]; class != "" {
 		return newRejection(ReasonClassChanged, "Label %s now names class %s. This writer's slices are deleted once slices of that class list a ready endpoint, after one minute at the latest. To keep them: %s%s", LabelClass, class, relabel, cfg.Class)
 	}
-	return newRejection(ReasonLabelRemoved, "Label %s was removed. The Service stays managed for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s", LabelClass, relabel, cfg.Class, relabel, classNone)
+	return newRejection(ReasonLabelRemoved, "Label %s was removed. The %s stays managed for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s", LabelClass, kind, relabel, cfg.Class, relabel, classNone)
 }
 
 // rejectOrphanedSlices rejects a Service that has owned slices for an unknown reason.
-func (cfg *Config) rejectOrphanedSlices(leftovers []*discoveryv1.EndpointSlice) *Rejection {
+func (cfg *Config) rejectOrphanedSlices(kind string, leftovers []*discoveryv1.EndpointSlice) *Rejection {
 	names := make([]string, len(leftovers))
 	for i, slice := range leftovers {
 		names[i] = slice.Name
 	}
 	slices.Sort(names)
 	return newListRejection(ReasonOrphanedSlices, names, fmt.Sprintf(
-		"Owned slices remain for a Service that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices", LabelClass, cfg.Class, LabelClass, classNone))
+		"Owned slices remain for a %s that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices", kind, LabelClass, cfg.Class, LabelClass, classNone))
 }
 
 // isLeftover reports whether this writer wrote a slice for this Service. A slice whose service-name
@@ -109,11 +110,11 @@ func (cfg *Config) isLeftover(slice *discoveryv1.EndpointSlice, svc *corev1.Serv
 	}
 	hasOwner, ownedByService := false, false
 	for _, owner := range slice.OwnerReferences {
-		if isServiceOwner(owner) {
+		if planner.IsTarget(owner) {
 			hasOwner, ownedByService = true, ownedByService || owner.UID == svc.UID
 		}
 	}
-	switch slice.Labels[discoveryv1.LabelServiceName] {
+	switch slice.Labels[nameLabel(svc)] {
 	case svc.Name:
 		return ownedByService || !hasOwner
 	case "":
@@ -121,6 +122,9 @@ func (cfg *Config) isLeftover(slice *discoveryv1.EndpointSlice, svc *corev1.Serv
 	}
 	return false
 }
+
+// nameLabel is the label in which slices have the name of the Service or ServiceImport.
+func nameLabel(svc *corev1.Service) string { return planner.NameLabel(KeyOf(svc).kind()) }
 
 // isOtherClass reports whether another installation writes a slice.
 func isOtherClass(slice *discoveryv1.EndpointSlice) bool {

@@ -59,7 +59,7 @@ func (t Target) FollowPorts(source string, reported []ReportedPort, allows func(
 		})
 		switch {
 		case len(found) == 0:
-			return SourcePorts{}, fmt.Sprintf("source %s reports no %s port %q, which this Service has", source, *p.Protocol, *p.Name)
+			return SourcePorts{}, fmt.Sprintf("source %s reports no %s port %q, which this %s has", source, *p.Protocol, *p.Name, t.kind())
 		case len(found) > 1: // as in a rollout that changes it
 			return SourcePorts{}, fmt.Sprintf("source %s reports several numbers of %s port %q", source, *p.Protocol, *p.Name)
 		case allows != nil && !allows(found[0].Number):
@@ -133,6 +133,9 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 		}
 		for i, p := range t.PortsOf(source.Name) {
 			if cfg.deniesPort(source, uint16(*p.Port), t.Key) {
+				if t.Import { // it has no targetPort
+					return newRejection(ReasonPortNotAllowed, "Port %d (of port %s) is not allowed for source %s. Set %sports.%[3]s to the port at that source, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", *p.Port, shownName(&given[i]), source.Name, annotationPrefix)
+				}
 				return newRejection(ReasonPortNotAllowed, "Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", *p.Port, shownName(&given[i]), source.Name)
 			}
 		}
@@ -147,14 +150,14 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 func (t Target) checkPortNames() *Rejection {
 	for _, source := range slices.Sorted(maps.Keys(t.Settings.Ports)) {
 		if !slices.Contains(t.Settings.AllSources(), source) {
-			return newRejection(ReasonInvalidAnnotation, "%sports.%.64s names a source that this Service does not use. Remove it, or name the source in %[1]ssource.", annotationPrefix, source)
+			return newRejection(ReasonInvalidAnnotation, "%sports.%.64s names a source that this %[3]s does not use. Remove it, or name the source in %[1]ssource.", annotationPrefix, source, t.kind())
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.Settings.Ports[source])) {
 			if name == "" && len(t.Ports) == 1 {
 				continue
 			}
 			if !slices.ContainsFunc(t.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == name }) {
-				return newRejection(ReasonInvalidAnnotation, "%sports.%s names port %q, which the Service does not have. Use the names of its ports, or a number alone if it has one port.", annotationPrefix, source, name)
+				return newRejection(ReasonInvalidAnnotation, "%sports.%s names port %q, which the %s does not have. Use the names of its ports, or a number alone if it has one port.", annotationPrefix, source, name, t.kind())
 			}
 		}
 	}

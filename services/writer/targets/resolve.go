@@ -44,7 +44,7 @@ type settingsCandidates struct {
 func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	key, svc := in.Key, in.Service
 	resolution := Resolution{
-		ServiceRef: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name},
+		ServiceRef: corev1.ObjectReference{APIVersion: "v1", Kind: key.kind(), Namespace: key.Namespace, Name: key.Name},
 		Target:     cfg.newTarget(key),
 		Slices:     in.Slices,
 	}
@@ -56,7 +56,10 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		return resolution, Memory{}
 	}
 	resolution.ServiceRef.UID, resolution.Target.UID = svc.UID, svc.UID
-	resolution.Target.Owner = metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}
+	if key.Import {
+		resolution.ServiceRef.APIVersion = svc.APIVersion
+	}
+	resolution.Target.Owner = metav1.OwnerReference{APIVersion: resolution.ServiceRef.APIVersion, Kind: key.kind(), Name: svc.Name, UID: svc.UID}
 	settings, problems := parseAnnotations(cfg.Defaults, svc.Annotations)
 	resolution.Relevant, resolution.Paused = true, settings.Paused
 	var candidates settingsCandidates
@@ -68,7 +71,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	resolution.Target.Type, resolution.Target.ServicePorts = string(svc.Spec.Type), servicePorts(svc)
 	if !cfg.isTarget(svc) {
 		resolution, memory := cfg.resolveOptOut(resolution, in, candidates)
-		if !resolution.Relevant {
+		if !resolution.Relevant && !key.Import {
 			resolution.publish(svc)
 		}
 		return resolution, memory
@@ -125,7 +128,7 @@ func (cfg *Config) chooseSettings(target Target, svc *corev1.Service, candidates
 		}
 		annotationError = &Rejection{rejection.Reason, display.Truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
 	case len(candidates.problems) > 0:
-		rejection = newListRejection(ReasonInvalidAnnotation, candidates.problems, "Service is not managed because of invalid annotations")
+		rejection = newListRejection(ReasonInvalidAnnotation, candidates.problems, target.kind()+" is not managed because of invalid annotations")
 		annotationError = newListRejection(ReasonInvalidAnnotation, candidates.problems, "Invalid annotations; previous settings stay in effect")
 	}
 	if candidates.accepted == nil {
@@ -188,7 +191,7 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 		}
 		source := cfg.Sources[at]
 		if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {
-			return nil, newRejection(ReasonNamespaceNotAllowed, "Services in namespace %s may not use source %s. Use another source, or add the namespace to it in SOURCES_FILE.", t.Namespace, name)
+			return nil, newRejection(ReasonNamespaceNotAllowed, "%ss in namespace %s may not use source %s. Use another source, or add the namespace to it in SOURCES_FILE.", t.kind(), t.Namespace, name)
 		}
 		given = append(given, source)
 	}
@@ -255,7 +258,7 @@ func (cfg *Config) isNamedTarget(key Key) bool { return key.Name != "" && key ==
 
 // newTarget returns what is known of a target without its Service.
 func (cfg *Config) newTarget(key Key) Target {
-	t := Target{Key: key, ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.Name + firstNameSuffix}
+	t := Target{Key: key, ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.TargetName() + firstNameSuffix}
 	if cfg.isNamedTarget(key) {
 		t.ManagedBy = cmp.Or(cfg.NamedTarget.ManagedBy, t.ManagedBy)
 		t.FirstName = cmp.Or(cfg.NamedTarget.FirstName, t.FirstName)

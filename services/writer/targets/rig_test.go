@@ -7,7 +7,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
 
-var shop = Key{"web", "shop"}
+var shop = Key{Namespace: "web", Name: "shop"}
 
 func defaultSettings() Settings {
 	return Settings{

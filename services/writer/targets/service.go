@@ -23,7 +23,7 @@ func validateService(service *corev1.Service) *Rejection {
 	svc := &service.Spec
 	switch {
 	case service.DeletionTimestamp != nil:
-		return newRejection(ReasonServiceTerminating, "Service is being deleted. Its slices are deleted with it; nothing more is written.")
+		return newRejection(ReasonServiceTerminating, "%s is being deleted. Its slices are deleted with it; nothing more is written.", KeyOf(service).kind())
 	case svc.Type == corev1.ServiceTypeExternalName:
 		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints. Use ClusterIP, NodePort or LoadBalancer.")
 	case len(svc.Selector) > 0:
@@ -33,7 +33,9 @@ func validateService(service *corev1.Service) *Rejection {
 	case svc.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
 		return newRejection(ReasonLocalTrafficPolicy, "externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none. Set it to Cluster.")
 	case len(svc.Ports) > maxPorts:
-		return newRejection(ReasonTooManyPorts, "Service has %d ports; an EndpointSlice supports %d. Split the Service.", len(svc.Ports), maxPorts)
+		return newRejection(ReasonTooManyPorts, "%[1]s has %d ports; an EndpointSlice supports %d. Split the %[1]s.", KeyOf(service).kind(), len(svc.Ports), maxPorts)
+	case isImport(service):
+		return validateImport(service)
 	}
 	return nil
 }
@@ -52,7 +54,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 			}
 			continue
 		}
-		if slice.Namespace != t.Namespace || slice.Labels[discoveryv1.LabelServiceName] != t.Name {
+		if slice.Namespace != t.Namespace || slice.Labels[planner.NameLabel(t.kind())] != t.Name {
 			continue
 		}
 		switch {
@@ -111,7 +113,7 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discover
 func (t Target) resolveProbePort() (uint16, *Rejection) {
 	port := t.probePortAmong(t.Ports)
 	if port == 0 && t.Settings.Probe.Mode != probe.Off {
-		return 0, newRejection(ReasonNoProbePort, "Service has no TCP port to probe. Set %sprobe-port or turn probing off.", annotationPrefix)
+		return 0, newRejection(ReasonNoProbePort, "%s has no TCP port to probe. Set %sprobe-port or turn probing off.", t.kind(), annotationPrefix)
 	}
 	return port, nil
 }

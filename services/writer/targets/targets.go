@@ -1,5 +1,5 @@
-// Package targets holds the rules about Services: which of them this writer manages and how, which it
-// rejects, and when it leaves one. It guarantees that a rejection says what to do, and that slices are
+// Package targets holds the rules about Services and ServiceImports: which of them this writer manages and how, which
+// it rejects, and when it leaves one. It guarantees that a rejection says what to do, and that slices are
 // deleted only after a person certainly opted out. It is pure: package targetwatch watches the Services
 // and EndpointSlices, and calls Resolve.
 //
@@ -9,6 +9,7 @@ package targets
 import (
 	"cmp"
 	"net/netip"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,22 +33,48 @@ type Config struct {
 	// Namespaces are watched, and the namespace of NamedTarget; a single "*" means all namespaces.
 	Namespaces  []string
 	NamedTarget NamedTarget
-	Defaults    Settings // without Sources: the only configured source
-	Sources     []Source
+	// ServiceImports with the label are targets too. They are resolved as Services; see ServiceOfImport.
+	ServiceImports bool
+	Defaults       Settings // without Sources: the only configured source
+	Sources        []Source
 }
 
-// Key identifies a Service.
-type Key struct{ Namespace, Name string }
+// Key identifies a Service, or a ServiceImport, which may have the same name.
+type Key struct {
+	Namespace, Name string
 
-func (k Key) String() string { return k.Namespace + "/" + k.Name }
+	Import bool
+}
+
+func (k Key) String() string { return k.Namespace + "/" + k.TargetName() }
+
+// TargetName returns how metrics, status pages, the endpoint API and slices name the target: shop, or
+// shop.serviceimport.
+func (k Key) TargetName() string { return planner.TargetName(k.kind(), k.Name) }
+
+func (k Key) kind() string {
+	if k.Import {
+		return planner.KindServiceImport
+	}
+	return "Service"
+}
+
+// ParseKey returns the key whose String is text.
+func ParseKey(text string) Key {
+	namespace, name, _ := strings.Cut(text, "/")
+	name, isImport := strings.CutSuffix(name, planner.ImportSuffix)
+	return Key{Namespace: namespace, Name: name, Import: isImport}
+}
 
 // Compare orders keys by namespace, then by name.
 func (k Key) Compare(other Key) int {
-	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
+	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.TargetName(), other.TargetName()))
 }
 
-// KeyOf returns the key of a Service, or of a slice that has its name.
-func KeyOf(object metav1.Object) Key { return Key{object.GetNamespace(), object.GetName()} }
+// KeyOf returns the key of a Service, or of a ServiceImport in that form.
+func KeyOf(svc *corev1.Service) Key {
+	return Key{Namespace: svc.Namespace, Name: svc.Name, Import: isImport(svc)}
+}
 
 // Source is the configuration of one source.
 type Source struct {
@@ -67,15 +94,15 @@ type NamedTarget struct {
 }
 
 // Key is the key of the Service.
-func (n NamedTarget) Key() Key { return Key{n.Namespace, n.Service} }
+func (n NamedTarget) Key() Key { return Key{Namespace: n.Namespace, Name: n.Service} }
 
-// Target is a Service that this writer can manage. If the Service is rejected or opted out, only what
+// Target is a Service or a ServiceImport that this writer can manage. If the Service is rejected or opted out, only what
 // identifies it and its slices is set, and the settings if they are valid.
 type Target struct {
 	Key
 
 	UID           types.UID
-	Owner         metav1.OwnerReference // the Service, without blockOwnerDeletion: some clusters forbid it
+	Owner         metav1.OwnerReference // the Service or ServiceImport, without blockOwnerDeletion: some clusters forbid it
 	ManagedBy     string                // managed-by label of owned slices
 	Writer        string                // value of slicefeed.dev/writer
 	FirstName     string                // of the first slice

@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,42 +24,57 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// Names of the indexes: slices by the Services that they affect, Services by UID and by cluster IP.
+// Names of the indexes: slices by the Services that they affect, Services and ServiceImports by UID and by cluster IP.
 const (
 	indexByService   = "service"
 	indexByUID       = "uid"
 	indexByClusterIP = "cluster-ip"
 )
 
-// namespaceInformers holds the two informers of one namespace, or of all.
+// namespaceInformers holds the informers of one namespace, or of all.
 type namespaceInformers struct {
 	watcher   *Watcher
 	namespace string
 	services  cache.SharedIndexInformer
 	slices    cache.SharedIndexInformer
-	// Handlers that have processed the complete first list: only then is the cache complete.
+	imports   cache.SharedIndexInformer // of ServiceImports, as Services; nil: they are not targets
+	// Handlers of Services and slices that have processed the complete first list: only then is the cache complete.
 	handlers []cache.ResourceEventHandlerRegistration
+	// That of ServiceImports: without these, Services are managed all the same.
+	importHandler    cache.ResourceEventHandlerRegistration
+	importsNotServed atomic.Bool
 
 	mu          sync.Mutex
 	watchErrors map[string]string // the last error of each watch, by resource
 }
 
-func newNamespaceInformers(w *Watcher, client kubernetes.Interface, namespace string) (*namespaceInformers, error) {
+func newNamespaceInformers(w *Watcher, client kubernetes.Interface, imports dynamic.Interface, namespace string) (*namespaceInformers, error) {
 	a := &namespaceInformers{watcher: w, namespace: namespace, watchErrors: map[string]string{}}
-	a.services = coreinformers.NewServiceInformer(client, namespace, 0, cache.Indexers{
-		indexByUID:       indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} }),
-		indexByClusterIP: indexFunc(clusterIPs),
-	})
+	indexers := func() cache.Indexers {
+		return cache.Indexers{
+			indexByUID:       indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} }),
+			indexByClusterIP: indexFunc(clusterIPs),
+		}
+	}
+	trim := func(svc *corev1.Service) *corev1.Service { return w.cfg.TrimService(svc, w.recordLabel(svc)) }
+	a.services = coreinformers.NewServiceInformer(client, namespace, 0, indexers())
 	// All slices: an owned slice whose labels someone modified must still be repaired, and the names of
 	// other slices must not be taken.
 	a.slices = discoveryinformers.NewEndpointSliceInformer(client, namespace, 0, cache.Indexers{indexByService: indexFunc(w.cfg.IndexKeys)})
-	return a, errors.Join(
-		configureInformer(a, "Services", a.services, func(svc *corev1.Service) *corev1.Service { return w.cfg.TrimService(svc, w.recordLabel(svc)) }, a.onServiceChange),
-		configureInformer(a, "EndpointSlices", a.slices, func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-			w.cfg.TrimSlice(slice)
-			return slice
-		}, a.onSliceChange),
-	)
+	services, errServices := configureInformer(a, "Services", a.services, trim, a.onServiceChange)
+	slices, errSlices := configureInformer(a, "EndpointSlices", a.slices, func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+		w.cfg.TrimSlice(slice)
+		return slice
+	}, a.onSliceChange)
+	a.handlers = []cache.ResourceEventHandlerRegistration{services, slices}
+	var errImports error
+	if w.cfg.ServiceImports {
+		a.imports = newImportInformer(imports, namespace, &a.importsNotServed, indexers())
+		a.importHandler, errImports = configureInformer(a, "ServiceImports", a.imports, func(object *unstructured.Unstructured) *corev1.Service {
+			return trim(targets.ServiceOfImport(object))
+		}, a.onServiceChange)
+	}
+	return a, errors.Join(errServices, errSlices, errImports)
 }
 
 func indexFunc[T metav1.Object](keys func(T) []string) cache.IndexFunc {
@@ -70,12 +88,12 @@ func clusterIPs(svc *corev1.Service) []string {
 	return []string{svc.Spec.ClusterIP}
 }
 
-// configureInformer sets up an informer: which fields it keeps, and what it does with changes and errors. The
+// configureInformer sets up an informer: what it keeps of each object, and what it does with changes and errors. The
 // handler gets the object before and after a change, or nil.
-func configureInformer[T metav1.Object](a *namespaceInformers, resource string, informer cache.SharedIndexInformer, trim func(T) T, handle func(before, after T)) error {
+func configureInformer[R any, T metav1.Object](a *namespaceInformers, resource string, informer cache.SharedIndexInformer, trim func(R) T, handle func(before, after T)) (cache.ResourceEventHandlerRegistration, error) {
 	var none T
 	errTransform := informer.SetTransform(func(obj any) (any, error) {
-		if object, ok := obj.(T); ok {
+		if object, ok := obj.(R); ok {
 			return trim(object), nil
 		}
 		return obj, nil // of a deletion that the watch missed
@@ -101,8 +119,7 @@ func configureInformer[T metav1.Object](a *namespaceInformers, resource string, 
 			handle(before.(T), none)
 		},
 	})
-	a.handlers = append(a.handlers, registration)
-	return errors.Join(errTransform, errHandler, err)
+	return registration, errors.Join(errTransform, errHandler, err)
 }
 
 // equalVersions reports whether nothing changed: a relist repeats known objects.
@@ -114,8 +131,29 @@ func (a *namespaceInformers) synced() bool {
 	return !slices.ContainsFunc(a.handlers, func(h cache.ResourceEventHandlerRegistration) bool { return !h.HasSynced() })
 }
 
-func (a *namespaceInformers) waitForSync(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), a.synced)
+// importsSynced reports whether all ServiceImports are known. There are none if the API server does not serve them.
+func (a *namespaceInformers) importsSynced() bool {
+	return a.imports == nil || a.importHandler.HasSynced() || a.importsNotServed.Load()
+}
+
+// knows reports whether the caches have all that the resolution of a target needs.
+func (a *namespaceInformers) knows(key targets.Key) bool {
+	return a.synced() && (!key.Import || a.imports != nil && a.importHandler.HasSynced())
+}
+
+// signalSync makes the watcher signal what became dirty before all is known.
+func (a *namespaceInformers) signalSync(ctx context.Context, known func() bool) {
+	if cache.WaitForCacheSync(ctx.Done(), known) {
+		a.watcher.markDirty()
+	}
+}
+
+// targetInformers returns the informers of what may be a target.
+func (a *namespaceInformers) targetInformers() []cache.SharedIndexInformer {
+	if a.imports == nil {
+		return []cache.SharedIndexInformer{a.services}
+	}
+	return []cache.SharedIndexInformer{a.services, a.imports}
 }
 
 // String names the namespace, and why it cannot be read.
@@ -136,8 +174,13 @@ func (a *namespaceInformers) String() string {
 	return name + " (" + strings.Join(causes, "; ") + ")"
 }
 
+// getService returns a Service, or a ServiceImport as a Service; nil: there is none.
 func (a *namespaceInformers) getService(key targets.Key) *corev1.Service {
-	obj, found, err := a.services.GetStore().GetByKey(key.String())
+	informer := a.services
+	if key.Import {
+		informer = a.imports
+	}
+	obj, found, err := informer.GetStore().GetByKey(cache.ObjectName{Namespace: key.Namespace, Name: key.Name}.String())
 	if err != nil || !found {
 		return nil
 	}
@@ -161,7 +204,7 @@ func (a *namespaceInformers) slicesFor(key targets.Key, svc *corev1.Service) []*
 	return slices.CompactFunc(all, func(a, b *discoveryv1.EndpointSlice) bool { return a.Name == b.Name })
 }
 
-// onServiceChange marks a Service dirty. The cluster IPs are read again if they may have changed.
+// onServiceChange marks a Service or a ServiceImport dirty. The cluster IPs are read again if they may have changed.
 func (a *namespaceInformers) onServiceChange(before, after *corev1.Service) {
 	if before == nil || after == nil || !slices.Equal(clusterIPs(before), clusterIPs(after)) {
 		a.watcher.mu.Lock()
@@ -182,13 +225,15 @@ func (a *namespaceInformers) onSliceChange(before, after *discoveryv1.EndpointSl
 			continue
 		}
 		for _, value := range a.watcher.cfg.IndexKeys(slice) {
-			if namespace, name, isKey := strings.Cut(value, "/"); isKey {
-				keys = append(keys, targets.Key{Namespace: namespace, Name: name})
+			if strings.Contains(value, "/") {
+				keys = append(keys, targets.ParseKey(value))
 				continue
 			}
-			owners, _ := a.services.GetIndexer().ByIndex(indexByUID, value)
-			for _, owner := range owners {
-				keys = append(keys, targets.KeyOf(owner.(*corev1.Service)))
+			for _, informer := range a.targetInformers() {
+				owners, _ := informer.GetIndexer().ByIndex(indexByUID, value)
+				for _, owner := range owners {
+					keys = append(keys, targets.KeyOf(owner.(*corev1.Service)))
+				}
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
@@ -54,7 +55,12 @@ type testCluster struct {
 
 func startWatcher(t *testing.T, cfg targets.Config, client *fake.Clientset) *testCluster {
 	t.Helper()
-	watcher, err := New(client, cfg, slog.New(slog.DiscardHandler))
+	return startWatcherOfImports(t, cfg, client, nil)
+}
+
+func startWatcherOfImports(t *testing.T, cfg targets.Config, client *fake.Clientset, imports dynamic.Interface) *testCluster {
+	t.Helper()
+	watcher, err := New(client, imports, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package targetwatch watches the Services and EndpointSlices of the configured namespaces, and resolves
-// each Service with the rules of package targets. It guarantees that what it returns came from the API
+// Package targetwatch watches the Services and EndpointSlices of the configured namespaces, and ServiceImports if they
+// are targets too, and resolves each with the rules of package targets. It guarantees that what it returns came from the API
 // server, and states how recent it is; while the API server is away it keeps the last state. It does not
 // write anything.
 package targetwatch
@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -43,8 +44,8 @@ type serviceMemory struct {
 	uid types.UID
 }
 
-// New creates the informers; Run starts them.
-func New(client kubernetes.Interface, cfg targets.Config, log *slog.Logger) (*Watcher, error) {
+// New creates the informers; Run starts them. Without cfg.ServiceImports their client is not used.
+func New(client kubernetes.Interface, imports dynamic.Interface, cfg targets.Config, log *slog.Logger) (*Watcher, error) {
 	w := &Watcher{
 		cfg: cfg, log: log, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
 		dirty: map[targets.Key]struct{}{}, memories: map[targets.Key]serviceMemory{},
@@ -58,7 +59,7 @@ func New(client kubernetes.Interface, cfg targets.Config, log *slog.Logger) (*Wa
 	}
 	slices.Sort(namespaces)
 	for _, namespace := range slices.Compact(namespaces) {
-		a, err := newNamespaceInformers(w, client, namespace)
+		a, err := newNamespaceInformers(w, client, imports, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -75,13 +76,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, a := range w.informers {
-		wg.Go(func() { a.services.RunWithContext(ctx) })
 		wg.Go(func() { a.slices.RunWithContext(ctx) })
-		wg.Go(func() {
-			if a.waitForSync(ctx) {
-				w.markDirty() // signal what became dirty before the sync
-			}
-		})
+		for _, informer := range a.targetInformers() {
+			wg.Go(func() { informer.RunWithContext(ctx) })
+		}
+		wg.Go(func() { a.signalSync(ctx, a.synced) })
+		if a.imports != nil {
+			wg.Go(func() { a.signalSync(ctx, a.importsSynced) })
+			wg.Go(func() { a.signalSync(ctx, a.importHandler.HasSynced) }) // later, if they are served later
+		}
 	}
 	<-ctx.Done()
 	return nil
@@ -97,7 +100,7 @@ func (w *Watcher) TakeChanged() []targets.Key {
 	defer w.mu.Unlock()
 	var taken []targets.Key
 	for key := range w.dirty {
-		if a := w.informersFor(key.Namespace); a == nil || a.synced() {
+		if a := w.informersFor(key.Namespace); a == nil || a.knows(key) {
 			taken = append(taken, key)
 			delete(w.dirty, key)
 		}
@@ -111,21 +114,36 @@ func (w *Watcher) TakeChanged() []targets.Key {
 func (w *Watcher) Synced() error {
 	var missing []string
 	for _, namespace := range slices.Sorted(maps.Keys(w.informers)) {
-		if a := w.informers[namespace]; !a.synced() {
+		if a := w.informers[namespace]; !a.synced() || !a.importsSynced() {
 			missing = append(missing, a.String())
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	return errors.New("Services and EndpointSlices not synced in " + strings.Join(missing, "; "))
+	kinds := "Services and EndpointSlices"
+	if w.cfg.ServiceImports {
+		kinds = "Services, EndpointSlices and ServiceImports"
+	}
+	return errors.New(kinds + " not synced in " + strings.Join(missing, "; "))
+}
+
+// ImportsServed returns nil unless ServiceImports are targets and the API server was found not to serve them. Services
+// are managed all the same, and ServiceImports once they are served.
+func (w *Watcher) ImportsServed() error {
+	for _, a := range w.informers {
+		if a.importsNotServed.Load() {
+			return ErrImportsNotServed
+		}
+	}
+	return nil
 }
 
 // Get resolves one Service from the caches. Its cost does not depend on the other objects of the
 // namespace.
 func (w *Watcher) Get(key targets.Key) targets.Resolution {
 	a := w.informersFor(key.Namespace)
-	if a == nil || !a.synced() {
+	if a == nil || !a.knows(key) {
 		return targets.Resolution{}
 	}
 	// Read the version first: the slices are at least that recent.
@@ -151,9 +169,11 @@ func (w *Watcher) Get(key targets.Key) targets.Resolution {
 	if w.clusterIPs == nil {
 		w.clusterIPs = map[netip.Addr]struct{}{}
 		for _, a := range w.informers {
-			for _, text := range a.services.GetIndexer().ListIndexFuncValues(indexByClusterIP) {
-				if addr, err := netip.ParseAddr(text); err == nil { // "None" and "" are not addresses
-					w.clusterIPs[addr.Unmap()] = struct{}{}
+			for _, informer := range a.targetInformers() {
+				for _, text := range informer.GetIndexer().ListIndexFuncValues(indexByClusterIP) {
+					if addr, err := netip.ParseAddr(text); err == nil { // "None" and "" are not addresses
+						w.clusterIPs[addr.Unmap()] = struct{}{}
+					}
 				}
 			}
 		}

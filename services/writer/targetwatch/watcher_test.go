@@ -168,7 +168,7 @@ func TestWatchesConfiguredNamespaces(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(fake.NewClientset(), targets.Config{}, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := New(fake.NewClientset(), nil, targets.Config{}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no namespace at all makes no sense")
 	}
 }
@@ -267,7 +267,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 		objects = append(objects, namedService(name, uid), mine, pods)
 	}
 	cfg, client := newConfig(), fake.NewClientset(objects...)
-	watcher, err := New(client, cfg, slog.New(slog.DiscardHandler))
+	watcher, err := New(client, nil, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -229,7 +229,8 @@ type ServiceSelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// namespace of the Service; 1 to 63 bytes.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// service is the name of the Service, at most 63 bytes. Empty selects all of the namespace.
+	// service is the name of the Service, or that of a ServiceImport and .serviceimport; at most 77 bytes. Empty selects
+	// all of the namespace.
 	Service       string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -483,7 +484,7 @@ type Entry struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// namespace of the Service.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// service is the name of the Service.
+	// service is the name of the Service, or that of a ServiceImport and .serviceimport. At most 77 bytes.
 	Service string `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
 	// fingerprint of the entry's content: 16 bytes, opaque (R4). Replicas that make the same decision
 	// compute the same fingerprint.

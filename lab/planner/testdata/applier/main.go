@@ -20,7 +20,7 @@ type memory struct {
 	slices []*discoveryv1.EndpointSlice
 }
 
-func (m *memory) List(context.Context, string, string) ([]*discoveryv1.EndpointSlice, string, error) {
+func (m *memory) List(context.Context, corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
 	return m.slices, fmt.Sprint(len(m.slices)), nil
 }
 
@@ -36,12 +36,13 @@ func main() {
 	store := &memory{}
 	a := applier.New(applier.Config{Store: store, Hooks: applier.Hooks{Wrote: func(w applier.Write) { requests[w.Result]++ }}})
 	for range 2 {
-		existing, version, err := store.List(context.Background(), "shop", "database")
+		service := corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "database", UID: "1"}
+		existing, version, err := store.List(context.Background(), service)
 		if err != nil {
 			panic(err)
 		}
 		plan, err := a.Apply(context.Background(), applier.Order{
-			Service: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "database", UID: "1"},
+			Service: service,
 			Desired: planner.Desired{
 				Namespace: "shop", Service: "database", ManagedBy: "example.org", FirstName: "database",
 				Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},

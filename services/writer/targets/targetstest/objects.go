@@ -1,4 +1,4 @@
-// Package targetstest builds Services and EndpointSlices as an API server holds them. It does not import
+// Package targetstest builds Services, ServiceImports and EndpointSlices as an API server holds them. It does not import
 // package targets, so that the tests of that package can use it.
 package targetstest
 
@@ -6,8 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 )
 
 // NewService returns web/shop, a valid, labeled Service.
@@ -59,4 +63,35 @@ func SliceNames(list []*discoveryv1.EndpointSlice) []string {
 		all = append(all, s.Name)
 	}
 	return all
+}
+
+// NewImport returns the ServiceImport web/shop, valid and labeled, as the API server returns it.
+func NewImport() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceImport",
+		"metadata": map[string]any{
+			"namespace": "web", "name": "shop", "uid": "import-1", "resourceVersion": "1",
+			"labels": map[string]any{"slicefeed.dev/class": "default"}, "annotations": map[string]any{"slicefeed.dev/ports.default": "http=30080"},
+		},
+		"spec": map[string]any{"type": "ClusterSetIP", "ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}},
+	}}
+}
+
+// OwnedImportSlice returns a slice that the writer "slicefeed" of class default wrote for the ServiceImport web/shop of
+// that UID.
+func OwnedImportSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
+	s := OwnedSlice(name, owner)
+	delete(s.Labels, discoveryv1.LabelServiceName)
+	s.Labels["multicluster.kubernetes.io/service-name"], s.Labels["multicluster.kubernetes.io/source-cluster"] = "shop", "default"
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "shop", UID: owner}}
+	return s
+}
+
+// NewImportClient returns a fake client of an API server that has ServiceImports.
+func NewImportClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	kinds := map[schema.GroupVersionResource]string{}
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		kinds[schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: version, Resource: "serviceimports"}] = "ServiceImportList"
+	}
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
 }

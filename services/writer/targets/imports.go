@@ -1,0 +1,90 @@
+package targets
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilnet "k8s.io/utils/net"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+)
+
+// The types of a ServiceImport.
+const (
+	typeClusterSetIP = "ClusterSetIP"
+	typeHeadless     = "Headless"
+)
+
+// ServiceOfImport returns a ServiceImport as a Service, so that the same rules apply to both. Its spec has a part of a
+// Service's fields, with the same names; spec.ips become the cluster IPs. Kind and APIVersion stay those of the
+// ServiceImport, and tell it from a Service.
+func ServiceOfImport(object *unstructured.Unstructured) *corev1.Service {
+	svc := &corev1.Service{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, svc); err != nil {
+		// Its type is missing then, so it is rejected.
+		svc = &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+			DeletionTimestamp: object.GetDeletionTimestamp(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
+		}}
+	}
+	svc.Kind = planner.KindServiceImport
+	ips, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "ips")
+	svc.Spec.ClusterIPs, svc.Spec.ClusterIP = ips, ""
+	switch {
+	case svc.Spec.Type == typeHeadless:
+		svc.Spec.ClusterIP = corev1.ClusterIPNone
+	case len(ips) > 0:
+		svc.Spec.ClusterIP = ips[0]
+	}
+	if len(svc.Spec.IPFamilies) == 0 {
+		for _, ip := range ips {
+			family := corev1.IPv4Protocol
+			if utilnet.IsIPv6String(ip) {
+				family = corev1.IPv6Protocol
+			}
+			if !slices.Contains(svc.Spec.IPFamilies, family) {
+				svc.Spec.IPFamilies = append(svc.Spec.IPFamilies, family)
+			}
+		}
+	}
+	return svc
+}
+
+func isImport(svc *corev1.Service) bool { return svc.Kind == planner.KindServiceImport }
+
+// validateImport rejects what the API server refuses in a Service, but not in a ServiceImport: slices with it could not
+// be written, or consumers would not find them.
+func validateImport(svc *corev1.Service) *Rejection {
+	if len(validation.IsDNS1123Label(svc.Name)) > 0 {
+		return newRejection(ReasonInvalidServiceImport, "The name of a ServiceImport must be a DNS label of at most 63 characters: slices have it as a label. Create it with such a name.")
+	}
+	if svc.Spec.Type != typeClusterSetIP && svc.Spec.Type != typeHeadless {
+		return newRejection(ReasonInvalidServiceImport, "spec.type of the ServiceImport is %.40q. Use %s or %s.", svc.Spec.Type, typeClusterSetIP, typeHeadless)
+	}
+	for i, family := range svc.Spec.IPFamilies {
+		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol || slices.Contains(svc.Spec.IPFamilies[:i], family) {
+			return newRejection(ReasonInvalidServiceImport, "spec.ipFamilies of the ServiceImport has %.40q. Use IPv4, IPv6 or both, each once.", family)
+		}
+	}
+	names := map[string]bool{}
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		protocols := []corev1.Protocol{"", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+		switch {
+		case names[p.Name]:
+			return newRejection(ReasonInvalidServiceImport, "Two ports of the ServiceImport have the name %.63q. Give each port a name of its own.", p.Name)
+		case p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0:
+			return newRejection(ReasonInvalidServiceImport, "Port name %.63q of the ServiceImport is not a DNS label. Use lower-case letters, digits and dashes.", p.Name)
+		case !slices.Contains(protocols, p.Protocol):
+			return newRejection(ReasonInvalidServiceImport, "Protocol %.40q of port %s is not supported. Use TCP, UDP or SCTP.", p.Protocol, shownName(p))
+		case p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0:
+			return newRejection(ReasonInvalidServiceImport, "appProtocol %.80q of port %s is not a qualified name. Use one such as kubernetes.io/h2c.", *p.AppProtocol, shownName(p))
+		}
+		names[p.Name] = true
+	}
+	return nil
+}

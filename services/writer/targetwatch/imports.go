@@ -1,0 +1,79 @@
+package targetwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+)
+
+// ErrImportsNotServed is returned if the API server has no ServiceImports.
+var ErrImportsNotServed = errors.New("the API server does not serve serviceimports." + planner.GroupServiceImport +
+	" (v1beta1 or v1alpha1); install the CustomResourceDefinition of sigs.k8s.io/mcs-api, or unset SERVICE_IMPORTS")
+
+// importVersions are the versions in which ServiceImports are read, the preferred one first. The fields that are read
+// are the same.
+var importVersions = []string{"v1beta1", "v1alpha1"}
+
+// readImports makes a request in the first version that the API server serves.
+func readImports[T any](client dynamic.Interface, namespace string, request func(dynamic.ResourceInterface) (T, error)) (result T, err error) {
+	for _, version := range importVersions {
+		resource := schema.GroupVersionResource{Group: planner.GroupServiceImport, Version: version, Resource: "serviceimports"}
+		if result, err = request(client.Resource(resource).Namespace(namespace)); !apierrors.IsNotFound(err) {
+			return result, err
+		}
+	}
+	return result, fmt.Errorf("%w: %w", ErrImportsNotServed, err)
+}
+
+// ListImports lists the ServiceImports of a namespace, or of all if it is empty, as Services.
+func ListImports(ctx context.Context, client dynamic.Interface, namespace string) ([]*corev1.Service, error) {
+	list, err := readImports(client, namespace, func(imports dynamic.ResourceInterface) (*unstructured.UnstructuredList, error) {
+		return imports.List(ctx, metav1.ListOptions{})
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*corev1.Service, len(list.Items))
+	for i := range list.Items {
+		all[i] = targets.ServiceOfImport(&list.Items[i])
+	}
+	return all, nil
+}
+
+// newImportInformer returns an informer of ServiceImports. It keeps them as Services once configureInformer has set its
+// transformation. The last answer about whether they are served is put into notServed.
+func newImportInformer(client dynamic.Interface, namespace string, notServed *atomic.Bool, indexers cache.Indexers) cache.SharedIndexInformer {
+	record := func(err error) error {
+		notServed.Store(errors.Is(err, ErrImportsNotServed))
+		return err
+	}
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := readImports(client, namespace, func(imports dynamic.ResourceInterface) (*unstructured.UnstructuredList, error) {
+				return imports.List(ctx, options)
+			})
+			return list, record(err)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			stream, err := readImports(client, namespace, func(imports dynamic.ResourceInterface) (watch.Interface, error) {
+				return imports.Watch(ctx, options)
+			})
+			return stream, record(err)
+		},
+	}, client)
+	return cache.NewSharedIndexInformer(source, &unstructured.Unstructured{}, 0, indexers)
+}

@@ -1,0 +1,168 @@
+package targetwatch
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
+)
+
+var shopImport = targets.Key{Namespace: "web", Name: "shop", Import: true}
+
+func configWithImports() targets.Config {
+	cfg := newConfig()
+	cfg.ServiceImports = true
+	return cfg
+}
+
+func importsOf(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: version, Resource: "serviceimports"}
+}
+
+// newImports returns an API server that serves ServiceImports in one version; empty: in none, until it is set.
+func newImports(version string, objects ...runtime.Object) (*dynamicfake.FakeDynamicClient, *atomic.Pointer[string]) {
+	client := targetstest.NewImportClient(objects...)
+	served := &atomic.Pointer[string]{}
+	served.Store(&version)
+	missing := func(a k8stesting.Action) error {
+		if a.GetResource().Version == *served.Load() {
+			return nil
+		}
+		return apierrors.NewNotFound(a.GetResource().GroupResource(), "")
+	}
+	client.PrependReactor("list", "serviceimports", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		err := missing(a)
+		return err != nil, nil, err
+	})
+	client.PrependWatchReactor("serviceimports", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		err := missing(a)
+		return err != nil, nil, err
+	})
+	return client, served
+}
+
+func TestFollowsServiceImports(t *testing.T) {
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		t.Run(version, func(t *testing.T) {
+			object := targetstest.NewImport()
+			object.SetAPIVersion("multicluster.x-k8s.io/" + version)
+			if err := unstructured.SetNestedStringSlice(object.Object, []string{"10.112.0.7"}, "spec", "ips"); err != nil {
+				t.Fatal(err)
+			}
+			imports, _ := newImports(version, object)
+			r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1")), imports)
+			resolution := r.waitFor(shopImport, "the ServiceImport", isServed)
+			if resolution.Target.Owner.Kind != "ServiceImport" || resolution.Target.Owner.APIVersion != "multicluster.x-k8s.io/"+version || len(resolution.Slices) != 0 {
+				t.Errorf("%+v", resolution)
+			}
+			if _, ok := resolution.ClusterIPs[netip.MustParseAddr("10.112.0.7")]; !ok {
+				t.Error("the IP of the ServiceImport could become an endpoint")
+			}
+			if resolution := r.waitForSynced(shop); len(resolution.Slices) != 1 || resolution.Target.Owner.Kind != "Service" {
+				t.Errorf("the Service of the same name: %+v", resolution)
+			}
+
+			r.applySlice(targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1"))
+			r.waitFor(shopImport, "our slice", func(v targets.Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
+			unlabeled := targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1")
+			unlabeled.Labels, unlabeled.Name = map[string]string{"endpointslice.kubernetes.io/managed-by": "slicefeed-default"}, "renamed"
+			r.applySlice(unlabeled) // only its owner says whose it is
+			r.waitFor(shopImport, "the slice without its label", func(v targets.Resolution) bool { return len(v.Slices) == 2 })
+
+			for start := time.Now(); !watching(imports, version); time.Sleep(10 * time.Millisecond) { // the fake loses changes before
+				if time.Since(start) > 20*time.Second {
+					t.Fatal("no watch has begun")
+				}
+			}
+			object = object.DeepCopy()
+			object.SetLabels(nil)
+			object.SetResourceVersion("2")
+			client := imports.Resource(importsOf(version)).Namespace("web")
+			if _, err := client.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r.waitFor(shopImport, "the label's removal", func(v targets.Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
+			if err := client.Delete(t.Context(), "shop", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r.waitFor(shopImport, "its end", func(v targets.Resolution) bool { return v.Synced && !v.Relevant })
+			if resolution := r.Get(shop); !isServed(resolution) {
+				t.Errorf("the Service of the same name: %+v", resolution)
+			}
+		})
+	}
+}
+
+// watching reports whether a watch of a version has begun.
+func watching(client *dynamicfake.FakeDynamicClient, version string) bool {
+	return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.GetVerb() == "watch" && a.GetResource().Version == version })
+}
+
+// waitForSynced waits until the namespace has synced.
+func (r *testCluster) waitForSynced(key targets.Key) targets.Resolution {
+	r.t.Helper()
+	for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+		if resolution := r.Get(key); resolution.Synced {
+			return resolution
+		}
+	}
+	r.t.Fatal("not synced")
+	return targets.Resolution{}
+}
+
+func TestMissingServiceImportsDoNotConcernServices(t *testing.T) {
+	imports, served := newImports("", targetstest.NewImport())
+	r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService()), imports)
+	r.waitFor(shop, "the Service", isServed)
+	for start := time.Now(); r.ImportsServed() == nil || r.Synced() != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > 20*time.Second {
+			t.Fatalf("imports %v, synced %v", r.ImportsServed(), r.Synced())
+		}
+	}
+	if err := r.ImportsServed(); !errors.Is(err, ErrImportsNotServed) || !strings.Contains(err.Error(), "install the CustomResourceDefinition") {
+		t.Error(err)
+	}
+	if resolution := r.Get(shopImport); resolution.Synced {
+		t.Errorf("%+v", resolution)
+	}
+	version := "v1beta1"
+	served.Store(&version)
+	r.waitFor(shopImport, "the ServiceImport, once it is served", isServed)
+	if err := errors.Join(r.ImportsServed(), r.Synced()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitsForServiceImportsThatCannotBeRead(t *testing.T) {
+	imports, _ := newImports("v1beta1")
+	imports.PrependReactor("list", "serviceimports", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", errors.New("no rule"))
+	})
+	r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService()), imports)
+	r.waitFor(shop, "the Service", isServed)
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := r.Synced()
+		if err != nil && strings.Contains(err.Error(), "ServiceImports not synced in namespace web (") && strings.Contains(err.Error(), "forbidden") && r.ImportsServed() == nil {
+			return
+		}
+		if time.Since(start) > 20*time.Second {
+			t.Fatalf("synced %v, served %v", err, r.ImportsServed())
+		}
+	}
+}
