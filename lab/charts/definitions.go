@@ -41,6 +41,15 @@ func Definitions(ctx context.Context) ([]string, error) {
 	return files, nil
 }
 
+// ServiceImports is the file with the custom resource ServiceImport, from the module that lab/upstream/crds pins.
+func ServiceImports(ctx context.Context) (string, error) {
+	modules, err := download(ctx, "crds")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(modules["sigs.k8s.io/mcs-api"], "config", "crd", "multicluster.x-k8s.io_serviceimports.yaml"), nil
+}
+
 // download has the modules that one in lab/upstream requires, and returns their directories by path.
 func download(ctx context.Context, upstream string) (map[string]string, error) {
 	root, err := pair.Root()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -181,6 +182,25 @@ func TestKubernetesControllersLeaveOwnedSlicesAlone(t *testing.T) {
 			t.Errorf("%s of %s by %s", write.Verb, write.Name, write.User)
 		}
 	}
+}
+
+func TestGarbageCollectorDeletesTheSlicesOfADeletedServiceImport(t *testing.T) {
+	program := upstream(t, "kube-controller-manager")
+	f := enterFleet(t, script{writer: map[string]string{"SERVICE_IMPORTS": "true"}})
+	i := openImports(f.stage)
+	i.define()
+	f.controllerManager(program)
+	i.make(newImport(pair.Service, map[string]any{"slicefeed.dev/class": "default"}, map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)}))
+	f.start()
+	serve := pair.AreJust(pair.Ready, addresses(f.join(2))...)
+	i.wait(pair.Service, "both serve", serve)
+	begun := time.Now()
+	f.must(i.Delete(f.ctx(), pair.Service, metav1.DeleteOptions{}))
+	i.wait(pair.Service, "none is left", none)
+	if written := f.slicesWritten(pair.Namespace, begun); len(by(garbageCollector, written)) != 1 || len(written) != 1 {
+		t.Errorf("want one deletion by the garbage collector: %v", written)
+	}
+	f.slices("the Service of the same name is served", serve)
 }
 
 func TestGarbageCollectorDeletesTheSlicesOfADeletedService(t *testing.T) {

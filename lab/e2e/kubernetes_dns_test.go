@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/netns"
@@ -28,14 +30,16 @@ metadata: {name: "system:coredns"}
 rules:
 - {apiGroups: [""], resources: [endpoints, services, pods, namespaces], verbs: [list, watch]}
 - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+- {apiGroups: [multicluster.x-k8s.io], resources: [serviceimports], verbs: [list, watch]}
 `
 
 // corefile is what of kubeadm's answers for the cluster.
 const corefile = `.:53 {
     bind %s
     errors
-    kubernetes cluster.local in-addr.arpa ip6.arpa {
+    kubernetes cluster.local %s in-addr.arpa ip6.arpa {
        kubeconfig %s
+       %s
        pods insecure
        fallthrough in-addr.arpa ip6.arpa
        ttl 30
@@ -48,14 +52,22 @@ const corefile = `.:53 {
 }
 `
 
-// dns runs CoreDNS in the consuming cluster, and returns what asks it.
-func (s *stage) dns(program string) *net.Resolver {
+// clusterSetZone is the zone of ServiceImports.
+const clusterSetZone = "clusterset.local"
+
+// dns runs CoreDNS in the consuming cluster, with a zone of ServiceImports if one is given, and returns what asks it.
+func (s *stage) dns(program string, importZone ...string) *net.Resolver {
 	s.t.Helper()
+	zone := strings.Join(importZone, " ")
+	option := ""
+	if zone != "" {
+		option = "multicluster " + zone
+	}
 	address := netip.MustParseAddr("10.0.0.41")
 	s.must(netns.AddAddr(address))
 	s.must(s.Consuming.ApplyYAML(s.ctx(), []byte(dnsRole)))
 	file := filepath.Join(s.t.TempDir(), "Corefile")
-	s.must(os.WriteFile(file, fmt.Appendf(nil, corefile, address, s.credential("coredns", "system:coredns")), 0o600))
+	s.must(os.WriteFile(file, fmt.Appendf(nil, corefile, address, zone, s.credential("coredns", "system:coredns"), option), 0o600))
 	s.run("coredns", program, "-conf", file)
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, netip.AddrPortFrom(address, 53).String())
@@ -162,6 +174,38 @@ func TestHostnamesOfASourceResolveInCoreDNS(t *testing.T) {
 	s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80, named(backing("web-1", b.Address, pair.Ready), "db-1"))
 	resolves("db-0")
 	resolves("db-1", b.Address)
+}
+
+// CoreDNS finds the slices of a ServiceImport by the labels of the multi-cluster API, and takes them for no Service's.
+func TestRecordsOfAHeadlessServiceImportInCoreDNS(t *testing.T) {
+	program := upstream(t, "coredns")
+	s := enter(t, script{writer: map[string]string{"SERVICE_IMPORTS": "true"}, service: func(service *corev1.Service) {
+		service.Spec.ClusterIP = corev1.ClusterIPNone
+		service.Annotations = map[string]string{"slicefeed.dev/probe": "off"}
+	}})
+	i := openImports(s)
+	i.define()
+	resolver := s.dns(program, clusterSetZone)
+	object := newImport("elsewhere", map[string]any{"slicefeed.dev/class": "default"}, map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)})
+	s.must(unstructured.SetNestedField(object.Object, "Headless", "spec", "type"))
+	i.make(object)
+	s.start()
+	workers := s.join(2)
+	resolves := func(want ...netip.Addr) {
+		s.t.Helper()
+		s.until(fmt.Sprintf("the records are %v", want), func() bool {
+			found, err := lookUp(s.ctx(), resolver, "elsewhere."+pair.Namespace+".svc."+clusterSetZone+".")
+			return err == nil && slices.Equal(found, want)
+		})
+	}
+	resolves(addresses(workers)...)
+	s.must(workers[1].Set(backend.Refuse))
+	resolves(workers[0].Address)
+	s.must(workers[1].Set(backend.Serve))
+	resolves(addresses(workers)...)
+	if found, err := lookUp(s.ctx(), resolver, "elsewhere."+pair.Namespace+".svc.cluster.local."); err != nil || len(found) > 0 {
+		t.Errorf("a ServiceImport is taken for a Service: %v (%v)", found, err)
+	}
 }
 
 // neverEmpty wants a name to have records at any time until the test is over.

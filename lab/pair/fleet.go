@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -48,6 +50,40 @@ func (p *Pair) OpenEverywhere(ctx context.Context) (undo func(context.Context) e
 		return errors.Join(roles.ClusterRoleBindings().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}),
 			roles.ClusterRoles().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}))
 	}, p.applyManifest(ctx, "writer-rbac-everywhere.yaml")
+}
+
+// importKinds is what makes ServiceImports targets in the admission policies.
+const importKinds = "['Service', 'ServiceImport']"
+
+// OpenImports lets the writers follow ServiceImports of their namespace, by the manifest that users apply, and has the
+// admission policies take them for targets. It returns how to take that back.
+func (p *Pair) OpenImports(ctx context.Context) (undo func(context.Context) error, err error) {
+	if err := p.applyManifest(ctx, "writer-rbac-imports.yaml"); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return errors.Join(p.setKinds(ctx, "['Service']"), p.applyManifest(ctx, "writer-rbac.yaml"))
+	}, p.setKinds(ctx, importKinds)
+}
+
+// setKinds sets the list kinds of both policies.
+func (p *Pair) setKinds(ctx context.Context, kinds string) error {
+	policies := p.consumingClient.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	for _, name := range []string{policyName, policyName + "-events"} {
+		policy, err := policies.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("set the kinds of targets: %w", err)
+		}
+		at := slices.IndexFunc(policy.Spec.Variables, func(v admissionregistrationv1.Variable) bool { return v.Name == "kinds" })
+		if at < 0 {
+			return fmt.Errorf("set the kinds of targets: policy %s has no variable kinds", name)
+		}
+		policy.Spec.Variables[at].Expression = kinds
+		if _, err := policies.Update(ctx, policy, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("set the kinds of targets: %w", err)
+		}
+	}
+	return nil
 }
 
 // applyManifest applies one of the writer's, with replacements as a user would make them with sed.

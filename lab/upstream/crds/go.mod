@@ -8,4 +8,5 @@ require (
 	github.com/cert-manager/cert-manager v1.21.2
 	github.com/cert-manager/trust-manager v0.25.0
 	github.com/prometheus-operator/prometheus-operator v0.85.0
+	sigs.k8s.io/mcs-api v0.5.2
 )
