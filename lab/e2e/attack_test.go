@@ -314,6 +314,9 @@ func TestAttackWithTheWritersOwnCredential(t *testing.T) {
 		{"an owner that is no Service", change(here, "ours", withOwner(metav1.OwnerReference{
 			APIVersion: "v1", Kind: "ConfigMap", Name: "kube-root-ca.crt", UID: "1",
 		})), "only add a Service as owner"},
+		{"an owner of a kind that is no target here", change(here, "ours", withOwner(metav1.OwnerReference{
+			APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "shop", UID: "1",
+		})), "only add a Service as owner"},
 		{"an owner that may not be deleted", change(here, "ours", withOwner(metav1.OwnerReference{
 			APIVersion: "v1", Kind: "Service", Name: s.service.Name, UID: s.service.UID, BlockOwnerDeletion: new(true),
 		})), "only add a Service as owner"},

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/slicefeed/slicefeed/lab/charts"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -196,9 +198,28 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		d.answers(s, s.writers[0], personSAN, 0, []string{"endpoints", "web/" + pair.Service}, "web/"+pair.Service+": managed", "2 ready")
 		s.metric(s.writers[0], `slicefeed_writer_target_managed{namespace="web",service="`+pair.Service+`.serviceimport"}`, equals(1))
 		s.metric(s.writers[0], managed, equals(1))
+		s.until("the status page shows it alone, with what was written for it", func() bool {
+			code, text := run(s.t, "slicefeed-writer", nil, "status", name, "--debug-address", s.writers[0].DebugAddress())
+			return code == 0 && containsAll(text, name, address, pair.Service+".serviceimport-slicefeed") && !strings.Contains(text, "web/"+pair.Service+" ")
+		})
 		code, text := run(s.t, "slicefeed-writer", s.writers[0].Env(), "preflight")
 		if code != 0 || !inOrder(text, "ok ServiceImports the API server serves them", "2 of 2 can be managed", pair.Service+".serviceimport") {
 			s.t.Errorf("preflight, exit code %d:\n%s", code, text)
+		}
+	})
+	s.step("the admission policy takes no other kind of that name for a target", func(s *stage) {
+		i := &imports{i.ResourceInterface, s}
+		config := s.Consuming.AdminConfig()
+		config.Impersonate = rest.ImpersonationConfig{UserName: pair.WriterUser}
+		writer, err := kubernetes.NewForConfig(config)
+		s.must(err)
+		slice := i.of(pair.Service)[0]
+		for version, refused := range map[string]bool{"multicluster.x-k8s.io/v1alpha1": false, "example.org/v1": true} {
+			slice.OwnerReferences[0].APIVersion = version
+			_, err := writer.DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.ctx(), slice, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			if refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only add a Service or ServiceImport as owner")) || !refused && err != nil {
+				s.t.Errorf("an owner of %s: %v", version, err)
+			}
 		}
 	})
 	s.step("a node that leaves is gone from both", func(s *stage) {

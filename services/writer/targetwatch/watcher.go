@@ -128,11 +128,11 @@ func (w *Watcher) Synced() error {
 	return errors.New(kinds + " not synced in " + strings.Join(missing, "; "))
 }
 
-// ImportsServed returns nil unless ServiceImports are targets and the API server was found not to serve them. Services
-// are managed all the same, and ServiceImports once they are served.
+// ImportsServed returns nil unless ServiceImports are targets, and the API server has not served them since the start.
+// Services are managed all the same, and ServiceImports once they are served.
 func (w *Watcher) ImportsServed() error {
 	for _, a := range w.informers {
-		if a.importsNotServed.Load() {
+		if a.importsNotServed.Load() && !a.importHandler.HasSynced() {
 			return ErrImportsNotServed
 		}
 	}
