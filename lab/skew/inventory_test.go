@@ -143,18 +143,21 @@ func (observations) SetConfirmations(int)          {}
 func linked(t *testing.T, p peer, test func(l *link)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &link{t: t, stores: feed.NewStores("epoch")}
-		server := nodeserver.New(nodeserver.Config{
-			Stores: l.stores, Observer: observations{}, Health: health.NewServer(), Log: slog.New(slog.DiscardHandler),
-			Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), l.stores),
-			Identify: func(context.Context) (nodeserver.Client, bool) {
-				return nodeserver.Client{Name: "writer", Operator: true, View: feed.View{Labels: []string{"pool"}}}, true
-			},
+		set := nodeserver.NewSet(nodeserver.SetConfig{
+			Stores: l.stores, Observer: observations{},
 			Omitted: func() []roster.Omission {
 				return []roster.Omission{{Name: "cp", Reason: source.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
 			Explain: func(name string) (roster.Explanation, bool) {
 				step := source.Step{Stage: source.StageSource, Question: "is it there", Result: source.Passed, Detail: name}
 				return roster.Explanation{Steps: []source.Step{step}, Conclusion: "It is " + name + "."}, true
+			},
+		})
+		server := nodeserver.New(nodeserver.Config{
+			Sets: nodeserver.OnlySet(set), Health: health.NewServer(), Log: slog.New(slog.DiscardHandler),
+			Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), l.stores.TotalRevisions),
+			Identify: func(context.Context) (nodeserver.Client, bool) {
+				return nodeserver.Client{Name: "writer", Operator: true, View: feed.View{Labels: []string{"pool"}}}, true
 			},
 		})
 		conn := host(t, server.Register)

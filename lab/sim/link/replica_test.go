@@ -62,12 +62,14 @@ func start(life string, view feed.View, age time.Duration) *replica {
 		ran: make(chan error, 1), served: make(chan error, 1),
 	}
 	r.server = nodeserver.New(nodeserver.Config{
-		Stores: r.stores,
+		Sets: nodeserver.OnlySet(nodeserver.NewSet(nodeserver.SetConfig{
+			Stores: r.stores, Omitted: func() []roster.Omission { return nil }, Observer: r,
+		})),
 		Identify: func(context.Context) (nodeserver.Client, bool) {
 			return nodeserver.Client{Name: "writer", View: view}, true
 		},
-		Omitted: func() []roster.Omission { return nil }, Observer: r, Health: health.NewServer(),
-		Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), r.stores), Log: slog.New(slog.DiscardHandler),
+		Health:  health.NewServer(),
+		Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), r.stores.TotalRevisions), Log: slog.New(slog.DiscardHandler),
 	})
 	r.grpc = grpc.NewServer( // as the real link has it, but for the age
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: 10 * time.Second}),

@@ -5,10 +5,12 @@ package clientlist
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -40,10 +42,26 @@ type Grant struct {
 	SAN  certificate.SAN
 	Role Role
 	View View
+
+	// Services are those of an inventory that exports Services, as namespace/name, sorted. Either part can be *, which
+	// stands for any. Empty: none.
+	Services []string
 }
 
+// AllowsService reports whether the client may see an exported Service, by namespace/name.
+func (g Grant) AllowsService(service string) bool {
+	namespace, name, _ := strings.Cut(service, "/")
+	return slices.ContainsFunc(g.Services, func(pattern string) bool {
+		inNamespace, named, _ := strings.Cut(pattern, "/")
+		return (inNamespace == anyName || inNamespace == namespace) && (named == anyName || named == name)
+	})
+}
+
+// anyName in a pattern stands for any namespace or name.
+const anyName = "*"
+
 func (g Grant) equal(o Grant) bool {
-	return g.SAN == o.SAN && g.Role == o.Role && slices.Equal(g.View.Labels, o.View.Labels) &&
+	return g.SAN == o.SAN && g.Role == o.Role && slices.Equal(g.View.Labels, o.View.Labels) && slices.Equal(g.Services, o.Services) &&
 		g.View.NodeSelector.String() == o.View.NodeSelector.String()
 }
 
@@ -69,6 +87,18 @@ func Open(path string) (*List, error) {
 	l := &List{path: path}
 	_, err := l.Reload()
 	return l, err
+}
+
+// Grants returns all grants, sorted by SAN.
+func (l *List) Grants() []Grant {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	all := make([]Grant, 0, len(l.entries))
+	for _, e := range l.entries {
+		all = append(all, e.Grant)
+	}
+	slices.SortFunc(all, func(a, b Grant) int { return cmp.Compare(a.SAN, b.SAN) })
+	return all
 }
 
 // Path returns the path of the file.

@@ -26,6 +26,7 @@ func parseClients(text []byte) ([]Grant, error) {
 				NodeSelector string   `yaml:"nodeSelector"`
 				Labels       []string `yaml:"labels"`
 			} `yaml:"view"`
+			Services []string `yaml:"services"`
 		} `yaml:"clients"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -79,12 +80,26 @@ func parseClients(text []byte) ([]Grant, error) {
 		if len(g.View.Labels) > maxViewLabels { // a node could exceed the contract's limit
 			problems = append(problems, fmt.Errorf("%s: view.labels has %d keys, want at most %d", at, len(g.View.Labels), maxViewLabels))
 		}
+		for _, pattern := range c.Services {
+			if !isServicePattern(pattern) {
+				problems = append(problems, fmt.Errorf("%s: services: %q is not namespace/name, of which either part can be *", at, pattern))
+			}
+		}
+		g.Services = slices.Compact(slices.Sorted(slices.Values(c.Services)))
 		grants = append(grants, g)
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
 	return grants, nil
+}
+
+// isServicePattern reports whether a text is namespace/name, of which either part can be anyName.
+func isServicePattern(text string) bool {
+	parts := strings.Split(text, "/")
+	return len(parts) == 2 && !slices.ContainsFunc(parts, func(part string) bool {
+		return part != anyName && len(validation.IsDNS1123Label(part)) > 0
+	})
 }
 
 // findEmptyViews returns an error for each view or node selector that is present but empty. Decoded

@@ -42,6 +42,9 @@ func TestReportsAllClientListProblems(t *testing.T) {
 		{"an empty selector that was merged", "clients:\n- &a {san: a.example, role: operator, view: {labels: [zone], nodeSelector: }}\n- {<<: *a, san: b.example}", []string{"client 1", "client 2"}},
 		{"a wildcard in a URI", "clients: [{san: 'spiffe://example.org/*', role: operator}]", []string{"has a wildcard"}},
 		{"a wildcard in a URI's host", "clients: [{san: 'spiffe://*.example.org/writer', role: operator}]", []string{"has a wildcard"}},
+		{"services that are none", "clients: [{san: a.example, role: operator, services: [shop/web, web, a/b/c, Shop/web, 'sh*/web', /]}]", []string{
+			`client 1 ("a.example"): services: "web" is not namespace/name`, `"a/b/c" is not`, `"Shop/web" is not`, `"sh*/web" is not`, `"/" is not`,
+		}},
 		{"several problems", `
 clients:
 - {san: "*.example", role: subscriber}
@@ -108,6 +111,31 @@ func TestKeepsUnchangedGrants(t *testing.T) {
 	stale.Role = RoleSubscriber
 	if l.Watch(stale).Err() == nil {
 		t.Error("an outdated grant has not ended")
+	}
+}
+
+func TestGrantsAllowServicesByName(t *testing.T) {
+	grants := parse(t, `
+clients:
+- {san: a.example, role: subscriber, services: [shop/web, pay/*, "*/dns"]}
+- {san: b.example, role: operator}
+- {san: c.example, role: subscriber, services: ["*/*"]}
+`)
+	for service, want := range map[string][3]bool{
+		"shop/web": {true, false, true}, "shop/api": {false, false, true}, "pay/any": {true, false, true},
+		"kube-system/dns": {true, false, true}, "shop/*": {false, false, true}, "": {false, false, true},
+	} {
+		for i, g := range grants {
+			if got := g.AllowsService(service); got != want[i] {
+				t.Errorf("%s may see %q: %v, want %v", g.SAN, service, got, want[i])
+			}
+		}
+	}
+	if narrowed := grants[0]; narrowed.equal(grants[0]) {
+		narrowed.Services = narrowed.Services[1:]
+		if narrowed.equal(grants[0]) {
+			t.Error("a list whose services were narrowed does not end the streams of the client")
+		}
 	}
 }
 

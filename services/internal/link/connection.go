@@ -20,7 +20,7 @@ type clientConnection struct {
 	names       []certificate.SAN // from the certificate
 	usage       *clientUsage      // shared by all connections of the client
 	excess      bool              // above maxConns: all its calls are rejected
-	streamCount atomic.Int64
+	streamCount atomic.Int32
 }
 
 // grant returns the client's grant in the current list, unless it is not listed.

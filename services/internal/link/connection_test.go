@@ -26,7 +26,8 @@ func (e endlessConn) Close() error { return nil }
 
 func TestConnectionsOfClientShareByteRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		usage, other := newClientUsage(), newClientUsage()
+		l := &limits{streams: fewStreams}
+		usage, other := l.newClientUsage(), l.newClientUsage()
 		var read, fromOther atomic.Int64
 		var all []*meteredConn
 		open := func(u *clientUsage, read *atomic.Int64) {
@@ -69,7 +70,7 @@ func TestConnectionsOfClientShareByteRate(t *testing.T) {
 }
 
 func TestHandshakeBytesAreNotCharged(t *testing.T) {
-	usage := newClientUsage()
+	usage := (&limits{streams: fewStreams}).newClientUsage()
 	var read atomic.Int64
 	c := newMeteredConn(endlessConn{read: &read})
 	for range maxHandshakeBytes / maxReadBytes {

@@ -41,11 +41,6 @@ const (
 	// error.
 	revokedGrace = 10 * time.Second
 
-	// All streams of a client can reconnect twice at the same time, and then every few seconds. Resuming
-	// a stream is cheap.
-	streamRate  = 20 // per second
-	streamBurst = 128
-
 	// A call may cost 10 ms of CPU and a megabyte (for 5,000 nodes). Calls are made by people, scripts
 	// and probes.
 	callRate  = 10 // per second
@@ -64,6 +59,7 @@ const (
 // limits counts what each client uses, and counts and logs what is rejected. It limits its log lines, and
 // applies before the interceptor that logs each call, so that a flood of calls does not flood the log.
 type limits struct {
+	streams    streamLimits
 	clients    *clientlist.List
 	rejections *prometheus.CounterVec
 	log        *slog.Logger
@@ -80,16 +76,16 @@ type clientUsage struct {
 	conns map[*clientConnection]struct{} // guarded by limits.mu
 }
 
-func newClientUsage() *clientUsage {
+func (l *limits) newClientUsage() *clientUsage {
 	return &clientUsage{
-		calls: rate.NewLimiter(callRate, callBurst), streams: rate.NewLimiter(streamRate, streamBurst),
+		calls: rate.NewLimiter(callRate, callBurst), streams: rate.NewLimiter(l.streams.rate, l.streams.burst),
 		bytes: rate.NewLimiter(byteRate, byteBurst), conns: map[*clientConnection]struct{}{},
 	}
 }
 
 func newLimits(clients *clientlist.List, cfg Config) *limits {
 	l := &limits{
-		clients: clients, log: cfg.Logger, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
+		streams: cfg.streamLimits(), clients: clients, log: cfg.Logger, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
 		usages: map[certificate.SAN]*clientUsage{},
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: cfg.Component, Name: "limit_rejections_total",
@@ -115,7 +111,7 @@ func (l *limits) addConnection(c *clientConnection, client certificate.SAN) bool
 	defer l.mu.Unlock()
 	usage := l.usages[client]
 	if usage == nil {
-		usage = newClientUsage()
+		usage = l.newClientUsage()
 		l.usages[client] = usage
 	}
 	excess := 0
@@ -172,7 +168,7 @@ func (l *limits) callLimiter() ratelimit.Limiter {
 // streamStartLimiter limits the starts of streams of each client.
 func (l *limits) streamStartLimiter() ratelimit.Limiter {
 	return l.newLimiter(limitStreamStarts, func(u *clientUsage) *rate.Limiter { return u.streams },
-		fmt.Errorf("clients of this name may start %d streams per second in total; keep streams open and wait longer before reconnecting", streamRate))
+		fmt.Errorf("clients of this name may start %.0f streams per second in total; keep streams open and wait longer before reconnecting", l.streams.rate))
 }
 
 func (l *limits) newLimiter(limit string, limiterOf func(*clientUsage) *rate.Limiter, rejection error) ratelimit.Limiter {
@@ -189,7 +185,7 @@ func (l *limits) newLimiter(limit string, limiterOf func(*clientUsage) *rate.Lim
 	})
 }
 
-// limitConcurrentStreams rejects streams above maxConnStreams. With HTTP/2's own limit, the client's
+// limitConcurrentStreams rejects streams above the limit of a connection. With HTTP/2's own limit, the client's
 // library would wait without an error until another stream ends.
 func (l *limits) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := connectionFromContext(s.Context())
@@ -197,9 +193,9 @@ func (l *limits) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.St
 		return errNoCertificate
 	}
 	defer c.streamCount.Add(-1)
-	if c.streamCount.Add(1) > maxConnStreams {
+	if c.streamCount.Add(1) > l.streams.perConn {
 		l.recordRejection(limitConcurrent, peerLogFields(s.Context())...)
-		return errTooManyStreams
+		return status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", l.streams.perConn)
 	}
 	return handler(srv, s)
 }
@@ -213,7 +209,4 @@ func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, 
 	return ctx, nil
 }
 
-var (
-	errTooManyConns   = status.Errorf(codes.ResourceExhausted, "clients of this name already have %d connections; close one or give each client its own name", maxConns)
-	errTooManyStreams = status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", maxConnStreams)
-)
+var errTooManyConns = status.Errorf(codes.ResourceExhausted, "clients of this name already have %d connections; close one or give each client its own name", maxConns)

@@ -47,7 +47,7 @@ func TestRateLimitsEachClientSeparately(t *testing.T) {
 	}{
 		{"calls", writerCert, who, startStream, limitCalls, callBurst, "10 calls per second in total; wait longer"},
 		{"calls to health", writerCert, health, startStream, limitCalls, callBurst, "10 calls per second in total; wait longer"},
-		{"starts of streams", writerCert, startStream, who, limitStreamStarts, streamBurst, "20 streams per second in total; keep streams"},
+		{"starts of streams", writerCert, startStream, who, limitStreamStarts, fewStreams.burst, "20 streams per second in total; keep streams"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
@@ -195,7 +195,7 @@ func TestNinthStreamGetsResourceExhausted(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	conn := r.dial(t, writerCert, serverURI)
 	var live []grpc.ClientStream
-	for range maxConnStreams {
+	for range fewStreams.perConn {
 		live = append(live, openWatch(t, conn))
 	}
 	ninth := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
@@ -222,7 +222,7 @@ func TestNinthStreamGetsResourceExhausted(t *testing.T) {
 func TestEndedStreamFreesItsSlot(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	conn := r.dial(t, writerCert, serverURI)
-	for range 4 * maxConnStreams {
+	for range 4 * fewStreams.perConn {
 		s := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ClientStreams: true}, "/test.Probe/Listen"))(t)
 		if err := errors.Join(s.CloseSend(), s.RecvMsg(new(emptypb.Empty))); status.Code(err) == codes.ResourceExhausted {
 			t.Fatal(err) // other errors come from the handler

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/slicefeed/slicefeed/services/internal/identity"
@@ -39,15 +40,30 @@ const (
 	readBufferBytes   = 4 << 10                  // for each connection of a server; requests are small
 	clientWindowBytes = 1 << 20                  // sent to a client but not read yet; fits a set of 5,000 nodes
 	shutdownGrace     = 10 * time.Second         // for calls in progress when the server stops
+)
 
-	// maxConnStreams is the number of concurrent streams of one connection. A subscriber has one.
-	// A further stream gets an error. At HTTP/2's own limit, maxConnCalls, it would wait without one.
-	maxConnStreams = 8
+// streamLimits are the limits of streams.
+type streamLimits struct {
+	// perConn is the number of concurrent streams of one connection. A further stream gets an error. At HTTP/2's own
+	// limit, calls, it would wait without one.
+	perConn int32
 
-	// maxConnCalls is the number of concurrent calls of one connection, streams included. Further calls
-	// wait at the client. A call counts until the client has read its response, so this also bounds the
-	// memory for a client that does not read.
-	maxConnCalls = 2 * maxConnStreams
+	// calls is the number of concurrent calls of one connection, streams included. Further calls wait at the client.
+	// A call counts until the client has read its response, so this also bounds the memory for a client that does not
+	// read.
+	calls uint32
+
+	// All streams of a client can reconnect twice at the same time, and then every few seconds. Resuming a stream is
+	// cheap.
+	rate  rate.Limit // starts of one client per second
+	burst int
+}
+
+// The limits of a server with one stream for each subscriber, and of one with a stream for each Service of a
+// subscriber: that opens all of them on one connection.
+var (
+	fewStreams  = streamLimits{perConn: 8, calls: 16, rate: 20, burst: 128}
+	manyStreams = streamLimits{perConn: 512, calls: 528, rate: 200, burst: 1024}
 )
 
 // Config is what NewClient and NewServer have in common.
@@ -61,6 +77,15 @@ type Config struct {
 	// SubscriberServices are the full names of the services that clients with the role subscriber may
 	// call, besides gRPC health and reflection. Operators may call every service. Only for servers.
 	SubscriberServices []string
+
+	ManyStreams bool // a subscriber has a stream for each Service. Only for servers.
+}
+
+func (c Config) streamLimits() streamLimits {
+	if c.ManyStreams {
+		return manyStreams
+	}
+	return fewStreams
 }
 
 // ofLink returns the configuration with the link's name in its metrics and log lines.

@@ -94,7 +94,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveParams(params), grpc.KeepaliveEnforcementPolicy(enforcement),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxSendMsgSize(maxMessageBytes),
-		grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxConnCalls),
+		grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(s.limits.streams.calls),
 		grpc.InTapHandle(rejectExcessConnection), grpc.ForceServerCodecV2(newRequestCodec()),
 		// Static windows: with dynamic ones, grpc buffers up to 16 MB from a fast sender.
 		grpc.StaticStreamWindowSize(maxRequestBytes), grpc.StaticConnWindowSize(maxRequestBytes),

@@ -21,7 +21,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
-	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
@@ -68,7 +67,7 @@ func Component(version string) command.Component[config.Config] {
 
 // inventory is the component, built and not yet running.
 type inventory struct {
-	*collector.Pipeline
+	published
 
 	cfg      *config.Config
 	version  string
@@ -78,24 +77,76 @@ type inventory struct {
 	server   *nodeserver.Server
 }
 
+// published is what the inventory publishes: the nodes of one source, or the endpoints of each exported Service.
+type published struct {
+	sets        nodeserver.Sets
+	revisions   func() uint64 // number of changes so far
+	runSources  func(ctx context.Context) error
+	readiness   admin.Check
+	newOverview func(subscribers func() []nodeserver.Subscriber) overviewPage
+}
+
 // buildInventory creates all stages. It reads files but sends no requests. Its error names every
 // problem.
 func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inventory, error) {
 	registry, registerer := command.NewRegistry("inventory", version, cfg.ClusterName)
-	pipeline, errPipeline := config.NewPipeline(cfg, version, log, registerer)
+	publish := publishNodes
+	if cfg.ExportsServices() {
+		publish = publishServices
+	}
+	published, errPublished := publish(cfg, version, log, registerer)
 	linkServer, errLink := link.NewServer(link.Config{
 		Component: "inventory", Name: "feed", Files: cfg.TLSFiles(), Logger: log, Registerer: registerer,
-		SubscriberServices: []string{inventoryv1.InventoryService_ServiceDesc.ServiceName},
+		SubscriberServices: []string{inventoryv1.InventoryService_ServiceDesc.ServiceName}, ManyStreams: cfg.ExportsServices(),
 	}, cfg.ClientsFile)
-	if err := errors.Join(errPipeline, errLink); err != nil {
+	if err := errors.Join(errPublished, errLink); err != nil {
 		return nil, err
 	}
-	i := &inventory{Pipeline: pipeline, cfg: cfg, version: version, log: log, registry: registry, link: linkServer}
-	i.server = nodeserver.New(nodeserver.Config{
-		Stores: i.Stores, Identify: identifyClient, Omitted: i.Omitted, Explain: i.Explain,
-		Observer: i.Collector, OnDeltaSent: i.RecordSent, Health: i.link.Health, Metrics: nodeserver.NewMetrics(registerer, i.Stores), Log: log,
-	})
+	i := &inventory{published: published, cfg: cfg, version: version, log: log, registry: registry, link: linkServer}
+	serverConfig := nodeserver.Config{
+		Sets: i.sets, Identify: identifyClient, Health: i.link.Health, Metrics: nodeserver.NewMetrics(registerer, i.revisions), Log: log,
+	}
+	if cfg.ExportsServices() {
+		serverConfig.MaxStreamsPerClient = maxExportStreams
+	}
+	i.server = nodeserver.New(serverConfig)
 	return i, nil
+}
+
+// maxExportStreams is the number of streams that a client may have if there is one for each Service.
+const maxExportStreams = 1024
+
+// publishNodes creates the stages of an inventory that publishes the nodes of one source.
+func publishNodes(cfg *config.Config, version string, log *slog.Logger, registerer prometheus.Registerer) (published, error) {
+	pipeline, err := config.NewPipeline(cfg, version, log, registerer)
+	if err != nil {
+		return published{}, err
+	}
+	set := nodeserver.NewSet(nodeserver.SetConfig{
+		Stores: pipeline.Stores, Omitted: pipeline.Omitted, Explain: pipeline.Explain, Observer: pipeline.Collector, OnDeltaSent: pipeline.RecordSent,
+	})
+	return published{
+		sets: nodeserver.OnlySet(set), revisions: pipeline.Stores.TotalRevisions, runSources: pipeline.Run,
+		readiness: admin.Check{Name: "first-observation", Err: pipeline.CheckObserved},
+		newOverview: func(subscribers func() []nodeserver.Subscriber) overviewPage {
+			return newOverview(cfg, version, pipeline, subscribers).Page
+		},
+	}, nil
+}
+
+// publishServices creates the stages of an inventory that exports Services.
+func publishServices(cfg *config.Config, version string, log *slog.Logger, registerer prometheus.Registerer) (published, error) {
+	exported, err := config.NewExports(cfg, version, log, registerer)
+	if err != nil {
+		return published{}, err
+	}
+	return published{
+		sets: exported, revisions: exported.TotalRevisions, runSources: exported.Run,
+		readiness: admin.Check{Name: "secured-cluster", Err: exported.CheckReachable},
+		newOverview: func(subscribers func() []nodeserver.Subscriber) overviewPage {
+			return newExportsOverview(cfg, version, exported, subscribers).Page
+		},
+	}, nil
 }
 
 // Run serves until ctx is done.
@@ -115,11 +166,11 @@ func (i *inventory) Run(ctx context.Context) error {
 
 	adminServer := &admin.Server{
 		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusHandler(), Operator: i.server.RegisterLocalOperator, Logger: i.log,
-		Ready: []admin.Check{{Name: "first-observation", Err: i.CheckObserved}},
+		Ready: []admin.Check{i.readiness},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return i.Pipeline.Run(ctx) })
+	g.Go(func() error { return i.runSources(ctx) })
 	g.Go(func() error { return i.link.Run(ctx) })
 	g.Go(func() error { return i.link.Serve(ctx, listeners[0], i.server) })
 	g.Go(func() error { return adminServer.Run(ctx) })
@@ -131,6 +182,6 @@ func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
 	return nodeserver.Client{
 		Name: string(grant.SAN), Operator: grant.Role == clientlist.RoleOperator,
-		View: feed.View{Selector: grant.View.NodeSelector, Labels: grant.View.Labels},
+		View: feed.View{Selector: grant.View.NodeSelector, Labels: grant.View.Labels}, AllowsService: grant.AllowsService,
 	}, ok
 }

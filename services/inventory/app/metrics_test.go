@@ -28,10 +28,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	exporting := configtest.SourceEnv("service", "SOURCE_SERVICE_SELECTOR", "export=yes")
+	exporting["SECURED_KUBECONFIG"] = cluster
 	var all []*prometheus.Registry
 	for _, source := range []map[string]string{
 		{"SECURED_KUBECONFIG": cluster},
 		configtest.SourceEnv("static", "INVENTORY_STATIC", "[]"),
+		exporting,
 	} {
 		env := configtest.Env()
 		maps.Copy(env, source)

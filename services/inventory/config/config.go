@@ -6,15 +6,14 @@ package config
 import (
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
@@ -30,7 +29,8 @@ type Config struct {
 	Cordoned           string        `flag:"cordoned" default:"keep" enum:"keep,drain" group:"Source" help:"what a cordon does (kubernetes): keep leaves the node state unchanged, drain makes it DRAINING"`
 	Workload           string        `flag:"workload" placeholder:"namespace/label selector, or namespace/kind/name" group:"Source" help:"Pods that a node needs (kubernetes), by their labels or by their Deployment, StatefulSet or DaemonSet: it is READY only while one of them is ready on it, and DRAINING once the last has left"`
 	Workloads          string        `flag:"workloads" placeholder:"name=workload;name=workload" group:"Source" help:"named workloads (kubernetes), each as in WORKLOAD, such as web=shop/deployment/web;api=shop/app=api: for a Service of the consuming cluster that chooses one by the annotation workload, the state of each node is what it would be if WORKLOAD were that workload; at most 16"`
-	SourceService      string        `flag:"source-service" placeholder:"namespace/name" group:"Source" help:"Service whose endpoints are published (service)"`
+	SourceService      string        `flag:"source-service" placeholder:"namespace/name" group:"Source" help:"Service whose endpoints are published (service); with SOURCE_SERVICE_SELECTOR, the one that the commands explain, list and preflight read"`
+	ExportSelector     string        `flag:"source-service-selector" placeholder:"label selector" group:"Source" help:"label selector of the Services that are exported, each as a set of its own that clients request by name (service); instead of SOURCE_SERVICE"`
 	RecordsFile        string        `flag:"inventory-file-path" placeholder:"file" group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"`
 	Command            string        `flag:"inventory-command" placeholder:"program" group:"Source" help:"program that prints the JSON records; run without a shell (command)"`
 	CommandArgs        string        `flag:"inventory-command-args" placeholder:"arguments" group:"Source" help:"arguments of the program, separated by white space or as a JSON array of strings (command)"`
@@ -107,7 +107,8 @@ func (c *Config) validateSource(add func(setting, value, want string)) {
 		{"NODE_SELECTOR", c.NodeSelector, "kubernetes", false, nil, ""},
 		{"WORKLOAD", c.Workload, "kubernetes", false, parseError(kubenodes.ParseWorkload), "a namespace and a label selector, or a kind and a name, such as ingress/app=gateway or ingress/deployment/gateway"},
 		{"WORKLOADS", c.Workloads, "kubernetes", false, parseError(kubenodes.ParseNamedWorkloads), "names with workloads, such as web=shop/deployment/web;api=shop/app=api"},
-		{"SOURCE_SERVICE", c.SourceService, "service", true, parseError(ParseServiceRef), "the Service to watch, such as shop/web"},
+		{"SOURCE_SERVICE", c.SourceService, "service", c.ExportSelector == "", parseError(exports.ParseServiceRef), "the Service to watch, such as shop/web"},
+		{"SOURCE_SERVICE_SELECTOR", c.ExportSelector, "service", false, parseError(parseExportSelector), "a label selector that not every Service matches, such as slicefeed.dev/export=true"},
 		{"INVENTORY_FILE_PATH", c.RecordsFile, "file", true, nil, "the file with the records"},
 		{"INVENTORY_COMMAND", c.Command, "command", true, nil, "the program that prints the records"},
 		{"INVENTORY_COMMAND_ARGS", c.CommandArgs, "command", false, parseError(records.ParseArgs), "arguments separated by white space, or a JSON array of strings"},
@@ -134,18 +135,17 @@ func parseError[T any](parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// ServiceRef names a Service.
-type ServiceRef struct{ Namespace, Name string }
-
-// ParseServiceRef reads namespace/name.
-func ParseServiceRef(text string) (ServiceRef, error) {
-	namespace, name, ok := strings.Cut(text, "/")
-	problems := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Label(name)...)
-	if !ok || len(problems) > 0 {
-		return ServiceRef{}, errors.New("not namespace/name")
+// parseExportSelector reads a label selector. It rejects one that selects everything: nobody chose what it exports.
+func parseExportSelector(text string) (labels.Selector, error) {
+	selector, err := labels.Parse(text)
+	if err == nil && selector.Empty() {
+		err = errors.New("selects every Service")
 	}
-	return ServiceRef{namespace, name}, nil
+	return selector, err
 }
+
+// ExportsServices reports whether the inventory publishes a set for each Service that it exports, rather than one set.
+func (c *Config) ExportsServices() bool { return c.ExportSelector != "" }
 
 // UsesCluster reports whether the source is a Kubernetes cluster.
 func (c *Config) UsesCluster() bool { return c.SourceKind == "kubernetes" || c.SourceKind == "service" }

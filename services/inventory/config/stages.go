@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
@@ -30,6 +32,29 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 	if !cfg.UsesCluster() {
 		return newRecordsSource(cfg, log, registry)
 	}
+	client, err := newClient(cfg, version, registry)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.SourceKind == "service" {
+		if cfg.SourceService == "" {
+			return nil, &settings.Problem{Setting: "SOURCE_SERVICE", Expected: "the exported Service to read, such as shop/web"}
+		}
+		service, err := exports.ParseServiceRef(cfg.SourceService)
+		if err != nil {
+			return nil, err
+		}
+		return newServiceSource(cfg, client, service, log, registry), nil
+	}
+	rules, err := newNodeRules(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry}), nil
+}
+
+// newClient creates the client of the secured cluster.
+func newClient(cfg *Config, version string, registry prometheus.Registerer) (kubernetes.Interface, error) {
 	cluster, err := LoadCluster(cfg, version)
 	if err != nil {
 		return nil, err
@@ -39,20 +64,18 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 	if err != nil {
 		return nil, fmt.Errorf("create client of the secured cluster: %w", err)
 	}
-	if cfg.SourceKind == "service" {
-		s, err := ParseServiceRef(cfg.SourceService)
-		if err != nil {
-			return nil, err
-		}
-		return kubeservice.New(kubeservice.Config{
-			Client: client, Namespace: s.Namespace, Name: s.Name, Log: log, Registerer: registry,
-		}), nil
+	return client, nil
+}
+
+// newServiceSource creates the source of one Service's endpoints.
+func newServiceSource(cfg *Config, client kubernetes.Interface, service exports.ServiceRef, log *slog.Logger, registry prometheus.Registerer) source.Source {
+	var exported labels.Selector
+	if cfg.ExportsServices() {
+		exported, _ = parseExportSelector(cfg.ExportSelector) // Validate reports its error
 	}
-	rules, err := newNodeRules(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry}), nil
+	return kubeservice.New(kubeservice.Config{
+		Client: client, Namespace: service.Namespace, Name: service.Name, Exported: exported, Log: log, Registerer: registry,
+	})
 }
 
 func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {
@@ -159,8 +182,34 @@ func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
+	return newPipeline(cfg, src, cloud, log, registry), nil
+}
+
+func newPipeline(cfg *Config, src source.Source, cloud collector.Cloud, log *slog.Logger, registry prometheus.Registerer) *collector.Pipeline {
 	return collector.NewPipeline(collector.Config{
 		Source: src, Cloud: cloud, Roster: newRosterConfig(cfg), Stores: feed.NewStores(rand.Text()), Registerer: registry,
 		Log: log.With("source", cfg.SourceKind),
+	})
+}
+
+// NewExports creates the stages of an inventory that exports Services.
+func NewExports(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*exports.Exports, error) {
+	if cfg.SourceService != "" {
+		return nil, &settings.Problem{Setting: "SOURCE_SERVICE", Value: cfg.SourceService, Expected: "no value, because SOURCE_SERVICE_SELECTOR is also set"}
+	}
+	client, err := newClient(cfg, version, registry)
+	if err != nil {
+		return nil, err
+	}
+	return exports.New(exports.Config{
+		NewPipeline: func(service exports.ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
+			log := log.With("service", service.String())
+			return newPipeline(cfg, newServiceSource(cfg, client, service, log, registerer), nil, log, registerer)
+		},
+		CheckReachable: func(ctx context.Context) error {
+			_, err := client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+			return err
+		},
+		Registerer: registry, Log: log,
 	}), nil
 }

@@ -1,7 +1,7 @@
 // Package kubeservice reads the endpoints of one Service of the secured cluster from its
 // EndpointSlices. It guarantees what kubewatch guarantees, that an endpoint is one member however
-// many slices list it, and that a missing Service is an error rather than an empty set. It does
-// not write to the cluster, and reports ports only so that writers can compare them.
+// many slices list it, that a missing Service is an error rather than an empty set, and that
+// nothing is reported of a Service that is not exported. It does not write to the cluster.
 package kubeservice
 
 import (
@@ -29,10 +29,11 @@ import (
 // getTimeout limits the request for the Service.
 const getTimeout = 5 * time.Second
 
-// Config is what Endpoints needs. All fields are mandatory.
+// Config is what Endpoints needs. All fields are mandatory unless stated.
 type Config struct {
 	Client          kubernetes.Interface
-	Namespace, Name string // of the Service
+	Namespace, Name string          // of the Service
+	Exported        labels.Selector // of the Service's labels: while they do not match, nothing is reported; nil: any
 	Log             *slog.Logger
 	Registerer      prometheus.Registerer
 }
@@ -44,7 +45,11 @@ type Endpoints struct {
 	verifier *kubewatch.Verifier
 	changed  chan struct{} // capacity 1
 
+	exportedOnce sync.Once
+	exported     chan struct{} // closed once the Service was exported
+
 	mu           sync.Mutex
+	withheld     bool // the Service is not exported
 	slicesByName map[string]sliceSummary
 	reported     map[string]source.Candidate // as last reported, by endpoint.key
 	invalidCount int                         // number of reported members that are invalid
@@ -54,8 +59,11 @@ type Endpoints struct {
 // New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
-		cfg: cfg, changed: make(chan struct{}, 1),
-		slicesByName: map[string]sliceSummary{},
+		cfg: cfg, changed: make(chan struct{}, 1), exported: make(chan struct{}),
+		withheld: cfg.Exported != nil, slicesByName: map[string]sliceSummary{},
+	}
+	if cfg.Exported == nil {
+		e.exportedOnce.Do(func() { close(e.exported) })
 	}
 	// Only this label ties a slice to its Service; the name of a slice is arbitrary.
 	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
@@ -74,8 +82,16 @@ func New(cfg Config) *Endpoints {
 	return e
 }
 
-// Run watches the slices until ctx is done, and then returns nil.
-func (e *Endpoints) Run(ctx context.Context) error { return e.watch.Run(ctx) }
+// Run watches the slices until ctx is done, and then returns nil. It starts once the Service was exported: a client
+// can ask for any number of others.
+func (e *Endpoints) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-e.exported:
+		return e.watch.Run(ctx)
+	}
+}
 
 // Verify checks that the Service exists and that its reported slices are current; see
 // kubewatch.Verifier.
@@ -95,12 +111,36 @@ func (e *Endpoints) checkService(ctx context.Context) error {
 	name := e.cfg.Namespace + "/" + e.cfg.Name
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("service %s does not exist and its last known endpoints are kept; check SOURCE_SERVICE", name)
+		return fmt.Errorf("service %s does not exist and its last known endpoints are kept; check %s", name, e.setting())
 	case err != nil:
 		return fmt.Errorf("get Service %s: %w", name, err)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return fmt.Errorf("service %s is of type ExternalName, which has no endpoints; check SOURCE_SERVICE", name)
+		return fmt.Errorf("service %s is of type ExternalName, which has no endpoints; check %s", name, e.setting())
 	}
+	return e.checkExported(service)
+}
+
+// setting is what names the Service.
+func (e *Endpoints) setting() string {
+	if e.cfg.Exported != nil {
+		return "the annotation slicefeed.dev/source-service in the consuming cluster"
+	}
+	return "SOURCE_SERVICE"
+}
+
+// checkExported returns an error, and stops the reports, if the labels of the Service do not match.
+func (e *Endpoints) checkExported(service *corev1.Service) error {
+	if e.cfg.Exported == nil {
+		return nil
+	}
+	matches := e.cfg.Exported.Matches(labels.Set(service.Labels))
+	e.mu.Lock()
+	e.withheld = !matches
+	e.mu.Unlock()
+	if !matches {
+		return fmt.Errorf("service %s/%s is not exported; give it the labels %s, which SOURCE_SERVICE_SELECTOR requires", e.cfg.Namespace, e.cfg.Name, e.cfg.Exported)
+	}
+	e.exportedOnce.Do(func() { close(e.exported) })
 	return nil
 }
 
@@ -112,6 +152,9 @@ func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
 func (e *Endpoints) Take() source.Update {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.withheld {
+		return source.Update{}
+	}
 	changes := e.watch.Take()
 	for _, o := range changes.Changed {
 		e.slicesByName[o.Name] = o.Value

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -348,4 +349,50 @@ func FuzzSummarizeSlice(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	client := fake.NewClientset(service, newSlice("any-name", discoveryv1.AddressTypeIPv4, newEndpoint("a", "10.0.0.1", source.Ready)))
+	e := New(Config{
+		Client: client, Namespace: "shop", Name: "web", Exported: labels.SelectorFromSet(labels.Set{"export": "yes"}),
+		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- e.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	label := func(value string) {
+		service.Labels = map[string]string{"export": value}
+		if _, err := client.CoreV1().Services("shop").Update(t.Context(), service, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := func(want string) {
+		t.Helper()
+		_, err := e.Verify(t.Context(), source.FullVerification)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Fatalf("%v, want an error with %q", err, want)
+		}
+	}
+	verify("service shop/web is not exported; give it the labels export=yes, which SOURCE_SERVICE_SELECTOR requires")
+	for _, a := range client.Actions() {
+		if a.Matches("list", "endpointslices") || a.Matches("watch", "endpointslices") {
+			t.Errorf("the slices of a Service that is not exported are read: %v", a)
+		}
+	}
+	label("yes")
+	verify("")
+	if update := e.Take(); len(update.Changed) != 1 {
+		t.Errorf("reported %+v, want the endpoint of the exported Service", update)
+	}
+	label("no")
+	verify("is not exported")
+	slices := client.DiscoveryV1().EndpointSlices("shop")
+	if err := slices.Delete(t.Context(), "any-name", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if update := e.Take(); len(update.Changed)+len(update.Removed) > 0 || !update.LastContact.IsZero() {
+		t.Errorf("reported %+v of a Service that is no longer exported", update)
+	}
 }

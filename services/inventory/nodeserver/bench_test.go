@@ -17,7 +17,7 @@ func BenchmarkChange(b *testing.B) {
 			stores := feed.NewStores("epoch")
 			stores.Apply(nodeChanges(5000))
 			stores.SetStatus(publishedStatus(1))
-			var server Server
+			var set Set
 			readers := make([]*Reader, n)
 			step := func(r *Reader) {
 				_, messages := r.Next()
@@ -27,7 +27,7 @@ func BenchmarkChange(b *testing.B) {
 			}
 			for i := range readers {
 				readers[i] = NewReader(stores.Acquire(feed.View{}), nil, 0)
-				readers[i].messageCache = &server.messageCache
+				readers[i].messageCache = &set.messageCache
 				step(readers[i])
 			}
 			both := [2][]roster.Change{

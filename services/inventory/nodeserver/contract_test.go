@@ -112,14 +112,15 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 		publisher := collector.Publisher{
 			Roster: roster.New(roster.Config{Method: method, CIDRs: anywhere}), Stores: feed.NewStores("epoch"),
 		}
+		set := NewSet(SetConfig{Stores: publisher.Stores, Omitted: publisher.Roster.Omitted, Explain: publisher.Roster.Explain})
 		server := &Server{cfg: Config{
-			Stores: publisher.Stores, Omitted: publisher.Roster.Omitted, Explain: publisher.Roster.Explain, Log: slog.New(slog.DiscardHandler),
+			Sets: OnlySet(set), Log: slog.New(slog.DiscardHandler),
 			Identify: func(context.Context) (Client, bool) { return Client{Name: "operator", Operator: true}, true },
 		}}
 		clients := make([]strictClient, len(views))
 		readers := make([]*Reader, len(views))
 		for i := range views {
-			readers[i] = server.connect(publisher.Stores, views[i], &clients[i])
+			readers[i] = set.connect(publisher.Stores, views[i], &clients[i])
 		}
 		now := time.Now()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
@@ -170,8 +171,7 @@ func TestContractStatesTheLimitsOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	comments := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "//", "")), " ")
-	stores := feed.NewStores("epoch")
-	streams := New(Config{Stores: stores, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), stores)}).streams
+	streams := New(Config{Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), func() uint64 { return 0 })}).streams
 	for _, sentence := range []string{
 		fmt.Sprintf("the last %d,%03d changes", deltaset.Window/1000, deltaset.Window%1000),
 		fmt.Sprintf("16 connections; %d streams;", streams.MaxPerClient),

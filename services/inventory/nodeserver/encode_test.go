@@ -77,7 +77,7 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	}
 	defaults := New(Config{Health: health.NewServer()}).streams
 	for title, number := range map[string]string{
-		"live streams of WatchNodes": fmt.Sprint(defaults.MaxPerClient),
+		"live streams of WatchNodes": fmt.Sprint(defaults.MaxPerClient) + "; 1,024 with exported Services",
 		"a message that is not read": fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
 		"requested observations":     fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
 		"usual message":              fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),

@@ -21,7 +21,12 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	if err := checkNames(req.GetNames(), 0, maxListedNames); err != nil {
 		return nil, err
 	}
-	current := s.snapshot(client.View)
+	set, release, err := s.cfg.Sets.Acquire(client, req.GetService())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	current := set.snapshot(client.View)
 	if !current.Synced {
 		return nil, status.Error(codes.Unavailable, "inventory has published nothing yet")
 	}
@@ -38,9 +43,9 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 }
 
 // snapshot returns the complete current set of a view.
-func (s *Server) snapshot(view feed.View) feed.Update {
-	store := s.cfg.Stores.Acquire(view)
-	defer func() { s.cfg.Stores.Release(store, time.Now()) }()
+func (s *Set) snapshot(view feed.View) feed.Update {
+	store := s.Stores.Acquire(view)
+	defer func() { s.Stores.Release(store, time.Now()) }()
 	return store.Snapshot()
 }
 

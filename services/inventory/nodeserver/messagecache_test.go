@@ -18,9 +18,9 @@ func TestReadersAtSamePositionShareMessages(t *testing.T) {
 		stores := feed.NewStores("epoch")
 		stores.Apply(nodeChanges(1000))
 		stores.SetStatus(publishedStatus(1))
-		var server Server
+		var set Set
 		one, other := NewReader(stores.Acquire(feed.View{}), nil, time.Second), NewReader(stores.Acquire(feed.View{}), nil, time.Second)
-		one.messageCache, other.messageCache = &server.messageCache, &server.messageCache
+		one.messageCache, other.messageCache = &set.messageCache, &set.messageCache
 		send := func(r *Reader) (sent []*Message) {
 			_, messages := r.Next()
 			sent = slices.Collect(messages)
@@ -44,11 +44,11 @@ func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 	everything, blue := feed.View{}, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
-		var server Server
+		var set Set
 		readers := map[string]*Reader{}
 		connect := func(name string, view feed.View) {
 			r := NewReader(stores.Acquire(view), nil, 0)
-			r.messageCache = &server.messageCache
+			r.messageCache = &set.messageCache
 			readers[name] = r
 		}
 		names := func(name string) (sent []string) {

@@ -13,7 +13,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -24,6 +23,9 @@ type Client struct {
 	Name     string // its SAN; the numbers of streams and observations are limited per name
 	Operator bool   // its role, for people
 	View     feed.View
+
+	// AllowsService reports whether the client may see an exported Service, by namespace/name; nil: none.
+	AllowsService func(service string) bool
 }
 
 // observer takes requests for observations. It is called by many goroutines and must not block.
@@ -38,15 +40,11 @@ type observer interface {
 
 // Config configures a server. MaxStreamsPerClient has a default, the rest is mandatory unless stated.
 type Config struct {
-	Stores      *feed.Stores
-	Identify    func(context.Context) (Client, bool)                 // false: unknown client
-	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
-	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
-	Observer    observer
-	OnDeltaSent func()         // called after a delta was sent to a subscriber that was up to date; nil: not called
-	Health      *health.Server // SERVING from the first complete observation on
-	Metrics     *stream.Metrics
-	Log         *slog.Logger
+	Sets     Sets
+	Identify func(context.Context) (Client, bool) // false: unknown client
+	Health   *health.Server                       // SERVING once the sets are ready
+	Metrics  *stream.Metrics
+	Log      *slog.Logger
 
 	MaxStreamsPerClient int // 0: 64
 }
@@ -56,33 +54,24 @@ type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 	inventoryv1.UnimplementedInventoryOperatorServiceServer
 
-	cfg          Config
-	streams      *stream.Streams
-	quota        observationQuota
-	logLimiter   rate.Sometimes // for log lines that a client can cause at any rate
-	messageCache stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
+	cfg        Config
+	streams    *stream.Streams
+	logLimiter rate.Sometimes // for log lines that a client can cause at any rate
 
-	mu            sync.Mutex
-	readers       map[*Reader]struct{}
-	confirmations int // the largest number that a reader requires, at least 1
+	mu      sync.Mutex
+	readers map[*Reader]struct{}
 }
 
-// New returns the service. It is NOT_SERVING until the first complete observation.
+// New returns the service. It is NOT_SERVING until its sets are ready.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, confirmations: 1, logLimiter: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
+	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, logLimiter: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
 		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
 		Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.MaxStreamsPerClient,
 	})}
 }
 
-// Run sets the health to SERVING after the first complete observation, and ends all streams when ctx is
-// done.
-func (s *Server) Run(ctx context.Context) error {
-	return s.streams.Run(ctx, func() (bool, <-chan struct{}) {
-		now, changed := s.cfg.Stores.Status()
-		return now.Observation > 0, changed
-	})
-}
+// Run sets the health to SERVING once the sets are ready, and ends all streams when ctx is done.
+func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cfg.Sets.Ready) }
 
 // Stop sets the health to NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11).
 // New streams are rejected from then on. It may be called more than once.

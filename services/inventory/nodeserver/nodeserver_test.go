@@ -80,6 +80,7 @@ func (o *fakeObserver) SetConfirmations(n int) { o.mu.Lock(); defer o.mu.Unlock(
 type harness struct {
 	t        *testing.T
 	server   *Server
+	set      *Set
 	stores   *feed.Stores
 	observer *fakeObserver
 	health   *health.Server
@@ -109,10 +110,9 @@ func withClientName(ctx context.Context, name string) context.Context {
 func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
-		h := &harness{t: t, stores: stores, sent: new(atomic.Int64), observer: &fakeObserver{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores)}
-		h.server = New(Config{
-			Stores: stores, Identify: identify, Observer: h.observer, Health: h.health, Metrics: h.metrics,
-			Log: slog.New(slog.DiscardHandler), MaxStreamsPerClient: 4, OnDeltaSent: func() { h.sent.Add(1) },
+		h := &harness{t: t, stores: stores, sent: new(atomic.Int64), observer: &fakeObserver{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores.TotalRevisions)}
+		h.set = NewSet(SetConfig{
+			Stores: stores, Observer: h.observer, OnDeltaSent: func() { h.sent.Add(1) },
 			Omitted: func() []roster.Omission {
 				return []roster.Omission{{Name: "cp", Reason: source.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
@@ -120,6 +120,10 @@ func runServer(t *testing.T, test func(h *harness)) {
 				step := source.Step{Stage: source.StageSource, Question: "is it there", Result: source.Passed, Detail: name}
 				return roster.Explanation{Steps: []source.Step{step}, Conclusion: "It is " + name + "."}, true
 			},
+		})
+		h.server = New(Config{
+			Sets: OnlySet(h.set), Identify: identify, Health: h.health, Metrics: h.metrics,
+			Log: slog.New(slog.DiscardHandler), MaxStreamsPerClient: 4,
 		})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))

@@ -20,8 +20,13 @@ func (s *Server) RequestObservations(ctx context.Context, req *inventoryv1.Reque
 	if err != nil {
 		return nil, err
 	}
+	set, release, err := s.cfg.Sets.Acquire(client, req.GetService())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	requested = max(requested, 1)
-	granted := s.quota.request(client.Name, time.Now(), requested, s.cfg.Observer.RequestObservations)
+	granted := set.quota.request(client.Name, time.Now(), requested, set.Observer.RequestObservations)
 	if granted < requested {
 		s.logLimiter.Do(func() {
 			s.cfg.Log.Warn("client requests more observations than its quota allows", "client", client.Name,

@@ -30,12 +30,15 @@ type localOperator struct {
 	server *Server
 }
 
+// localClient sees all nodes of all sets.
+var localClient = Client{Operator: true, AllowsService: func(string) bool { return true }}
+
 func (o localOperator) ListNodeDetails(_ context.Context, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
-	return o.server.listNodeDetails(feed.View{}, req)
+	return o.server.listNodeDetails(localClient, req)
 }
 
 func (o localOperator) ExplainNodes(_ context.Context, req *inventoryv1.ExplainNodesRequest) (*inventoryv1.ExplainNodesResponse, error) {
-	return o.server.explainNodes(feed.View{}, req)
+	return o.server.explainNodes(localClient, req)
 }
 
 // ListNodeDetails returns a page of all nodes of the source, published or omitted.
@@ -44,15 +47,20 @@ func (s *Server) ListNodeDetails(ctx context.Context, req *inventoryv1.ListNodeD
 	if err != nil {
 		return nil, err
 	}
-	return s.listNodeDetails(client.View, req)
+	return s.listNodeDetails(client, req)
 }
 
-func (s *Server) listNodeDetails(view feed.View, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
+func (s *Server) listNodeDetails(client Client, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
 	if err := checkNames(req.GetNames(), 0, maxListedNames); err != nil {
 		return nil, err
 	}
-	current, now := s.snapshot(view), time.Now()
-	all := selectNames(s.listDetails(&current, view), req.GetNames(), detailsName)
+	set, release, err := s.cfg.Sets.Acquire(client, req.GetService())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	current, now := set.snapshot(client.View), time.Now()
+	all := selectNames(set.listDetails(&current, client.View), req.GetNames(), detailsName)
 	nodes, next, err := page.Cut(req, all, detailsName, func(d nodeDetails) *inventoryv1.NodeDetails { return d.encode(now) })
 	if err != nil {
 		return nil, err
@@ -89,15 +97,15 @@ func (d nodeDetails) encode(now time.Time) *inventoryv1.NodeDetails {
 
 // listDetails returns the nodes that the view has, those that it does not select, and those that the
 // roster omits, sorted by name.
-func (s *Server) listDetails(current *feed.Update, view feed.View) []nodeDetails {
+func (s *Set) listDetails(current *feed.Update, view feed.View) []nodeDetails {
 	var all []nodeDetails
 	for _, e := range current.Upserts {
 		all = append(all, nodeDetails{name: e.Node.Name, providerID: e.Node.ProviderID, serverID: e.Node.ServerID, published: e})
 	}
-	for _, o := range s.cfg.Omitted() {
+	for _, o := range s.Omitted() {
 		all = append(all, nodeDetails{name: o.Name, providerID: o.ProviderID, reason: inventoryv1.OmissionReason(o.Reason), advice: o.Advice})
 	}
-	for _, n := range s.cfg.Stores.NotInView(view) {
+	for _, n := range s.Stores.NotInView(view) {
 		all = append(all, nodeDetails{
 			name: n.Name, providerID: n.ProviderID, serverID: n.ServerID, reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED,
 			advice: "The node selector of this client's view (" + view.Selector.String() +
@@ -114,26 +122,31 @@ func (s *Server) ExplainNodes(ctx context.Context, req *inventoryv1.ExplainNodes
 	if err != nil {
 		return nil, err
 	}
-	return s.explainNodes(client.View, req)
+	return s.explainNodes(client, req)
 }
 
-func (s *Server) explainNodes(view feed.View, req *inventoryv1.ExplainNodesRequest) (*inventoryv1.ExplainNodesResponse, error) {
+func (s *Server) explainNodes(client Client, req *inventoryv1.ExplainNodesRequest) (*inventoryv1.ExplainNodesResponse, error) {
 	if err := checkNames(req.GetNames(), 1, maxExplainedNames); err != nil {
 		return nil, err
 	}
+	set, release, err := s.cfg.Sets.Acquire(client, req.GetService())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	notInView := map[string]bool{}
-	for _, n := range s.cfg.Stores.NotInView(view) {
+	for _, n := range set.Stores.NotInView(client.View) {
 		notInView[n.Name] = true
 	}
 	response := &inventoryv1.ExplainNodesResponse{}
 	for _, name := range req.GetNames() {
-		response.Explanations = append(response.Explanations, s.explainNode(name, view, notInView[name]))
+		response.Explanations = append(response.Explanations, set.explainNode(name, client.View, notInView[name]))
 	}
 	return response, nil
 }
 
-func (s *Server) explainNode(name string, view feed.View, notInView bool) *inventoryv1.NodeExplanation {
-	explanation, _ := s.cfg.Explain(name)
+func (s *Set) explainNode(name string, view feed.View, notInView bool) *inventoryv1.NodeExplanation {
+	explanation, _ := s.Explain(name)
 	encoded := EncodeExplanation(name, &explanation)
 	conclusion := explanation.Conclusion
 	if notInView {

@@ -43,7 +43,7 @@ func (rosterObserver) SetConfirmations(n int) {}
 func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 	runServer(t, func(h *harness) {
 		r := roster.New(roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-		h.server.cfg.Observer = rosterObserver{r}
+		h.set.Observer = rosterObserver{r}
 		full, mark := 0, uint64(0)
 		minute := func(request bool, name string) (verifications int) {
 			before := full

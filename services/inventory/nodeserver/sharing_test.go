@@ -32,8 +32,8 @@ func receiveEach(c *strictClient, r *Reader, each func(*Message)) error {
 	return nil
 }
 
-// connect starts a stream of a client that shares the server's messages.
-func (s *Server) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
+// connect starts a stream of a client that shares the set's messages.
+func (s *Set) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
 	request, err := ParseWatchRequest(c.begin())
 	if err != nil {
 		panic(err)
@@ -51,15 +51,15 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stores := feed.NewStores("epoch")
 				stores.SetStatus(publishedStatus(1))
-				var server Server
+				var set Set
 				var behind, current strictClient
 				for _, c := range []*strictClient{&behind, &current} {
-					if err := receiveAll(c, server.connect(stores, feed.View{}, c)); err != nil {
+					if err := receiveAll(c, set.connect(stores, feed.View{}, c)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				stores.Apply(nodeChanges(5))
-				if err := receiveAll(&current, server.connect(stores, feed.View{}, &current)); err != nil {
+				if err := receiveAll(&current, set.connect(stores, feed.View{}, &current)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second) // shared messages expire
@@ -68,7 +68,7 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 					if isBehind {
 						c = &behind
 					}
-					if err := receiveAll(c, server.connect(stores, feed.View{}, c)); err != nil {
+					if err := receiveAll(c, set.connect(stores, feed.View{}, c)); err != nil {
 						t.Fatal(err)
 					}
 					checkEqual(t, "nodes", len(c.set), 5)
@@ -92,7 +92,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 			sent[m] = true
 		}
 		stores := feed.NewStores("epoch")
-		var server Server
+		var set Set
 		type peer struct {
 			strictClient
 
@@ -133,7 +133,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 			default: // some clients receive, in this order and at the same moment
 				for _, p := range rapid.Permutation(peers).Draw(t, "order")[:rapid.IntRange(1, len(peers)).Draw(t, "readers")] {
 					if p.reader == nil {
-						p.reader = server.connect(stores, p.view, &p.strictClient)
+						p.reader = set.connect(stores, p.view, &p.strictClient)
 					}
 					if err := receiveEach(&p.strictClient, p.reader, count); err != nil {
 						t.Fatal(err)
@@ -141,7 +141,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 				}
 			}
 			if rapid.IntRange(0, 3).Draw(t, "pause") == 0 { // long enough for shared messages to expire
-				server.messageCache = stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}
+				set.messageCache = stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 type Subscriber struct {
 	Name     string // of the client
 	Operator bool
+	Service  string // whose endpoints it watches; empty: the only set
 	View     feed.View
 	Since    time.Time
 
@@ -27,7 +28,7 @@ type sendProgress struct {
 	revision uint64
 }
 
-// Subscribers returns all active streams, sorted by client name and start.
+// Subscribers returns all active streams, sorted by client name, Service and start.
 func (s *Server) Subscribers() []Subscriber {
 	s.mu.Lock()
 	all := make([]Subscriber, 0, len(s.readers))
@@ -35,12 +36,14 @@ func (s *Server) Subscribers() []Subscriber {
 		all = append(all, r.subscriberInfo())
 	}
 	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b Subscriber) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since)) })
+	slices.SortFunc(all, func(a, b Subscriber) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Service, b.Service), a.Since.Compare(b.Since))
+	})
 	return all
 }
 
 func (r *Reader) subscriberInfo() Subscriber {
-	info := Subscriber{Name: r.client.Name, Operator: r.client.Operator, View: r.client.View, Since: r.since}
+	info := Subscriber{Name: r.client.Name, Operator: r.client.Operator, Service: r.set.Service, View: r.client.View, Since: r.since}
 	r.mu.Lock()
 	progress := r.progress
 	r.mu.Unlock()
@@ -55,25 +58,27 @@ func (s *Server) register(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers[r] = struct{}{}
-	s.updateConfirmations()
+	s.updateConfirmations(r.set)
 }
 
 func (s *Server) unregister(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)
-	s.updateConfirmations()
+	s.updateConfirmations(r.set)
 }
 
-// updateConfirmations passes the largest number of confirmations that a reader requires to the observer,
-// if it has changed.
-func (s *Server) updateConfirmations() {
+// updateConfirmations passes the largest number of confirmations that a reader of a set requires to the set's
+// observer, if it has changed.
+func (s *Server) updateConfirmations(set *Set) {
 	confirmations := 1
 	for r := range s.readers {
-		confirmations = max(confirmations, r.confirmations)
+		if r.set == set {
+			confirmations = max(confirmations, r.confirmations)
+		}
 	}
-	if confirmations != s.confirmations {
-		s.confirmations = confirmations
-		s.cfg.Observer.SetConfirmations(confirmations)
+	if confirmations != set.confirmations {
+		set.confirmations = confirmations
+		set.Observer.SetConfirmations(confirmations)
 	}
 }

@@ -23,16 +23,21 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	if err != nil {
 		return err
 	}
-	release, err := s.streams.Admit(client.Name)
+	end, err := s.streams.Admit(client.Name)
+	if err != nil {
+		return err
+	}
+	defer end()
+	set, release, err := s.cfg.Sets.Acquire(client, req.GetService())
 	if err != nil {
 		return err
 	}
 	defer release()
-	store := s.cfg.Stores.Acquire(client.View)
-	defer func() { s.cfg.Stores.Release(store, time.Now()) }()
+	store := set.Stores.Acquire(client.View)
+	defer func() { set.Stores.Release(store, time.Now()) }()
 	r := NewReader(store, request.From, stream.HeartbeatInterval)
-	r.client, r.since, r.confirmations = client, time.Now(), request.Confirmations
-	r.onDeltaSent, r.messageCache = s.cfg.OnDeltaSent, &s.messageCache
+	r.client, r.set, r.since, r.confirmations = client, set, time.Now(), request.Confirmations
+	r.onDeltaSent, r.messageCache = set.OnDeltaSent, &set.messageCache
 	s.register(r)
 	defer s.unregister(r)
 	return stream.Serve(s.streams, to, r)
@@ -45,9 +50,10 @@ type Message = stream.Message[inventoryv1.WatchNodesResponse]
 // implements stream.Reader.
 type Reader struct {
 	client        Client
+	set           *Set
 	since         time.Time
 	confirmations int    // see WatchRequest
-	onDeltaSent   func() // see Config.OnDeltaSent
+	onDeltaSent   func() // see SetConfig.OnDeltaSent
 
 	mu       sync.Mutex
 	progress sendProgress // Subscribers reads it
@@ -67,7 +73,7 @@ type Reader struct {
 // NewReader returns the state of a subscriber that resumes from a position; nil: it has no set. The first
 // message states the heartbeat interval.
 func NewReader(store *feed.Store, from *feed.Position, interval time.Duration) *Reader {
-	return &Reader{store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: from, heartbeatInterval: interval}
+	return &Reader{set: &Set{}, store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: from, heartbeatInterval: interval}
 }
 
 // Changed returns a channel that is closed at the next change of the store.
@@ -84,8 +90,9 @@ func (r *Reader) buildMessages(yield func(*Message) bool) {
 	for offset := 0; ; {
 		m := r.messageCache.GetOrBuild(r.newMessageKey(offset), func() *inventoryv1.WatchNodesResponse {
 			m := buildMessage(&r.next, offset, time.Now())
-			if r.heartbeatInterval > 0 {
+			if r.heartbeatInterval > 0 { // the first message
 				m.HeartbeatInterval = encodeDuration(r.heartbeatInterval)
+				m.Service = r.set.Service
 			}
 			return m
 		})

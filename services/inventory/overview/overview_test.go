@@ -72,8 +72,10 @@ func healthyFixture() *fixture {
 	}
 }
 
-func (f *fixture) page(filter string) statuspage.Page {
-	c := &Config{
+func (f *fixture) page(filter string) statuspage.Page { return f.config().Page(now, filter) }
+
+func (f *fixture) config() *Config {
+	return &Config{
 		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: f.cloud,
 		ReadData: func() collector.Snapshot {
 			data := f.data
@@ -91,7 +93,6 @@ func (f *fixture) page(filter string) statuspage.Page {
 		},
 		Subscribers: func() []nodeserver.Subscriber { return f.subscribers },
 	}
-	return c.Page(now, filter)
 }
 
 var update = flag.Bool("update", false, "write the example into docs/reference/output.md")

@@ -12,13 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -70,16 +70,19 @@ func (c *preflightChecker) checks() []preflight.Check {
 	observation := preflight.Check{Name: "first observation", DependsOn: []string{sourceCheckName}, Timeout: timeout, Run: c.observeNodes}
 
 	all := preflight.Identity{Files: c.cfg.TLSFiles(), Server: true}.Checks()
-	all = append(all, preflight.Check{Name: "allowed clients", Run: func(context.Context) (string, error) {
-		_, err := clientlist.Open(c.cfg.ClientsFile)
-		return "valid", err
-	}})
+	all = append(all, preflight.Check{Name: "allowed clients", Run: func(context.Context) (string, error) { return c.checkClients() }})
 	if c.cluster != nil {
-		required := requiredPermissions(c.cfg)
+		required := c.requiredPermissions()
 		all = append(all, c.cluster.Checks(required, excessPermissions)...)
 		source.DependsOn = []string{preflight.APIServer}
 		for _, p := range required {
 			source.DependsOn = append(source.DependsOn, p.String())
+		}
+	}
+	if c.cfg.ExportsServices() {
+		all = append(all, preflight.Check{Name: "exported Services", DependsOn: source.DependsOn, Run: c.checkExported})
+		if c.cfg.SourceService == "" {
+			return all // there is none to read
 		}
 	}
 	all = append(all, source)
@@ -170,12 +173,18 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 }
 
 // requiredPermissions returns the permissions that the inventory uses in the secured cluster.
-func requiredPermissions(cfg *config.Config) []preflight.Permission {
+func (c *preflightChecker) requiredPermissions() []preflight.Permission {
+	cfg := c.cfg
 	if cfg.SourceKind == "service" {
-		s, _ := config.ParseServiceRef(cfg.SourceService) // Validate reports its error
-		in := []string{s.Namespace}
+		s, _ := exports.ParseServiceRef(cfg.SourceService) // Validate reports its error
+		in, name := []string{s.Namespace}, s.Name
+		if cfg.ExportsServices() {
+			if in, name = c.exportedNamespaces(), ""; len(in) == 0 {
+				return nil // checkClients reports that
+			}
+		}
 		return []preflight.Permission{
-			{Verb: "get", Resource: "services", Namespaces: in, Name: s.Name},
+			{Verb: "get", Resource: "services", Namespaces: in, Name: name},
 			{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: in},
 			{Verb: "watch", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: in},
 		}

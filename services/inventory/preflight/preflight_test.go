@@ -3,11 +3,18 @@ package preflight
 import (
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
@@ -24,6 +31,11 @@ func TestPreflightChecksRequiredPermissions(t *testing.T) {
 		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress"}},
 		{map[string]string{"WORKLOAD": "ingress/app=gateway", "WORKLOADS": "web=shop/app=web;api=ingress/deployment/api;db=shop/statefulset/db"}, []string{"list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress", "list pods in shop", "watch pods in shop"}},
 		{configtest.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"get services web in shop", "list endpointslices in shop", "watch endpointslices in shop"}},
+		{
+			exporting(t, "[shop/web, shop/api, pay/*]"),
+			[]string{"get services in pay, shop", "list endpointslices in pay, shop", "watch endpointslices in pay, shop"},
+		},
+		{exporting(t, "[shop/web, '*/web']"), []string{"get services in all namespaces", "list endpointslices in all namespaces", "watch endpointslices in all namespaces"}},
 	} {
 		env := configtest.Env()
 		maps.Copy(env, tt.set)
@@ -32,12 +44,48 @@ func TestPreflightChecksRequiredPermissions(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, p := range requiredPermissions(cfg) {
+		for _, p := range (&preflightChecker{cfg: cfg}).requiredPermissions() {
 			got = append(got, p.String())
 		}
 		if d := cmp.Diff(tt.want, got); d != "" {
 			t.Errorf("%v (-want +got):\n%s", tt.set, d)
 		}
+	}
+}
+
+// exporting returns the environment of an inventory that exports Services to two clients, of which one may see these.
+func exporting(t *testing.T, services string) map[string]string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "clients.yaml")
+	text := "clients:\n- {san: writer.example, role: subscriber, services: " + services + "}\n- {san: other.example, role: operator}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := configtest.SourceEnv("service", "SOURCE_SERVICE_SELECTOR", "export=yes")
+	env["ALLOWED_CLIENTS_FILE"] = file
+	return env
+}
+
+func TestPreflightReportsServicesThatAreNotExported(t *testing.T) {
+	service := func(name string, labels map[string]string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}}
+	}
+	c := &preflightChecker{
+		cfg: &config.Config{ExportSelector: "export=yes"},
+		cluster: &preflight.Cluster{Client: fake.NewClientset(
+			service("web", map[string]string{"export": "yes"}), service("api", nil))},
+	}
+	c.cfg.ClientsFile = exporting(t, "[shop/web, shop/api, shop/gone, pay/*]")["ALLOWED_CLIENTS_FILE"]
+	_, err := c.checkExported(t.Context())
+	if want := "do not exist: shop/gone; create them, or correct services in ALLOWED_CLIENTS_FILE; without the labels export=yes: shop/api; give them these labels"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if _, err := c.checkClients(); err == nil || !strings.Contains(err.Error(), "see no exported Service: other.example") {
+		t.Errorf("the client without services is not reported: %v", err)
+	}
+	c.cfg.ClientsFile = exporting(t, "[shop/web, pay/*]")["ALLOWED_CLIENTS_FILE"]
+	if text, err := c.checkExported(t.Context()); err != nil || text != "named in ALLOWED_CLIENTS_FILE: 1, all exported" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 

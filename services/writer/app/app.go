@@ -170,7 +170,7 @@ func (w *writer) statusHandler() http.Handler {
 		Store: w.reconcilerConfig.Board, History: w.history, Leading: func() bool { return w.reconcilerConfig.Lease.Term() != 0 }, Version: w.version, Instance: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
 			for _, src := range w.sources {
-				all = append(all, src.Snapshot())
+				all = append(all, src.snapshots()...)
 			}
 			return all
 		},

@@ -12,15 +12,18 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // source is one inventory and the link to it.
 type source struct {
 	reconciler.Source
 
-	client *nodeclient.Client
-	link   *sources.Link
+	link     *sources.Link
+	client   *nodeclient.Client  // of an inventory that publishes one set; else nil
+	services *servicefeeds.Feeds // of one that exports Services; else nil
 }
 
 // openSources creates the links to all inventories. They connect when Run starts.
@@ -38,20 +41,48 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 			continue
 		}
 		s := &source{Source: reconciler.Source{Name: src.Name, CIDRs: src.CIDRs, AllowsPort: src.AllowsPort}, link: inventory}
-		s.client = nodeclient.New(nodeclient.Config{
+		client := nodeclient.Config{
 			Source: src.Name, Log: log, Metrics: metrics, ConfirmObservations: cfg.EmptyThreshold,
 			Dial: func() (nodeclient.Conn, error) { return inventory.Dial() },
-		})
-		s.Feed = s.client
+		}
+		if src.ExportsServices {
+			shared := &sources.SharedLink{Connect: inventory.Dial}
+			client.Dial = func() (nodeclient.Conn, error) { return shared.Dial() }
+			s.services = servicefeeds.New(servicefeeds.Config{
+				NewClient: func(service string) *nodeclient.Client {
+					config := client
+					config.Service = service
+					return nodeclient.New(config)
+				},
+				Forget: func(service string) { metrics.Forget(src.Name, service) },
+			})
+			s.Services = s.services
+		} else {
+			s.client = nodeclient.New(client)
+			s.Feed = s.client
+		}
 		opened = append(opened, s)
 	}
 	return opened, errors.Join(problems...)
 }
 
-// Run receives the inventory's stream until ctx is done.
+// Run receives the inventory's streams until ctx is done.
 func (s *source) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.link.Run(ctx) })
-	g.Go(func() error { return s.client.Run(ctx) })
+	g.Go(func() error {
+		if s.services != nil {
+			return s.services.Run(ctx)
+		}
+		return s.client.Run(ctx)
+	})
 	return g.Wait()
+}
+
+// snapshots returns what the inventory reports.
+func (s *source) snapshots() []subscriber.Snapshot {
+	if s.services != nil {
+		return s.services.Snapshots()
+	}
+	return []subscriber.Snapshot{s.client.Snapshot()}
 }

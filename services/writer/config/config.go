@@ -21,12 +21,13 @@ import (
 // Config holds all settings of the writer. It is the single source of its flags, environment
 // names, defaults and documentation.
 type Config struct {
-	Inventory    string          `flag:"inventory-address" placeholder:"host:port" group:"Source" help:"address of the only inventory, which is then the source named default"`
-	InventorySAN certificate.SAN `flag:"inventory-san" placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
-	SourcesFile  string          `flag:"sources-file" placeholder:"file" group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
-	CertFile     string          `flag:"tls-cert-file" required:"true" placeholder:"file" group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"`
-	KeyFile      string          `flag:"tls-key-file" required:"true" placeholder:"file" group:"Source" help:"PEM private key of the certificate; reloaded on change"`
-	PeerCA       string          `flag:"tls-peer-ca-file" placeholder:"file" group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
+	Inventory        string          `flag:"inventory-address" placeholder:"host:port" group:"Source" help:"address of the only inventory, which is then the source named default"`
+	InventorySAN     certificate.SAN `flag:"inventory-san" placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
+	InventoryExports bool            `flag:"inventory-exports-services" group:"Source" help:"the inventory exports Services, of which each target names one by the annotation slicefeed.dev/source-service"`
+	SourcesFile      string          `flag:"sources-file" placeholder:"file" group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
+	CertFile         string          `flag:"tls-cert-file" required:"true" placeholder:"file" group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"`
+	KeyFile          string          `flag:"tls-key-file" required:"true" placeholder:"file" group:"Source" help:"PEM private key of the certificate; reloaded on change"`
+	PeerCA           string          `flag:"tls-peer-ca-file" placeholder:"file" group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
 
 	Subnets      []settings.Subnet   `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" placeholder:"CIDR" group:"Allowlist" help:"CIDRs that the source's addresses must be in; an address outside them is never written or probed"`
 	AllowedPorts []sources.PortRange `flag:"allowed-ports" default:"30000-32767" placeholder:"port or range" group:"Allowlist" help:"ports that are written and probed, besides TARGET_PORT; a source in SOURCES_FILE can have its own"`
@@ -105,6 +106,9 @@ func (c *Config) validateSource(v *problemList) {
 	}
 	if c.SourcesFile != "" {
 		v.requireUnset("no value, because SOURCES_FILE is also set and has it for each source", single...)
+		if c.InventoryExports {
+			v.add("INVENTORY_EXPORTS_SERVICES", "true", "no value, because SOURCES_FILE is also set and has exportsServices for each source")
+		}
 		return
 	}
 	v.requireSet("that of the inventory, or SOURCES_FILE for several", single...)

@@ -21,7 +21,7 @@ const DefaultSource = "default"
 func (c *Config) LoadSources() ([]sources.Source, error) {
 	defaults := sources.Source{
 		Name: DefaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
-		CIDRs: settings.ToPrefixes(c.Subnets), Ports: c.AllowedPorts,
+		CIDRs: settings.ToPrefixes(c.Subnets), Ports: c.AllowedPorts, ExportsServices: c.InventoryExports,
 	}
 	if c.SourcesFile == "" {
 		return []sources.Source{defaults}, nil
@@ -46,7 +46,7 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 		config.NamedTarget = targets.NamedTarget{Namespace: c.Namespace, Service: c.Service, ManagedBy: c.ManagedBy, FirstName: c.SliceName, Port: c.Port}
 	}
 	for _, s := range configured {
-		config.Sources = append(config.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort})
+		config.Sources = append(config.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, ExportsServices: s.ExportsServices, AllowsPort: s.AllowsPort})
 	}
 	return config, nil
 }

@@ -43,7 +43,7 @@ func (p *storedTarget) summarize() Summary {
 	}
 	l.OutOfSync = p.countOutOfSync()
 	for i := range p.target.Sources {
-		l.Sources = append(l.Sources, p.target.Sources[i].Source)
+		l.Sources = append(l.Sources, p.target.Sources[i].FeedName())
 	}
 	slices.Sort(l.Sources)
 	return l

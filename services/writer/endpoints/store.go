@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // Store holds the last decision of each target for readers. It is safe for concurrent use. A nil Store
@@ -92,12 +93,36 @@ func (s *Store) Put(t Target) {
 	s.targets[group], s.leading = updated, t.Leading
 	for i := range t.Sources {
 		source := NewSourceStatus(&t.Sources[i])
+		source.Name = t.Sources[i].FeedName()
 		changed = changed || s.sources[source.Name] != source
 		s.sources[source.Name] = source
 	}
-	if changed {
+	if s.forgetServices(old.target.Sources) || changed {
 		s.broadcast()
 	}
+}
+
+// forgetServices removes the exported Services among the sources that no target uses any more, and reports whether
+// there were any. Sources that publish one set stay.
+func (s *Store) forgetServices(sources []subscriber.Snapshot) (forgotten bool) {
+	for i := range sources {
+		name := sources[i].FeedName()
+		if _, known := s.sources[name]; !known || sources[i].Service == "" || s.usesFeed(name) {
+			continue
+		}
+		delete(s.sources, name)
+		forgotten = true
+	}
+	return forgotten
+}
+
+func (s *Store) usesFeed(name string) bool {
+	for _, p := range s.targets {
+		if slices.ContainsFunc(p.target.Sources, func(other subscriber.Snapshot) bool { return other.FeedName() == name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // publish updates the delta sets that exist.
@@ -122,7 +147,9 @@ func (s *Store) Remove(namespace, service string) {
 	if s.targets[group] == nil {
 		return
 	}
+	sources := s.targets[group].target.Sources
 	delete(s.targets, group)
+	s.forgetServices(sources)
 	for _, set := range []*deltaset.Set[*Entry]{s.grouped, s.individual} {
 		if set != nil {
 			set.Replace(group, nil)

@@ -14,6 +14,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"golang.org/x/time/rate"
@@ -24,7 +25,8 @@ import (
 
 // Config configures a Client. All fields except Random are required.
 type Config struct {
-	Source string // the inventory's name in the configuration
+	Source  string // the inventory's name in the configuration
+	Service string // that the inventory exports, as namespace/name; empty: it publishes one set
 	// Dial creates a connection to the inventory without waiting for it. Each session has its own, so that
 	// rule R14 alone decides when to connect again: the backoff of a long-lived gRPC channel grows during
 	// an outage, and its resolver queries DNS at most twice a minute.
@@ -49,6 +51,7 @@ type Conn interface {
 // before and after Run.
 type Client struct {
 	cfg           Config
+	feed          string // the name of the set
 	confirmations uint32 // Config.ConfirmObservations, within the contract's limit
 	log           *slog.Logger
 	snapshot      atomic.Pointer[subscriber.Snapshot]
@@ -60,6 +63,7 @@ type Client struct {
 	schedule           Schedule
 	closingConns       sync.WaitGroup // connections of earlier sessions
 	connected          bool
+	denial             string         // see subscriber.Snapshot
 	observeRequestedAt time.Time      // when observations were last requested
 	logLimiter         *rate.Limiter  // limits log lines about reported changes: a peer controls how many there are
 	failureLog         rate.Sometimes // limits log lines about an unreachable inventory
@@ -80,11 +84,12 @@ func New(cfg Config) *Client {
 		cfg.Random = rand.Float64
 	}
 	s := &Client{
-		cfg: cfg, confirmations: uint32(min(max(cfg.ConfirmObservations, 0), contract.MaxConfirmObservations)), log: cfg.Log.With("source", cfg.Source), mirror: subscriber.NewMirror(),
+		cfg: cfg, confirmations: uint32(min(max(cfg.ConfirmObservations, 0), contract.MaxConfirmObservations)), log: cfg.Log.With("source", subscriber.FeedName(cfg.Source, cfg.Service)), mirror: subscriber.NewMirror(),
 		changedCh: make(chan struct{}, 1), observeCh: make(chan struct{}, 1), logLimiter: rate.NewLimiter(maxLogRate, maxLogBurst),
 		failureLog: rate.Sometimes{First: 1, Interval: failureLogInterval},
 	}
-	cfg.Metrics.initSource(cfg.Source)
+	s.feed = subscriber.FeedName(cfg.Source, cfg.Service)
+	cfg.Metrics.initSource(s.feed)
 	s.publishSnapshot(time.Time{})
 	return s
 }
@@ -111,14 +116,17 @@ func (s *Client) Run(ctx context.Context) error {
 	defer s.closingConns.Wait()
 	for {
 		synced, err := s.runSession(ctx)
-		s.connected = false
+		s.connected, s.denial = false, ""
+		if code := status.Code(err); code == codes.PermissionDenied || code == codes.InvalidArgument {
+			s.denial = display.Truncate(status.Convert(err).Message(), contract.MaxTextLength)
+		}
 		s.mirror.BeginStream()
 		s.publishSnapshot(time.Now())
 		if ctx.Err() != nil {
 			return nil
 		}
 		wait := s.handleSessionEnd(synced, err)
-		s.cfg.Metrics.reconnects.WithLabelValues(s.cfg.Source).Inc()
+		s.cfg.Metrics.reconnects.WithLabelValues(s.feed).Inc()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -132,7 +140,7 @@ func (s *Client) Run(ctx context.Context) error {
 func (s *Client) handleSessionEnd(synced time.Duration, err error) time.Duration {
 	violation, code := asViolation(err), status.Code(err)
 	if violation != nil {
-		s.cfg.Metrics.violations.WithLabelValues(s.cfg.Source, string(violation.Kind)).Inc()
+		s.cfg.Metrics.violations.WithLabelValues(s.feed, string(violation.Kind)).Inc()
 	}
 	if violation != nil || code == codes.InvalidArgument { // must not be sent again unchanged
 		s.mirror.ClearCursor()
@@ -151,7 +159,7 @@ func (s *Client) handleSessionEnd(synced time.Duration, err error) time.Duration
 	case code == codes.InvalidArgument:
 		log.Error("inventory rejected the request; retrying without a cursor")
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		log.Error("inventory denied permission; check that its ALLOWED_CLIENTS_FILE has the SAN of this writer")
+		log.Error("inventory denied permission; check that its ALLOWED_CLIENTS_FILE has the SAN of this writer, and the Service if it exports Services")
 	case code == codes.Unavailable && synced > 0:
 		log.Info("stream closed, reconnecting")
 	default:
@@ -188,7 +196,7 @@ func (s *Client) logDelta(m *inventoryv1.WatchNodesResponse) {
 // publishSnapshot stores the snapshot of the mirror and signals a change.
 func (s *Client) publishSnapshot(now time.Time) {
 	snap := s.mirror.Snapshot()
-	snap.Source, snap.Connected, snap.ChangedAt = s.cfg.Source, s.connected, now
+	snap.Source, snap.Service, snap.Connected, snap.Denial, snap.ChangedAt = s.cfg.Source, s.cfg.Service, s.connected, s.denial, now
 	old := s.snapshot.Load()
 	changed := old == nil || old.Differs(snap)
 	if !changed {

@@ -15,7 +15,8 @@ type Metrics struct {
 	messages, reconnects, violations                  *prometheus.CounterVec
 }
 
-// NewMetrics registers the metrics. The label source is a name from the configuration.
+// NewMetrics registers the metrics. The label source is a name from the configuration, with the Service if the source
+// exports Services.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	auto := promauto.With(reg)
 	gauge := func(name, help string) *prometheus.GaugeVec {
@@ -53,21 +54,33 @@ func (m *Metrics) initSource(source string) {
 	}
 }
 
+// Forget removes the series of the set of an exported Service.
+func (m *Metrics) Forget(source, service string) {
+	labels := prometheus.Labels{"source": subscriber.FeedName(source, service)}
+	for _, g := range []*prometheus.GaugeVec{m.connected, m.synced, m.members, m.membership, m.addresses, m.lastMessage, m.lastMembershipSync, m.lastObservation} {
+		g.DeletePartialMatch(labels)
+	}
+	for _, c := range []*prometheus.CounterVec{m.messages, m.reconnects, m.violations} {
+		c.DeletePartialMatch(labels)
+	}
+}
+
 func (m *Metrics) setSnapshot(s subscriber.Snapshot) {
+	feed := s.FeedName()
 	set := func(g *prometheus.GaugeVec, on bool) {
 		value := 0.0
 		if on {
 			value = 1
 		}
-		g.WithLabelValues(s.Source).Set(value)
+		g.WithLabelValues(feed).Set(value)
 	}
 	set(m.connected, s.Connected)
 	set(m.synced, s.SyncedInStream)
 	set(m.membership, s.Membership.State == subscriber.Synced)
 	set(m.addresses, s.Addresses.State == subscriber.Synced)
-	m.members.WithLabelValues(s.Source).Set(float64(len(s.Members)))
-	m.lastMembershipSync.WithLabelValues(s.Source).Set(unixSeconds(s.MembershipSyncedAt))
-	m.lastObservation.WithLabelValues(s.Source).Set(unixSeconds(s.ObservedAt))
+	m.members.WithLabelValues(feed).Set(float64(len(s.Members)))
+	m.lastMembershipSync.WithLabelValues(feed).Set(unixSeconds(s.MembershipSyncedAt))
+	m.lastObservation.WithLabelValues(feed).Set(unixSeconds(s.ObservedAt))
 }
 
 // unixSeconds returns the Unix time in seconds, or 0 for the zero time.

@@ -9,6 +9,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"google.golang.org/grpc"
 )
 
@@ -48,7 +49,7 @@ func (s *Client) runSession(ctx context.Context) (synced time.Duration, err erro
 	idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat, func() { cancel(errIdle) })
 	defer idle.Stop()
 	// Resume from the cursor and digest, or restart without them (rules R5, R6, R7).
-	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: s.confirmations}
+	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: s.confirmations, Service: s.cfg.Service}
 	if cursor, digest, ok := s.mirror.ResumePoint(); ok {
 		req.Cursor, req.Digest = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}, digest[:]
 	}
@@ -82,9 +83,12 @@ func (s *Client) runSession(ctx context.Context) (synced time.Duration, err erro
 // applyMessage applies a message of the current stream.
 func (s *Client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) error {
 	now := time.Now()
-	s.cfg.Metrics.messages.WithLabelValues(s.cfg.Source).Inc()
-	s.cfg.Metrics.lastMessage.WithLabelValues(s.cfg.Source).Set(unixSeconds(now))
+	s.cfg.Metrics.messages.WithLabelValues(s.feed).Inc()
+	s.cfg.Metrics.lastMessage.WithLabelValues(s.feed).Set(unixSeconds(now))
 	if !sess.received {
+		if m.GetService() != s.cfg.Service { // the set of an older inventory, which does not know the field, is another one
+			return &subscriber.Violation{Kind: subscriber.OtherService, Detail: fmt.Sprintf("the stream is of service %.253q, requested %q", m.GetService(), s.cfg.Service)}
+		}
 		sess.received = true
 		if m.GetHeartbeatInterval() != nil {
 			sess.heartbeat = min(max(m.GetHeartbeatInterval().AsDuration(), minHeartbeat), maxHeartbeat)
@@ -98,7 +102,7 @@ func (s *Client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) 
 	if synced && sess.syncedAt.IsZero() {
 		sess.syncedAt = now
 	}
-	s.connected = true
+	s.connected, s.denial = true, ""
 	s.logDelta(m) // before others see the change, so that their lines follow
 	s.publishSnapshot(now)
 	tracepoint.Mark(tracepoint.DeltaApplied)
@@ -130,7 +134,7 @@ func (s *Client) requestObservations(ctx context.Context, inventory inventoryv1.
 		}
 		s.observeRequestedAt = time.Now()
 		call, cancel := context.WithTimeout(ctx, observeTimeout)
-		response, err := inventory.RequestObservations(call, &inventoryv1.RequestObservationsRequest{Observations: s.confirmations},
+		response, err := inventory.RequestObservations(call, &inventoryv1.RequestObservationsRequest{Observations: s.confirmations, Service: s.cfg.Service},
 			grpc.MaxCallRecvMsgSize(maxObserveResponse))
 		cancel()
 		if err != nil {

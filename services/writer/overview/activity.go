@@ -44,7 +44,7 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) (row []statuspage.Line, va
 	}
 	ignoring := 0
 	for i := range m.Services {
-		if slices.ContainsFunc(m.Services[i].Guards, func(g verdict.Guard) bool {
+		if slices.Contains(m.Services[i].Sources, s.FeedName()) && slices.ContainsFunc(m.Services[i].Guards, func(g verdict.Guard) bool {
 			return g.Source == s.Source && (g.Rule == verdict.RuleTrust || g.Rule == verdict.RuleInitialSync)
 		}) {
 			ignoring++
@@ -62,12 +62,12 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) (row []statuspage.Line, va
 		trust = statuspage.Errorf("disconnected")
 	}
 	values = statuspage.Values{
-		"source": s.Source, "connected": status.Connected, "trusted": ignoring == 0, "ignoredByServices": ignoring, "nodes": len(s.Members),
+		"source": s.FeedName(), "connected": status.Connected, "trusted": ignoring == 0, "ignoredByServices": ignoring, "nodes": len(s.Members),
 		"observation": int(s.Observation), "reason": status.Reason,
 	}
 	values.SetTime("membershipSyncedAt", s.MembershipSyncedAt)
 	values.SetTime("observedAt", s.ObservationReceivedAt)
-	row = []statuspage.Line{{Text: s.Source}, trust, {Text: strconv.Itoa(len(s.Members))}, {Text: membership}, {Text: observed}, {Text: strings.Join(reasons, "; ")}}
+	row = []statuspage.Line{{Text: s.FeedName()}, trust, {Text: strconv.Itoa(len(s.Members))}, {Text: membership}, {Text: observed}, {Text: strings.Join(reasons, "; ")}}
 	return row, values
 }
 

@@ -108,7 +108,9 @@ func (pc *checker) checks() []preflight.Check {
 		all = append(all, preflight.Check{Name: sc.checkName("allowlist"), Run: sc.checkAllowlist})
 	}
 	for _, sc := range pc.sources {
-		all = append(all, sc.probeCheck())
+		if !sc.ExportsServices { // plan probes what its Services list
+			all = append(all, sc.probeCheck())
+		}
 	}
 	return all
 }

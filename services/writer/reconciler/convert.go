@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,18 +24,44 @@ import (
 // snapshots records that the target's next decision depends on its sources, and returns what they report. It records
 // first, so that a report in between queues another decision.
 func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscriber.Snapshot) {
-	names := view.Target.Settings.AllSources()
+	settings := &view.Target.Settings
+	uses := sourceUse{sources: settings.AllSources(), service: settings.SourceService}
 	if view.Active() {
-		s.sourceNames.Store(&names)
+		s.uses.Store(&uses)
+		r.useServices(view.Target.Key, uses)
 	} else {
-		s.sourceNames.Store(&[]string{})
+		s.uses.Store(&sourceUse{})
+		r.useServices(view.Target.Key, sourceUse{})
 	}
-	for _, name := range names {
+	for _, name := range uses.sources {
 		if source, ok := r.sources[name]; ok {
-			all = append(all, source.Snapshot())
+			all = append(all, source.snapshot(settings.SourceService))
 		}
 	}
 	return all
+}
+
+// useServices tells the sources that export Services which one a target uses.
+func (r *Reconciler) useServices(key targets.Key, uses sourceUse) {
+	for name, source := range r.sources {
+		switch {
+		case source.Services == nil:
+		case slices.Contains(uses.sources, name):
+			source.Services.Use(key.String(), uses.service)
+		default:
+			source.Services.Use(key.String(), "")
+		}
+	}
+}
+
+// snapshot returns what a source reports; of one that exports Services, about a Service.
+func (s Source) snapshot(service string) subscriber.Snapshot {
+	if s.Services == nil {
+		return s.Feed.Snapshot()
+	}
+	snapshot := s.Services.Snapshot(service)
+	snapshot.Source, snapshot.Service = s.Name, service // also of a Service that is not used
+	return snapshot
 }
 
 // followPorts sets the ports of each source whose ports are those that it reports. If the report cannot be used, the
@@ -94,10 +121,13 @@ func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots [
 	choice := inputs.Choice{Families: view.Target.Families, Selector: view.Target.Settings.NodeSelector, Workload: view.Target.Settings.Workload, Zones: r.Zones}
 	all := make([]verdict.Source, 0, len(snapshots))
 	for _, snapshot := range snapshots {
-		kept := s.sources[snapshot.Source]
+		kept := s.sources[snapshot.FeedName()]
 		if kept == nil {
+			maps.DeleteFunc(s.sources, func(feed string, _ *inputs.Source) bool { // of a Service that was used before
+				return strings.HasPrefix(feed, snapshot.Source+"/")
+			})
 			kept = &inputs.Source{}
-			s.sources[snapshot.Source] = kept
+			s.sources[snapshot.FeedName()] = kept
 		}
 		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
 		source := kept.Convert(snapshot, choice, allowlist)

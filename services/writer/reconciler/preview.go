@@ -38,7 +38,7 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 	snapshots := r.snapshots(s, p.View)
 	for i := range snapshots {
 		if !snapshots[i].SyncedInStream {
-			return p, fmt.Errorf("source %s did not sync (%s)", snapshots[i].Source, snapshots[i].NotSyncedReason())
+			return p, fmt.Errorf("source %s did not sync (%s)", snapshots[i].FeedName(), snapshots[i].NotSyncedReason())
 		}
 	}
 	unusable := r.followPorts(s, &p.View, snapshots)

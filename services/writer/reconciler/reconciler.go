@@ -55,7 +55,8 @@ type Config struct {
 
 // Source is one inventory: what it reports, and the addresses that it may report.
 type Source struct {
-	Feed
+	Feed                  // of an inventory that publishes one set; else nil
+	Services ServiceFeeds // of an inventory that exports Services; else nil
 
 	Name  string
 	CIDRs []netip.Prefix
@@ -68,6 +69,17 @@ type Feed interface {
 	Snapshot() subscriber.Snapshot
 	Changed() <-chan struct{} // the snapshot has changed; one reader
 	ObserveNow()              // requests complete observations
+}
+
+// ServiceFeeds receives the reports of one inventory about the Services that it exports.
+type ServiceFeeds interface {
+	// Use says which Service a target uses, as namespace/name; empty: none any more. Its reports are received while a
+	// target uses it.
+	Use(target, service string)
+	Snapshot(service string) subscriber.Snapshot
+	TakeChanged() map[string]struct{} // Services whose snapshots have changed since the last call
+	Changed() <-chan struct{}         // TakeChanged may return some; one reader
+	ObserveNow(service string)        // requests complete observations
 }
 
 // Targets finds the Services to manage.
@@ -127,16 +139,16 @@ type Reconciler struct {
 
 // state is what a Reconciler knows about one target. Decide owns all that is not safe for concurrent use.
 type state struct {
-	// sourceNames are the sources that the last decision depends on; nil: there was none.
-	sourceNames atomic.Pointer[[]string]
-	slot        slot
-	applier     *applier.Applier
+	// uses is what the last decision depends on; nil: there was none.
+	uses    atomic.Pointer[sourceUse]
+	slot    slot
+	applier *applier.Applier
 
 	uid         types.UID // of the Service that the rest is about
 	term        term
 	memory      verdict.Memory
 	decision    verdict.Decision
-	sources     map[string]*inputs.Source
+	sources     map[string]*inputs.Source // by subscriber.Snapshot.FeedName
 	current     inputs.Current
 	probed      []prober.Request
 	ports       map[string]targets.SourcePorts // of sources whose ports are followed
@@ -187,10 +199,26 @@ func (r *Reconciler) state(key targets.Key) *state {
 	return s
 }
 
+// sourceUse is which sources a target uses, and which Service of those that export Services.
+type sourceUse struct {
+	sources []string
+	service string
+}
+
 // dependsOn reports whether the target's decision depends on a source.
 func (s *state) dependsOn(source string) bool {
-	names := s.sourceNames.Load()
-	return names == nil || slices.Contains(*names, source)
+	uses := s.uses.Load()
+	return uses == nil || slices.Contains(uses.sources, source)
+}
+
+// dependsOnService reports whether the target's decision depends on one of these Services of a source.
+func (s *state) dependsOnService(source string, services map[string]struct{}) bool {
+	uses := s.uses.Load()
+	if uses == nil || !slices.Contains(uses.sources, source) {
+		return false
+	}
+	_, changed := services[uses.service]
+	return changed
 }
 
 // Decide takes a decision about a target and orders what has to be written. It must not be called twice at a time for
@@ -227,7 +255,11 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
 	}
 	for _, name := range s.decision.NeedObservations {
-		r.sources[name].ObserveNow()
+		if source := r.sources[name]; source.Services != nil {
+			source.Services.ObserveNow(view.Target.Settings.SourceService)
+		} else {
+			source.ObserveNow()
+		}
 	}
 	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {
@@ -269,6 +301,7 @@ func (r *Reconciler) forget(key targets.Key) {
 	defer r.mu.Unlock()
 	delete(r.states, key)
 	r.backoff.Forget(key)
+	r.useServices(key, sourceUse{})
 }
 
 // Write carries out the newest order of a target. It must not be called twice at a time for the same key.

@@ -290,7 +290,7 @@ func (f reportingFeed) Snapshot() subscriber.Snapshot {
 func TestReportDuringADecisionConcernsTheTarget(t *testing.T) {
 	f := newFixture(managed())
 	s := f.state(fixtureKey)
-	s.sourceNames.Store(&[]string{}) // the Service used other sources until now
+	s.uses.Store(&sourceUse{}) // the Service used other sources until now
 	concerned := false
 	f.sources["default"] = Source{Name: "default", Feed: reportingFeed{report: func() { concerned = s.dependsOn("default") }}}
 	if f.Decide(fixtureKey, time.Now()); !concerned {
@@ -303,7 +303,7 @@ func TestOnlyReportsOfTheTargetsSourcesConcernIt(t *testing.T) {
 	if !s.dependsOn("blue") {
 		t.Error("before the first decision any source may matter")
 	}
-	s.sourceNames.Store(&[]string{"blue"})
+	s.uses.Store(&sourceUse{sources: []string{"blue"}})
 	if !s.dependsOn("blue") || s.dependsOn("green") {
 		t.Error("it depends on blue alone")
 	}
@@ -510,5 +510,43 @@ func TestServiceListsTheNodesOfItsWorkload(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// serviceFeeds reports what the Service's name says, and records what is used and observed.
+type serviceFeeds struct {
+	used     map[string]string
+	observed []string
+}
+
+func (f *serviceFeeds) Use(target, service string)          { f.used[target] = service }
+func (f *serviceFeeds) Snapshot(string) subscriber.Snapshot { return subscriber.Snapshot{} }
+func (f *serviceFeeds) TakeChanged() map[string]struct{}    { return nil }
+func (f *serviceFeeds) Changed() <-chan struct{}            { return nil }
+func (f *serviceFeeds) ObserveNow(service string)           { f.observed = append(f.observed, service) }
+
+func TestATargetUsesTheServiceThatItNames(t *testing.T) {
+	view := managed()
+	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
+	f := newFixture(view)
+	feeds := &serviceFeeds{used: map[string]string{}}
+	f.sources["blue"] = Source{Name: "blue", Services: feeds}
+	f.Decide(fixtureKey, time.Now())
+	s := f.state(fixtureKey)
+	if got := feeds.used[fixtureKey.String()]; got != "shop/web" {
+		t.Errorf("uses %q, want shop/web", got)
+	}
+	if !s.dependsOnService("blue", map[string]struct{}{"shop/web": {}}) || s.dependsOnService("blue", map[string]struct{}{"shop/api": {}}) {
+		t.Error("a change of another Service concerns the target, or one of its own does not")
+	}
+	f.service.view.Target.Settings.SourceService = "shop/api"
+	f.Decide(fixtureKey, time.Now())
+	if got := feeds.used[fixtureKey.String()]; got != "shop/api" || len(s.sources) != 1 {
+		t.Errorf("uses %q with the inputs of %d Services, want those of shop/api", got, len(s.sources))
+	}
+	f.service.view.OptedOut = true
+	f.Decide(fixtureKey, time.Now())
+	if got := feeds.used[fixtureKey.String()]; got != "" {
+		t.Errorf("a Service that is opted out uses %q", got)
 	}
 }

@@ -38,6 +38,15 @@ func (r *Reconciler) run(ctx context.Context, decisions, writes workQueue) {
 		group.Go(func() { work(ctx, writes, func(key targets.Key) { r.Write(ctx, key, time.Now()) }) })
 	}
 	for name, source := range r.sources {
+		if source.Services != nil {
+			group.Go(func() {
+				onEach(ctx, source.Services.Changed(), func() {
+					changed := source.Services.TakeChanged()
+					r.decideAll(func(s *state) bool { return s.dependsOnService(name, changed) })
+				})
+			})
+			continue
+		}
 		group.Go(func() {
 			onEach(ctx, source.Changed(), func() {
 				r.decideAll(func(s *state) bool { return s.dependsOn(name) })

@@ -110,7 +110,7 @@ func (p *parser) readDocument(document *yaml.Node) []Source {
 }
 
 // sourceFields are the fields of a source, in the order of the documentation.
-var sourceFields = []string{"name", "address", "san", "caFile", "cidrs", "namespaces", "ports"}
+var sourceFields = []string{"name", "address", "san", "caFile", "cidrs", "namespaces", "ports", "exportsServices"}
 
 func (p *parser) readSource(node *yaml.Node) Source {
 	s := Source{CAFile: p.defaults.CAFile, Ports: p.defaults.Ports}
@@ -152,6 +152,15 @@ func (p *parser) readSource(node *yaml.Node) Source {
 		s.CIDRs = append(s.CIDRs, subnet.Prefix)
 		return errorText(err)
 	})
+	if m.values["exportsServices"] != nil {
+		p.scalarField(m, "exportsServices", func(text string) string {
+			var err error
+			if s.ExportsServices, err = strconv.ParseBool(text); err != nil {
+				return "true or false"
+			}
+			return ""
+		})
+	}
 	if m.values["namespaces"] != nil {
 		p.listField(m, "namespaces", func(text string) string {
 			s.Namespaces = append(s.Namespaces, text)

@@ -99,7 +99,8 @@ type SourcePort struct {
 
 // Snapshot is everything that one source reports at one moment. It is immutable.
 type Snapshot struct {
-	Source string
+	Source  string
+	Service string // of an inventory that exports Services, as namespace/name; else empty
 
 	EverSynced     bool // a synced set was received since this process started
 	SyncedInStream bool // a synced set was received in the current stream; false without a stream
@@ -142,9 +143,23 @@ type Snapshot struct {
 	ObservedAt            time.Time
 	ObservationReceivedAt time.Time
 
+	// Denial is why the inventory rejects the requests of this client; empty: it does not. For people.
+	Denial string
+
 	// ChangedAt is when the snapshot last changed: when the message with the change was received, or
 	// when the stream ended. It is zero before the first message.
 	ChangedAt time.Time
+}
+
+// FeedName names the set: by its source, and by the exported Service if there is one.
+func (s Snapshot) FeedName() string { return FeedName(s.Source, s.Service) }
+
+// FeedName names the set of a source, or of a Service that it exports.
+func FeedName(source, service string) string {
+	if service == "" {
+		return source
+	}
+	return source + "/" + service
 }
 
 // Member returns the member with the name, or nil.
@@ -160,7 +175,7 @@ func (s Snapshot) Member(name string) *Member {
 func (s Snapshot) Differs(o Snapshot) bool {
 	equal := func(a, b PartStatus) bool { return a.State == b.State && a.Reason == b.Reason }
 	return s.EverSynced != o.EverSynced || s.SyncedInStream != o.SyncedInStream || s.Connected != o.Connected ||
-		s.Generation != o.Generation || s.Cursor.Epoch != o.Cursor.Epoch ||
+		s.Generation != o.Generation || s.Denial != o.Denial || s.Cursor.Epoch != o.Cursor.Epoch ||
 		s.Observation != o.Observation || s.ObservationEpoch != o.ObservationEpoch ||
 		!equal(s.Membership, o.Membership) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports) || !slices.Equal(s.Workloads, o.Workloads)
 }
@@ -172,7 +187,10 @@ func (s Snapshot) LacksWorkload(name string) bool {
 
 // NotSyncedReason explains why the inventory has not delivered a set.
 func (s Snapshot) NotSyncedReason() string {
-	if !s.Connected {
+	switch {
+	case s.Denial != "":
+		return "the inventory rejects the request: " + s.Denial
+	case !s.Connected:
 		return "no message received on the node stream"
 	}
 	return "the inventory has no complete set yet: " + s.Summary()

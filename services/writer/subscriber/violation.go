@@ -21,12 +21,13 @@ const (
 	EpochChanged         ViolationKind = "epoch"                // the epoch changed within a stream, without a reset
 	IncompleteSynced     ViolationKind = "incomplete"           // a synced message has no status or cursor
 	LimitExceeded        ViolationKind = "limit"                // a size or number is above the contract's limit
+	OtherService         ViolationKind = "service"              // the first message of a stream has not the requested service
 )
 
 // ViolationKinds lists all kinds, in the order of the constants.
 var ViolationKinds = []ViolationKind{
 	InvalidName, InvalidAddress, InvalidFingerprint, DuplicateName, DuplicateAddress, RemovedAndUpserted, UnknownRemoval,
-	CountMismatch, DigestMismatch, RevisionDecreased, ObservationDecreased, EpochChanged, IncompleteSynced, LimitExceeded,
+	CountMismatch, DigestMismatch, RevisionDecreased, ObservationDecreased, EpochChanged, IncompleteSynced, LimitExceeded, OtherService,
 }
 
 // Violation is a message that contradicts the contract. The caller must end its stream.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -19,6 +20,8 @@ import (
 type Settings struct {
 	Sources  []string // names, sorted
 	Failover []string // names of further sources; each is a tier of its own, in this order
+	// SourceService is the Service whose endpoints are used of sources that export Services, as namespace/name.
+	SourceService string
 	// FailoverBelow is the number of ready endpoints of earlier tiers that keep a later one out.
 	FailoverBelow int
 	NodeSelector  labels.Selector // of members; nil: all
@@ -50,6 +53,9 @@ const pausedAnnotation = "paused"
 
 // publishAnnotation is the only one that counts on a Service that is no target.
 const publishAnnotation = "publish"
+
+// sourceServiceAnnotation names the exported Service whose endpoints a target uses.
+const sourceServiceAnnotation = "source-service"
 
 const (
 	portsAnnotation   = "ports"
@@ -96,6 +102,14 @@ var knownAnnotations = []annotationSpec{
 			slices.Sort(names)
 			s.Sources = slices.Compact(names)
 			return s.Sources[0] != "" // sorted, so an empty one is the first
+		},
+	},
+	{
+		sourceServiceAnnotation, "namespace/name of a Service", "none", "the Service whose endpoints are used, if the source exports Services",
+		func(s *Settings, text string) bool {
+			namespace, name, ok := strings.Cut(text, "/")
+			s.SourceService = text
+			return ok && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Label(name)) == 0
 		},
 	},
 	{

@@ -37,6 +37,7 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		"ports":           {"from-source", func(s *Settings) { s.PortsFromSource = true }},
 		"ports.<source>":  {"http=31080, dns = 31053", func(s *Settings) { s.Ports = map[string]map[string]uint16{"green": {"http": 31080, "dns": 31053}} }},
 		"expire-after":    {"720h", func(s *Settings) { s.ExpireAfter = 720 * time.Hour }},
+		"source-service":  {"shop/web", func(s *Settings) { s.SourceService = "shop/web" }},
 		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = mustParseSelector(t, "pool in (a,b),disk!=slow") }},
 		"workload":        {" web ", func(s *Settings) { s.Workload = "web" }},
 		"probe":           {"https", func(s *Settings) { s.Probe.Mode = probe.HTTPS }},

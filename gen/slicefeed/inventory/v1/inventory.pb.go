@@ -441,8 +441,11 @@ type WatchNodesRequest struct {
 	// at least 5 s apart. The largest number that any client requests applies, at most 10. 0 means
 	// once.
 	ConfirmObservations uint32 `protobuf:"varint,3,opt,name=confirm_observations,json=confirmObservations,proto3" json:"confirm_observations,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// service whose endpoints the stream has, as namespace/name, if the inventory exports Services. Empty
+	// otherwise.
+	Service       string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchNodesRequest) Reset() {
@@ -496,6 +499,13 @@ func (x *WatchNodesRequest) GetConfirmObservations() uint32 {
 	return 0
 }
 
+func (x *WatchNodesRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
 // WatchNodesResponse is the only message of the stream. The fields that are set give its meaning; see
 // the rules of the service.
 type WatchNodesResponse struct {
@@ -522,8 +532,10 @@ type WatchNodesResponse struct {
 	// clients ignore it in later messages (R9). A client may limit it to 1 s to 60 s, and assumes
 	// 5 s if it is absent.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,9,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// service of the request, in the first message of a stream; clients ignore it in later messages.
+	Service       string `protobuf:"bytes,10,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchNodesResponse) Reset() {
@@ -617,6 +629,13 @@ func (x *WatchNodesResponse) GetHeartbeatInterval() *durationpb.Duration {
 		return x.HeartbeatInterval
 	}
 	return nil
+}
+
+func (x *WatchNodesResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
 }
 
 // Node is a worker node of the secured cluster.
@@ -999,7 +1018,9 @@ type ListNodesRequest struct {
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// page_token is next_page_token of the previous page; empty for the first one. A page starts behind the
 	// last name of the previous one, whatever has changed since.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// service as in WatchNodesRequest.
+	Service       string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1051,6 +1072,13 @@ func (x *ListNodesRequest) GetPageSize() int32 {
 func (x *ListNodesRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListNodesRequest) GetService() string {
+	if x != nil {
+		return x.Service
 	}
 	return ""
 }
@@ -1143,7 +1171,9 @@ type RequestObservationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// observations is the number of complete observations, at most 10. 0 means one. Several are at
 	// least 5 s apart.
-	Observations  uint32 `protobuf:"varint,1,opt,name=observations,proto3" json:"observations,omitempty"`
+	Observations uint32 `protobuf:"varint,1,opt,name=observations,proto3" json:"observations,omitempty"`
+	// service as in WatchNodesRequest.
+	Service       string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1183,6 +1213,13 @@ func (x *RequestObservationsRequest) GetObservations() uint32 {
 		return x.Observations
 	}
 	return 0
+}
+
+func (x *RequestObservationsRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
 }
 
 // RequestObservationsResponse says how many of them the server makes.
@@ -1242,7 +1279,9 @@ type ListNodeDetailsRequest struct {
 	// page_size as in ListNodesRequest.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// page_token as in ListNodesRequest.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// service as in WatchNodesRequest.
+	Service       string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1294,6 +1333,13 @@ func (x *ListNodeDetailsRequest) GetPageSize() int32 {
 func (x *ListNodeDetailsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListNodeDetailsRequest) GetService() string {
+	if x != nil {
+		return x.Service
 	}
 	return ""
 }
@@ -1544,7 +1590,9 @@ func (x *Omission) GetAdvice() string {
 type ExplainNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// names of nodes, 1 to 100.
-	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// service as in WatchNodesRequest.
+	Service       string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1584,6 +1632,13 @@ func (x *ExplainNodesRequest) GetNames() []string {
 		return x.Names
 	}
 	return nil
+}
+
+func (x *ExplainNodesRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
 }
 
 // ExplainNodesResponse has an explanation for each name.
@@ -1777,11 +1832,12 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"&slicefeed/inventory/v1/inventory.proto\x12\x16slicefeed.inventory.v1\x1a\x1egoogle/protobuf/duration.proto\":\n" +
 	"\x06Cursor\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\x96\x01\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\xb0\x01\n" +
 	"\x11WatchNodesRequest\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x121\n" +
-	"\x14confirm_observations\x18\x03 \x01(\rR\x13confirmObservations\"\x82\x03\n" +
+	"\x14confirm_observations\x18\x03 \x01(\rR\x13confirmObservations\x12\x18\n" +
+	"\aservice\x18\x04 \x01(\tR\aservice\"\x9c\x03\n" +
 	"\x12WatchNodesResponse\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x126\n" +
@@ -1791,7 +1847,9 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x12\x14\n" +
 	"\x05count\x18\a \x01(\rR\x05count\x12\x16\n" +
 	"\x06digest\x18\b \x01(\fR\x06digest\x12H\n" +
-	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xe3\x04\n" +
+	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12\x18\n" +
+	"\aservice\x18\n" +
+	" \x01(\tR\aservice\"\xe3\x04\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
@@ -1829,27 +1887,30 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"PartStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.slicefeed.inventory.v1.SyncStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12+\n" +
-	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\"d\n" +
+	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\"~\n" +
 	"\x10ListNodesRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xfd\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x18\n" +
+	"\aservice\x18\x04 \x01(\tR\aservice\"\xfd\x01\n" +
 	"\x11ListNodesResponse\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12<\n" +
 	"\x06status\x18\x02 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x122\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x1c.slicefeed.inventory.v1.NodeR\x05nodes\x12&\n" +
 	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\fR\x06digest\"@\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\"Z\n" +
 	"\x1aRequestObservationsRequest\x12\"\n" +
-	"\fobservations\x18\x01 \x01(\rR\fobservations\"7\n" +
+	"\fobservations\x18\x01 \x01(\rR\fobservations\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\"7\n" +
 	"\x1bRequestObservationsResponse\x12\x18\n" +
-	"\agranted\x18\x01 \x01(\rR\agranted\"j\n" +
+	"\agranted\x18\x01 \x01(\rR\agranted\"\x84\x01\n" +
 	"\x16ListNodeDetailsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xf2\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x18\n" +
+	"\aservice\x18\x04 \x01(\tR\aservice\"\xf2\x01\n" +
 	"\x17ListNodeDetailsResponse\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12<\n" +
 	"\x06status\x18\x02 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x129\n" +
@@ -1865,9 +1926,10 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06result\"b\n" +
 	"\bOmission\x12>\n" +
 	"\x06reason\x18\x01 \x01(\x0e2&.slicefeed.inventory.v1.OmissionReasonR\x06reason\x12\x16\n" +
-	"\x06advice\x18\x02 \x01(\tR\x06advice\"+\n" +
+	"\x06advice\x18\x02 \x01(\tR\x06advice\"E\n" +
 	"\x13ExplainNodesRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"c\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\"c\n" +
 	"\x14ExplainNodesResponse\x12K\n" +
 	"\fexplanations\x18\x01 \x03(\v2'.slicefeed.inventory.v1.NodeExplanationR\fexplanations\"\x84\x01\n" +
 	"\x0fNodeExplanation\x12\x12\n" +

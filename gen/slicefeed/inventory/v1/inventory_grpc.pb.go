@@ -50,6 +50,15 @@ const (
 // permission, its live streams end with PERMISSION_DENIED; when its role or view changes, with
 // UNAVAILABLE.
 //
+// # One set or many
+//
+// An inventory publishes either one set, or a set for each Service of its cluster that it exports. A
+// request to the first kind has no `service`; a request to the second names one as namespace/name.
+// Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
+// if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
+// client's entry does not allow gets PERMISSION_DENIED. One that does not exist or is not exported is a
+// source without a complete observation (R8), whose status says why: the set of a client stays as it is.
+//
 // The client identifies the server by a SAN that it is configured with, not by the host name: a
 // certificate of the CA for servers, with exactly that URI or DNS name.
 //
@@ -142,7 +151,9 @@ const (
 //   - a revision that decreases within an epoch, or an observation number that decreases within
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of 0.
+//   - a port of 0;
+//   - a first message of a stream whose service is not that of the request. A server that is older
+//     than this field sends none.
 //
 // A client that restarts forgets what it would compare with an earlier stream. The following are not
 // violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
@@ -169,6 +180,9 @@ const (
 // Beyond these a call gets RESOURCE_EXHAUSTED, except that the headers end the call, and that a 17th
 // call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
 // 64 MiB of memory; a larger set is a protocol violation to it.
+//
+// A server that exports Services has other limits for streams. Of a connection: 512 streams, and 528 calls
+// under way. Of a client: 1,024 streams; 200 stream starts per second, 1,024 at once.
 //
 // Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
 // a name or an address that is none, a negative page_size, or a page_token that no server made.
@@ -261,6 +275,15 @@ func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *Re
 // permission, its live streams end with PERMISSION_DENIED; when its role or view changes, with
 // UNAVAILABLE.
 //
+// # One set or many
+//
+// An inventory publishes either one set, or a set for each Service of its cluster that it exports. A
+// request to the first kind has no `service`; a request to the second names one as namespace/name.
+// Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
+// if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
+// client's entry does not allow gets PERMISSION_DENIED. One that does not exist or is not exported is a
+// source without a complete observation (R8), whose status says why: the set of a client stays as it is.
+//
 // The client identifies the server by a SAN that it is configured with, not by the host name: a
 // certificate of the CA for servers, with exactly that URI or DNS name.
 //
@@ -353,7 +376,9 @@ func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *Re
 //   - a revision that decreases within an epoch, or an observation number that decreases within
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of 0.
+//   - a port of 0;
+//   - a first message of a stream whose service is not that of the request. A server that is older
+//     than this field sends none.
 //
 // A client that restarts forgets what it would compare with an earlier stream. The following are not
 // violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
@@ -380,6 +405,9 @@ func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *Re
 // Beyond these a call gets RESOURCE_EXHAUSTED, except that the headers end the call, and that a 17th
 // call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
 // 64 MiB of memory; a larger set is a protocol violation to it.
+//
+// A server that exports Services has other limits for streams. Of a connection: 512 streams, and 528 calls
+// under way. Of a client: 1,024 streams; 200 stream starts per second, 1,024 at once.
 //
 // Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
 // a name or an address that is none, a negative page_size, or a page_token that no server made.

@@ -1,0 +1,207 @@
+package exports
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// oneEndpoint is a source of one endpoint, or one that cannot be verified.
+type oneEndpoint struct {
+	err     error
+	taken   bool
+	changed chan struct{}
+}
+
+func (s *oneEndpoint) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (s *oneEndpoint) Changed() <-chan struct{}      { return s.changed }
+
+func (s *oneEndpoint) Verify(context.Context, source.Verification) (uint64, error) { return 1, s.err }
+
+func (s *oneEndpoint) Take() source.Update {
+	update := source.Update{LastContact: time.Now(), Verified: 1}
+	if !s.taken {
+		s.taken = true
+		update.Changed = []source.Candidate{{Name: "a", InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, State: source.Ready}}
+	}
+	return update
+}
+
+// harness runs Exports, of which the Service shop/secret is not exported.
+type harness struct {
+	*Exports
+
+	registry *prometheus.Registry
+	started  []string
+}
+
+func run(t *testing.T, test func(h *harness)) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{registry: prometheus.NewRegistry()}
+		reachable := errors.New("connection refused")
+		h.Exports = New(Config{
+			NewPipeline: func(service ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
+				h.started = append(h.started, service.String())
+				src := &oneEndpoint{changed: make(chan struct{}, 1)}
+				if service.Name == "secret" {
+					src.err = errors.New("not exported")
+				}
+				return collector.NewPipeline(collector.Config{
+					Source: src, Roster: roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+					Stores: feed.NewStores(service.String()), Registerer: registerer, Log: slog.New(slog.DiscardHandler),
+				})
+			},
+			CheckReachable: func(context.Context) error { err := reachable; reachable = nil; return err },
+			Registerer:     h.registry, Log: slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		synctest.Wait()
+		test(h)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var shopClient = nodeserver.Client{Name: "writer", AllowsService: func(service string) bool { return service != "pay/web" }}
+
+func TestRequestsNameAServiceThatTheClientMaySee(t *testing.T) {
+	run(t, func(h *harness) {
+		for service, want := range map[string]codes.Code{
+			"": codes.InvalidArgument, "web": codes.InvalidArgument, "shop/Web": codes.InvalidArgument, "shop/web/x": codes.InvalidArgument,
+			"pay/web": codes.PermissionDenied, "shop/web": codes.OK,
+		} {
+			_, release, err := h.Acquire(shopClient, service)
+			if got := status.Code(err); got != want {
+				t.Errorf("a request for %q: %v, want %v", service, err, want)
+			}
+			if err == nil {
+				release()
+			}
+		}
+		if _, _, err := h.Acquire(nodeserver.Client{Name: "other"}, "shop/web"); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("a client without services: %v", err)
+		}
+		if !slices.Equal(h.started, []string{"shop/web"}) {
+			t.Errorf("started %v, want only what was allowed", h.started)
+		}
+	})
+}
+
+func TestEachServiceIsASetOfItsOwn(t *testing.T) {
+	run(t, func(h *harness) {
+		web, _, err := h.Acquire(shopClient, "shop/web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, _ := h.Acquire(shopClient, "shop/web")
+		secret, _, _ := h.Acquire(shopClient, "shop/secret")
+		web.Stores.Acquire(feed.View{})
+		if again != web || secret == web {
+			t.Error("clients of one Service do not share its set, or those of two share one")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if now, _ := web.Stores.Status(); now.Observation == 0 || web.Stores.TotalRevisions() != 1 {
+			t.Errorf("shop/web is not published: %+v", now)
+		}
+		if now, _ := secret.Stores.Status(); now.Observation != 0 || now.Membership.Sync != source.Unsynced {
+			t.Errorf("shop/secret is published: %+v", now)
+		}
+		if h.TotalRevisions() != 1 {
+			t.Errorf("%d changes, want 1", h.TotalRevisions())
+		}
+	})
+}
+
+func TestServicesAreFreedSomeTimeAfterTheLastClient(t *testing.T) {
+	run(t, func(h *harness) {
+		web, releaseWeb, _ := h.Acquire(shopClient, "shop/web")
+		web.Stores.Acquire(feed.View{})
+		_, releaseAgain, _ := h.Acquire(shopClient, "shop/web")
+		_, releaseSecret, _ := h.Acquire(shopClient, "shop/secret")
+		inUse := func(want ...string) {
+			t.Helper()
+			if got := h.InUse(); !slices.Equal(got, want) {
+				t.Errorf("in use: %v, want %v", got, want)
+			}
+			series, err := testutil.GatherAndCount(h.registry, "slicefeed_inventory_observations_total")
+			if err != nil || series != len(want) {
+				t.Errorf("metrics of %d Services, want %d (%v)", series, len(want), err)
+			}
+		}
+		releaseWeb()
+		releaseSecret()
+		time.Sleep(unusedTimeout + freeInterval)
+		synctest.Wait()
+		inUse("shop/web") // one client is left; what was never published is not kept
+		releaseAgain()
+		time.Sleep(unusedTimeout - freeInterval)
+		synctest.Wait()
+		inUse("shop/web")
+		time.Sleep(2 * freeInterval)
+		synctest.Wait()
+		inUse()
+		if h.TotalRevisions() != 1 {
+			t.Errorf("%d changes, want those of the freed Service too", h.TotalRevisions())
+		}
+		if _, _, err := h.Acquire(shopClient, "shop/web"); err != nil {
+			t.Fatal(err)
+		}
+		inUse("shop/web")
+	})
+}
+
+func TestServicesThatWereNeverPublishedMakeRoom(t *testing.T) {
+	run(t, func(h *harness) {
+		unpublished := h.Exports.cfg.NewPipeline
+		h.Exports.cfg.NewPipeline = func(_ ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
+			return unpublished(ServiceRef{"shop", "secret"}, registerer)
+		}
+		for i := range maxServices {
+			_, release, err := h.Acquire(shopClient, "shop/s"+string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i > 0 {
+				release()
+			}
+		}
+		if _, _, err := h.Acquire(shopClient, "shop/web"); err != nil || len(h.InUse()) != 2 {
+			t.Errorf("%v with %d Services in use, want room for another", err, len(h.InUse()))
+		}
+	})
+}
+
+func TestReadyOnceTheAPIServerResponds(t *testing.T) {
+	run(t, func(h *harness) {
+		ready, changed := h.Ready()
+		if err := h.CheckReachable(); ready || err == nil {
+			t.Errorf("ready before the API server has responded: %v", err)
+		}
+		<-changed
+		if ready, _ = h.Ready(); !ready || h.CheckReachable() != nil {
+			t.Error("not ready although the API server responds")
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package nodeserver
+
+import (
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// SetConfig is what a server publishes as one set. All fields are mandatory unless stated.
+type SetConfig struct {
+	Service     string // whose endpoints these are, as namespace/name; empty: of no exported Service
+	Stores      *feed.Stores
+	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
+	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
+	Observer    observer
+	OnDeltaSent func() // called after a delta was sent to a subscriber that was up to date; nil: not called
+}
+
+// Set is the nodes of a source, which clients see by their views.
+type Set struct {
+	SetConfig
+
+	quota         observationQuota
+	messageCache  stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
+	confirmations int // the largest number that a reader requires, at least 1; guarded by Server.mu
+}
+
+// NewSet returns a set for one server.
+func NewSet(cfg SetConfig) *Set { return &Set{SetConfig: cfg, confirmations: 1} }
+
+// Sets finds the set of a request.
+type Sets interface {
+	// Acquire returns the set that a request of a client names, for the duration of one call. Its error is for the
+	// client.
+	Acquire(client Client, service string) (set *Set, release func(), err error)
+	// Ready reports whether calls can be served, and returns a channel that is closed when that may have changed.
+	Ready() (bool, <-chan struct{})
+}
+
+// OnlySet returns the sets of a server that publishes one, which is ready after its first complete observation.
+func OnlySet(set *Set) Sets { return onlySet{set} }
+
+type onlySet struct{ set *Set }
+
+func (s onlySet) Acquire(_ Client, service string) (set *Set, release func(), err error) {
+	if service != "" {
+		return nil, nil, status.Error(codes.InvalidArgument, "this inventory exports no Services, want a request without service")
+	}
+	return s.set, func() {}, nil
+}
+
+func (s onlySet) Ready() (bool, <-chan struct{}) {
+	current, changed := s.set.Stores.Status()
+	return current.Observation > 0, changed
+}

@@ -1,0 +1,247 @@
+package servicefeeds
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+)
+
+// exporter is an inventory whose Services have no endpoints. It denies shop/secret, and answers with the set of another
+// Service if it is old.
+type exporter struct {
+	inventoryv1.UnimplementedInventoryServiceServer
+
+	old bool
+
+	mu      sync.Mutex
+	streams map[string]int // open ones, by Service
+	conns   int            // opened so far
+}
+
+func (x *exporter) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
+	service := req.GetService()
+	if service == "shop/secret" {
+		return status.Error(codes.PermissionDenied, "client may not see service shop/secret")
+	}
+	x.count(service, 1)
+	defer x.count(service, -1)
+	synced := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED}
+	m := &inventoryv1.WatchNodesResponse{
+		Cursor: &inventoryv1.Cursor{Epoch: "epoch of " + service}, Synced: true, Digest: make([]byte, 16), Service: service,
+		Status: &inventoryv1.SourceStatus{Membership: synced, Addresses: synced, Observation: 1},
+	}
+	if x.old {
+		m.Service = ""
+	}
+	for {
+		if err := to.Send(m); err != nil {
+			return err
+		}
+		select {
+		case <-to.Context().Done():
+			return nil
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+func (x *exporter) count(service string, n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.streams[service] += n; x.streams[service] == 0 {
+		delete(x.streams, service)
+	}
+}
+
+// harness runs Feeds of an exporter.
+type harness struct {
+	*Feeds
+
+	exporter *exporter
+	registry *prometheus.Registry
+	restart  func()
+}
+
+func run(t *testing.T, x *exporter, test func(h *harness)) {
+	synctest.Test(t, func(t *testing.T) {
+		x.streams = map[string]int{}
+		var lis *bufconn.Listener
+		var server *grpc.Server
+		start := func() {
+			lis, server = bufconn.Listen(64<<10), grpc.NewServer()
+			inventoryv1.RegisterInventoryServiceServer(server, x)
+			go server.Serve(lis)
+		}
+		start()
+		shared := &sources.SharedLink{Connect: func() (*grpc.ClientConn, error) {
+			x.conns++
+			return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+		}}
+		h := &harness{exporter: x, registry: prometheus.NewRegistry()}
+		h.restart = func() { server.Stop(); time.Sleep(10 * time.Second); start() }
+		metrics := nodeclient.NewMetrics(h.registry)
+		h.Feeds = New(Config{
+			NewClient: func(service string) *nodeclient.Client {
+				return nodeclient.New(nodeclient.Config{
+					Source: "blue", Service: service, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+					Dial: func() (nodeclient.Conn, error) { return shared.Dial() },
+				})
+			},
+			Forget: func(service string) { metrics.Forget("blue", service) },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		test(h)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		server.Stop()
+	})
+}
+
+// wait lets streams open and close, and returns those that are open.
+func (h *harness) wait() map[string]int {
+	time.Sleep(time.Second)
+	synctest.Wait()
+	h.exporter.mu.Lock()
+	defer h.exporter.mu.Unlock()
+	return maps.Clone(h.exporter.streams)
+}
+
+func TestAServiceIsSubscribedToWhileTargetsUseIt(t *testing.T) {
+	run(t, &exporter{}, func(h *harness) {
+		h.Use("a/one", "shop/web")
+		h.Use("a/two", "shop/web")
+		h.Use("a/three", "shop/api")
+		want := func(want map[string]int) {
+			t.Helper()
+			if got := h.wait(); !maps.Equal(got, want) {
+				t.Errorf("streams %v, want %v", got, want)
+			}
+			if n, err := testutil.GatherAndCount(h.registry, "slicefeed_writer_source_connected"); err != nil || n != len(want) {
+				t.Errorf("metrics of %d Services, want %d (%v)", n, len(want), err)
+			}
+		}
+		want(map[string]int{"shop/web": 1, "shop/api": 1})
+		if s := h.Snapshot("shop/web"); !s.SyncedInStream || s.Cursor.Epoch != "epoch of shop/web" || s.FeedName() != "blue/shop/web" {
+			t.Errorf("not the set of shop/web: %+v", s)
+		}
+		h.Use("a/one", "shop/api")
+		want(map[string]int{"shop/web": 1, "shop/api": 1})
+		h.Use("a/two", "")
+		want(map[string]int{"shop/api": 1})
+		h.Use("a/one", "")
+		h.Use("a/three", "")
+		want(map[string]int{})
+		if h.exporter.conns != 1 || len(h.Snapshots()) != 0 {
+			t.Errorf("%d connections, want one for all Services", h.exporter.conns)
+		}
+	})
+}
+
+func TestChangesNameTheService(t *testing.T) {
+	run(t, &exporter{}, func(h *harness) {
+		h.Use("a/one", "shop/web")
+		h.Use("a/two", "shop/api")
+		h.wait()
+		<-h.Changed()
+		if got := slices.Sorted(maps.Keys(h.TakeChanged())); !slices.Equal(got, []string{"shop/api", "shop/web"}) {
+			t.Errorf("changed: %v, want both", got)
+		}
+		if got := h.TakeChanged(); len(got) > 0 {
+			t.Errorf("changed again: %v", got)
+		}
+	})
+}
+
+func TestADeniedServiceConcernsNoOther(t *testing.T) {
+	run(t, &exporter{}, func(h *harness) {
+		h.Use("a/one", "shop/secret")
+		h.Use("a/two", "shop/web")
+		h.wait()
+		if s := h.Snapshot("shop/secret"); s.EverSynced || s.NotSyncedReason() != "the inventory rejects the request: client may not see service shop/secret" {
+			t.Errorf("shop/secret: %s", s.NotSyncedReason())
+		}
+		if !h.Snapshot("shop/web").SyncedInStream {
+			t.Error("shop/web is not synced")
+		}
+	})
+}
+
+// An inventory that is older than the field, or of another kind, has one set, which is not that of the Service.
+func TestTheSetOfAnotherServiceIsAViolation(t *testing.T) {
+	run(t, &exporter{old: true}, func(h *harness) {
+		h.Use("a/one", "shop/web")
+		h.wait()
+		if h.Snapshot("shop/web").EverSynced {
+			t.Error("a set was taken for that of shop/web")
+		}
+		if n := testutil.ToFloat64(violations(t, h.registry, subscriber.OtherService)); n == 0 {
+			t.Error("no violation is counted")
+		}
+	})
+}
+
+// violations returns the metric of violations of a kind as a collector.
+func violations(t *testing.T, registry *prometheus.Registry, kind subscriber.ViolationKind) prometheus.Collector {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := prometheus.NewCounter(prometheus.CounterOpts{Name: "total"})
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "slicefeed_writer_source_protocol_violations_total" && l.GetValue() == string(kind) {
+					total.Add(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return total
+}
+
+func TestStreamsShareANewConnectionAfterAnOutage(t *testing.T) {
+	run(t, &exporter{}, func(h *harness) {
+		services := map[string]int{}
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			h.Use("x/"+name, "shop/"+name)
+			services["shop/"+name] = 1
+		}
+		if got := h.wait(); !maps.Equal(got, services) {
+			t.Fatalf("streams %v", got)
+		}
+		h.restart()
+		time.Sleep(5 * time.Second)
+		if got := h.wait(); !maps.Equal(got, services) {
+			t.Errorf("streams after the outage: %v", got)
+		}
+		// The outage takes 10 s, in which each stream tries to connect about every 2 s.
+		if n := h.exporter.conns; n < 2 || n > 12 {
+			t.Errorf("%d connections, want at most one per second", n)
+		}
+	})
+}

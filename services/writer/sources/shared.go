@@ -1,0 +1,83 @@
+package sources
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// minRedial is the shortest time between two connections to one inventory.
+const minRedial = time.Second
+
+var errRedial = status.Error(codes.Unavailable, "the last connection has just failed")
+
+// SharedLink lets many streams use one connection to the inventory. It connects again as rule R14 requires, whatever
+// the number of streams: a connection that has failed is replaced by a new one, at most one per second. It is safe for
+// concurrent use.
+type SharedLink struct {
+	Connect func() (*grpc.ClientConn, error) // creates a connection, which connects with the first call
+
+	mu       sync.Mutex
+	current  *sharedConn // nil: none
+	dialedAt time.Time   // of the last one
+}
+
+// sharedConn is a connection and the number of its users.
+type sharedConn struct {
+	*grpc.ClientConn
+
+	users int
+}
+
+func (c *sharedConn) failed() bool {
+	state := c.GetState()
+	return state == connectivity.TransientFailure || state == connectivity.Shutdown
+}
+
+// SharedUse is the use of the shared connection by one stream.
+type SharedUse struct {
+	grpc.ClientConnInterface
+
+	release func() error
+}
+
+// Close ends the use. The connection is closed with the last use.
+func (u *SharedUse) Close() error { return u.release() }
+
+// Dial returns a use of the connection, or of a new one if the last has failed or nobody uses it any more. It does not
+// wait until it is connected.
+func (l *SharedLink) Dial() (*SharedUse, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || l.current.failed() {
+		if time.Since(l.dialedAt) < minRedial {
+			return nil, errRedial
+		}
+		conn, err := l.Connect()
+		if err != nil {
+			return nil, err
+		}
+		l.current, l.dialedAt = &sharedConn{ClientConn: conn}, time.Now()
+	}
+	c := l.current
+	c.users++
+	return &SharedUse{ClientConnInterface: c, release: sync.OnceValue(func() error { return l.release(c) })}, nil
+}
+
+func (l *SharedLink) release(c *sharedConn) error {
+	l.mu.Lock()
+	c.users--
+	unused := c.users == 0
+	if unused && l.current == c {
+		l.current = nil
+	}
+	l.mu.Unlock()
+	if !unused {
+		return nil
+	}
+	return c.Close()
+}
