@@ -262,6 +262,24 @@ the names of the other component's credentials. */}}
 {{- end }}
 
 {{- /* Checks across several values, all reported in one failure. The program reports the same, but from a Pod. */}}
+{{/* The Services that the inventory may read, by namespace: their names, or none if it may read all of the namespace. */}}
+{{- define "inventory.readServices" -}}
+{{- $all := dict -}}
+{{- $services := list -}}
+{{- with .Values.settings.SOURCE_SERVICE }}{{ $services = append $services . }}{{ end -}}
+{{- if .Values.settings.SOURCE_SERVICE_SELECTOR -}}
+{{- range .Values.allowedClients }}{{ $services = concat $services (default list .services) }}{{ end -}}
+{{- end -}}
+{{- $whole := list -}}
+{{- range $services -}}
+{{- $namespace := splitList "/" . | first -}}
+{{- $name := splitList "/" . | last -}}
+{{- if eq $name "*" }}{{ $whole = append $whole $namespace }}{{ end -}}
+{{- $_ := set $all $namespace (append (default list (get $all $namespace)) $name | uniq | sortAlpha) -}}
+{{- end -}}
+{{- range $whole }}{{ $_ := set $all . list }}{{ end -}}
+{{- toYaml $all -}}
+{{- end }}
 {{- define "inventory.validate" -}}
 {{- $s := .Values.settings -}}
 {{- $kind := include "inventory.kind" . -}}
@@ -276,18 +294,24 @@ the names of the other component's credentials. */}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $of := dict "NODE_SELECTOR" "kubernetes" "WORKLOAD" "kubernetes" "WORKLOADS" "kubernetes" "SOURCE_SERVICE" "service" "INVENTORY_STATIC" "static" "INVENTORY_FILE_PATH" "file" "INVENTORY_COMMAND" "command" "INVENTORY_COMMAND_ARGS" "command" -}}
+{{- range $name, $of := dict "NODE_SELECTOR" "kubernetes" "WORKLOAD" "kubernetes" "WORKLOADS" "kubernetes" "SOURCE_SERVICE" "service" "SOURCE_SERVICE_SELECTOR" "service" "INVENTORY_STATIC" "static" "INVENTORY_FILE_PATH" "file" "INVENTORY_COMMAND" "command" "INVENTORY_COMMAND_ARGS" "command" -}}
 {{- if and (index $s $name) (ne $kind $of) -}}
 {{- $wrong = append $wrong (printf "settings.%s is set: it has no effect with SOURCE_KIND=%s, only with %s" $name $kind $of) -}}
 {{- end -}}
 {{- end -}}
 {{- range $of, $needed := dict "service" (list "SOURCE_SERVICE" "the Service to follow, such as shop/web") "static" (list "INVENTORY_STATIC" "the records as JSON") "file" (list "INVENTORY_FILE_PATH" "the file with the records, in one of extraVolumeMounts") "command" (list "INVENTORY_COMMAND" "the program that prints the records, in an image of your own") -}}
-{{- if and (eq $kind $of) (not (index $s (first $needed))) -}}
+{{- if and (eq $kind $of) (not (index $s (first $needed))) (not $s.SOURCE_SERVICE_SELECTOR) -}}
 {{- $wrong = append $wrong (printf "settings.%s is not set: want %s, since SOURCE_KIND is %s" (first $needed) (last $needed) $kind) -}}
 {{- end -}}
 {{- end -}}
 {{- if not .Values.allowedClients -}}
 {{- $wrong = append $wrong "allowedClients is empty, so no client could connect: want a list with a san and a role each" -}}
+{{- end -}}
+{{- if and $s.SOURCE_SERVICE $s.SOURCE_SERVICE_SELECTOR -}}
+{{- $wrong = append $wrong "settings.SOURCE_SERVICE and settings.SOURCE_SERVICE_SELECTOR are set: want one of them" -}}
+{{- end -}}
+{{- if and $s.SOURCE_SERVICE_SELECTOR (not (include "inventory.readServices" . | fromYaml)) -}}
+{{- $wrong = append $wrong "no client in allowedClients has services, so none may see an exported Service: want services such as [shop/web]" -}}
 {{- end -}}
 {{- if and .Values.service.nodePort (ne .Values.service.type "NodePort") -}}
 {{- $wrong = append $wrong (printf "service.nodePort is set: it has no effect with service.type %s" .Values.service.type) -}}

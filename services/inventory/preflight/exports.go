@@ -30,7 +30,7 @@ func (c *preflightChecker) checkClients() (string, error) {
 	}
 	switch {
 	case len(without) == len(list.Grants()):
-		return "", errors.New("no client has services, so nobody may see an exported Service; add services such as [shop/web] to each client")
+		return "", errors.New("no client has services, so none may see an exported Service; add services such as [shop/web] to each client")
 	case len(without) > 0:
 		return "", preflight.Warning("clients without services see no exported Service: %s; add services such as [shop/web] to them", display.List(without))
 	}
