@@ -341,6 +341,21 @@ func (d *doors) grpcurl(s *stage, writer *pair.Half, address string) {
 // ports are those at which a process has sockets that listen, sorted.
 func (s *stage) ports(pid int) []int {
 	s.t.Helper()
+	const listening = "0A"
+	var all []int
+	for _, socket := range s.sockets(pid, listening) {
+		all = append(all, socket.local)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// socket is a TCP socket by its ports.
+type socket struct{ local, remote int }
+
+// sockets are those of a process that are in a state, as the kernel writes it.
+func (s *stage) sockets(pid int, state string) []socket {
+	s.t.Helper()
 	base := filepath.Join("/proc", strconv.Itoa(pid))
 	files, err := os.ReadDir(filepath.Join(base, "fd"))
 	s.must(err)
@@ -350,21 +365,22 @@ func (s *stage) ports(pid int) []int {
 			own[strings.TrimSuffix(strings.TrimPrefix(to, "socket:["), "]")] = true
 		}
 	}
-	var all []int
+	port := func(address string) int {
+		_, hex, _ := strings.Cut(address, ":")
+		port, err := strconv.ParseUint(hex, 16, 16)
+		s.must(err)
+		return int(port)
+	}
+	var all []socket
 	for _, table := range []string{"tcp", "tcp6"} {
 		text, err := os.ReadFile(filepath.Join(base, "net", table))
 		s.must(err)
 		for line := range strings.Lines(string(text)) {
 			cells := strings.Fields(line)
-			if len(cells) < 10 || cells[3] != "0A" || !own[cells[9]] { // in state LISTEN, and ours
-				continue
+			if len(cells) >= 10 && cells[3] == state && own[cells[9]] {
+				all = append(all, socket{port(cells[1]), port(cells[2])})
 			}
-			_, hex, _ := strings.Cut(cells[1], ":")
-			port, err := strconv.ParseUint(hex, 16, 16)
-			s.must(err)
-			all = append(all, int(port))
 		}
 	}
-	slices.Sort(all)
 	return all
 }

@@ -1,0 +1,281 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// exports are the Services of the namespace shop, of which those with the label are exported.
+type exports struct{ *fleet }
+
+func enterExports(t *testing.T, services string, given func(*corev1.Service)) *exports {
+	t.Helper()
+	x := &exports{enterFleet(t, script{
+		inventory: map[string]string{
+			"SOURCE_KIND": "service", "SOURCE_SERVICE_SELECTOR": "slicefeed.dev/export=true", "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64",
+		},
+		writer:  map[string]string{"INVENTORY_EXPORTS_SERVICES": "true", "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64"},
+		service: given,
+	})}
+	x.keep(x.Inventory.Dir() + "/clients.yaml")
+	x.allow(services)
+	x.namespace(shop)
+	x.must(x.Secured.Apply(x.ctx(), x.manifest("inventory-rbac-exports.yaml")))
+	t.Cleanup(func() {
+		ctx, at := context.Background(), metav1.DeleteOptions{}
+		all, err := x.SecuredClient().CoreV1().Services(shop).List(ctx, metav1.ListOptions{})
+		x.must(err)
+		for _, service := range all.Items {
+			x.must(x.SecuredClient().CoreV1().Services(shop).Delete(ctx, service.Name, at))
+		}
+		x.must(x.SecuredClient().DiscoveryV1().EndpointSlices(shop).DeleteCollection(ctx, at, metav1.ListOptions{}))
+	})
+	return x
+}
+
+// allow grants Services to the writers.
+func (x *exports) allow(services string) {
+	x.t.Helper()
+	x.write(x.Inventory.Dir()+"/clients.yaml", fmt.Sprintf("clients:\n- {san: %q, role: subscriber, services: %s}\n- {san: %q, role: operator, services: ['*/*']}\n",
+		pair.WriterSAN, services, pair.OperatorSAN))
+}
+
+// offer makes a Service of the secured cluster, with or without the label that exports it.
+func (x *exports) offer(name string, exported bool) {
+	x.t.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"slicefeed.dev/export": fmt.Sprint(exported)}},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	_, err := x.SecuredClient().CoreV1().Services(shop).Create(x.ctx(), service, metav1.CreateOptions{})
+	x.must(err)
+}
+
+// export sets the label of a Service.
+func (x *exports) export(name string, exported bool) {
+	x.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{"slicefeed.dev/export":"%t"}}}`, exported)
+	_, err := x.SecuredClient().CoreV1().Services(shop).Patch(x.ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	x.must(err)
+}
+
+// backed makes or changes a slice of a Service, whose name says nothing about the Service.
+func (x *exports) backed(service, slice string, endpoints ...discoveryv1.Endpoint) {
+	x.t.Helper()
+	kind := discoveryv1.AddressTypeIPv4
+	if len(endpoints) > 0 && strings.Contains(endpoints[0].Addresses[0], ":") {
+		kind = discoveryv1.AddressTypeIPv6
+	}
+	x.must(x.putSlice(service, slice, kind, endpoints))
+}
+
+func (x *exports) putSlice(service, name string, kind discoveryv1.AddressType, endpoints []discoveryv1.Endpoint) error {
+	port := int32(8080)
+	slices := x.SecuredClient().DiscoveryV1().EndpointSlices(shop)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: kind, Endpoints: endpoints, Ports: []discoveryv1.EndpointPort{{Port: &port}},
+	}
+	if before, err := slices.Get(x.ctx(), name, metav1.GetOptions{}); err == nil {
+		slice.ResourceVersion = before.ResourceVersion
+		_, err := slices.Update(x.ctx(), slice, metav1.UpdateOptions{})
+		return err
+	}
+	_, err := slices.Create(x.ctx(), slice, metav1.CreateOptions{})
+	return err
+}
+
+// connections is how many connections a writer has to the inventory.
+func (x *exports) connections(writer *pair.Half) int {
+	x.t.Helper()
+	const established = "01"
+	n := 0
+	for _, socket := range x.sockets(writer.PID(), established) {
+		if socket.remote == pair.LinkPort {
+			n++
+		}
+	}
+	return n
+}
+
+// step is fleet.step with the exports.
+func (x *exports) step(name string, play func(*exports)) {
+	x.t.Helper()
+	x.fleet.step(name, func(f *fleet) { play(&exports{f}) })
+}
+
+// The two cases in which a copier for each Service fails are here: slices that are not named like the Service, and two
+// families.
+func TestServicesAreExportedByOneInventory(t *testing.T) {
+	x := enterExports(t, "[shop/web, shop/api, shop/later]", annotated("source-service", "shop/web"))
+	a, b, c := x.machine(pair.WorkerOptions{}), x.machine(pair.WorkerOptions{}), x.machine(pair.WorkerOptions{})
+	x.offer("web", true)
+	x.offer("api", true)
+	x.offer("later", false)
+	x.offer("hidden", true)
+	x.backed("web", "x7k2q", backing("web-0", a.Address, pair.Ready))
+	x.backed("web", "web-of-another-name", backing("web-1", b.Address, pair.Ready))
+	v6 := netip.MustParseAddr("fd00:1::7")
+	x.backed("api", "web", backing("api-0", c.Address, pair.Ready), backing("api-1", b.Address, pair.Ready)) // named like another Service
+	x.backed("api", "api-6", backing("api-0", v6, pair.Ready))
+	x.backed("later", "later-a", backing("later-0", b.Address, pair.Ready))
+	x.start()
+	api := x.make(labelled("api", annotated("source-service", "shop/api"), func(s *corev1.Service) {
+		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+	}))
+	web := pair.AreJust(pair.Ready, a.Address, b.Address)
+	x.wait(x.service, "the endpoints of web serve", web)
+	x.wait(api, "the endpoints of api serve", pair.AreJust(pair.Ready, b.Address, c.Address))
+
+	x.step("each Service is a set of its own", func(x *exports) {
+		client := inventoryv1.NewInventoryServiceClient(x.operator())
+		list := func(service string) *inventoryv1.ListNodesResponse {
+			list, err := client.ListNodes(x.ctx(), &inventoryv1.ListNodesRequest{Service: service})
+			x.must(err)
+			return list
+		}
+		first, second := list("shop/web"), list("shop/api")
+		if len(first.GetNodes()) != 2 || len(second.GetNodes()) != 2 || len(second.GetNodes()[0].GetAddresses()) != 2 {
+			x.t.Errorf("web has %v, api %v", first.GetNodes(), second.GetNodes())
+		}
+		if first.GetCursor().GetEpoch() == second.GetCursor().GetEpoch() || string(first.GetDigest()) == string(second.GetDigest()) {
+			x.t.Error("two Services have one cursor or digest")
+		}
+		if _, err := client.ListNodes(x.ctx(), &inventoryv1.ListNodesRequest{}); status.Code(err) != codes.InvalidArgument {
+			x.t.Errorf("a request without a Service: %v", err)
+		}
+	})
+	x.step("a change of one Service writes that one", func(x *exports) {
+		before := x.writes()
+		x.backed("web", "x7k2q", backing("web-0", a.Address, pair.Draining))
+		x.wait(x.service, "it drains", pair.Are(pair.Draining, a.Address))
+		x.backed("web", "x7k2q", backing("web-0", a.Address, pair.Ready))
+		x.wait(x.service, "it serves", web)
+		if n := x.writes() - before; n != 2 {
+			x.t.Errorf("%d writes, want 2", n)
+		}
+	})
+	x.step("a Service that the client list does not grant is not told", func(x *exports) {
+		hidden := x.make(labelled("hidden", annotated("source-service", "shop/hidden")))
+		x.until("the writer says why", func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/hidden") })
+		if all := x.of(hidden); len(all) > 0 {
+			x.t.Errorf("it has slices: %s", pair.Describe(all))
+		}
+	})
+	x.step("a Service without the label waits for it", func(x *exports) {
+		later := x.make(labelled("later", annotated("source-service", "shop/later")))
+		x.until("the inventory says why", func() bool { return strings.Contains(x.log(x.Inventory), "service shop/later is not exported") })
+		if all := x.of(later); len(all) > 0 {
+			x.t.Errorf("it has slices: %s", pair.Describe(all))
+		}
+		x.export("later", true)
+		x.wait(later, "it serves", pair.AreJust(pair.Ready, b.Address))
+	})
+	x.step("a Service that loses the label keeps its endpoints, and no change of it is told", func(x *exports) {
+		x.export("web", false)
+		client := inventoryv1.NewInventoryServiceClient(x.operator())
+		_, err := client.RequestObservations(x.ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3, Service: "shop/web"})
+		x.must(err)
+		x.called("the inventory says so", func() bool {
+			list, err := client.ListNodes(x.ctx(), &inventoryv1.ListNodesRequest{Service: "shop/web"})
+			return err == nil && strings.Contains(list.GetStatus().GetMembership().GetReason(), "service shop/web is not exported")
+		})
+		x.backed("web", "x7k2q", backing("web-0", a.Address, pair.Draining))
+		x.backed("api", "api-6", backing("api-0", v6, pair.Draining))
+		x.backed("api", "web", backing("api-0", c.Address, pair.Draining), backing("api-1", b.Address, pair.Ready)) // its change would come after that of web
+		x.wait(api, "api follows", pair.Are(pair.Draining, c.Address))
+		if now := x.of(x.service); !web(now) {
+			x.t.Errorf("web is %s", pair.Describe(now))
+		}
+	})
+	x.step("a Service that is no longer granted keeps its endpoints", func(x *exports) {
+		before := x.versions(x.service)
+		x.allow("[shop/api]")
+		x.until("the writer says why", func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/web") })
+		for name, version := range x.versions(x.service) {
+			if before[name] != version {
+				x.t.Errorf("slice %s was written", name)
+			}
+		}
+	})
+}
+
+func TestATargetHasToNameAServiceOfAnExportingSource(t *testing.T) {
+	x := enterExports(t, "[shop/*]", nil)
+	x.start()
+	x.tells(x.service, "SourceServiceRequired", "source-service")
+	x.annotate(x.service, "source-service", "web")
+	x.tells(x.service, "InvalidAnnotation", "source-service", "namespace/name")
+}
+
+// exported is how many Services one inventory exports in the test below.
+const exported = 200
+
+func TestHundredsOfExportedServicesAreFollowedOnOneConnection(t *testing.T) {
+	x := enterExports(t, "[shop/*]", annotated("source-service", "shop/s-000"))
+	a, b := x.machine(pair.WorkerOptions{}), x.machine(pair.WorkerOptions{})
+	backends := func(of string, first pair.Condition) []discoveryv1.Endpoint {
+		return []discoveryv1.Endpoint{backing(of+"-0", a.Address, first), backing(of+"-1", b.Address, pair.Ready)}
+	}
+	name := func(i int) string { return fmt.Sprintf("s-%03d", i) }
+	var group errgroup.Group
+	group.SetLimit(8)
+	all := []*corev1.Service{x.service}
+	for i := range exported {
+		group.Go(func() error {
+			x.offer(name(i), true)
+			return x.putSlice(name(i), "slice-"+name(i), discoveryv1.AddressTypeIPv4, backends(name(i), pair.Ready))
+		})
+		if i > 0 {
+			all = append(all, x.make(labelled(name(i), annotated("source-service", "shop/"+name(i)))))
+		}
+	}
+	x.must(group.Wait())
+	begun := time.Now()
+	x.start()
+	for _, service := range all {
+		x.wait(service, "it serves", pair.AreJust(pair.Ready, a.Address, b.Address))
+	}
+	t.Logf("%d Services served %s after the start", exported, time.Since(begun).Round(time.Millisecond))
+	x.step("they share a connection", func(x *exports) {
+		x.metric(x.Inventory, "slicefeed_inventory_subscribers", equals(exported))
+		x.metric(x.Inventory, "slicefeed_inventory_exported_services", equals(exported))
+		if n := x.connections(x.writers[0]); n != 1 {
+			x.t.Errorf("the writer has %d connections to the inventory, want 1", n)
+		}
+	})
+	x.step("a change of one touches one set and writes one slice", func(x *exports) {
+		changes, err := x.Inventory.Metric(x.ctx(), "slicefeed_inventory_feed_changes_total")
+		x.must(err)
+		before := x.writes()
+		x.backed(name(42), "slice-"+name(42), backends(name(42), pair.Draining)...)
+		x.wait(all[42], "it drains", pair.Are(pair.Draining, a.Address))
+		x.metric(x.Inventory, "slicefeed_inventory_feed_changes_total", equals(changes+1))
+		if n := x.writes() - before; n != 1 {
+			x.t.Errorf("%d writes, want 1", n)
+		}
+	})
+	x.step("all return after a restart of the inventory, and nothing is written", func(x *exports) {
+		x.quiet(func() {
+			x.must(x.Inventory.Kill())
+			x.must(x.Inventory.Start(x.ctx()))
+			x.metric(x.Inventory, "slicefeed_inventory_subscribers", equals(exported))
+			x.metric(x.writers[0], `slicefeed_writer_source_synced{source="default/shop/s-199"}`, equals(1))
+		})
+	})
+}
