@@ -80,11 +80,7 @@ func parseClients(text []byte) ([]Grant, error) {
 		if len(g.View.Labels) > maxViewLabels { // a node could exceed the contract's limit
 			problems = append(problems, fmt.Errorf("%s: view.labels has %d keys, want at most %d", at, len(g.View.Labels), maxViewLabels))
 		}
-		for _, pattern := range c.Services {
-			if !isServicePattern(pattern) {
-				problems = append(problems, fmt.Errorf("%s: services: %q is not namespace/name, of which either part can be *", at, pattern))
-			}
-		}
+		problems = append(problems, checkServices(at, c.Services)...)
 		g.Services = slices.Compact(slices.Sorted(slices.Values(c.Services)))
 		grants = append(grants, g)
 	}
@@ -92,6 +88,16 @@ func parseClients(text []byte) ([]Grant, error) {
 		return nil, errors.Join(problems...)
 	}
 	return grants, nil
+}
+
+// checkServices returns an error for each pattern of the client that is none.
+func checkServices(at string, patterns []string) (problems []error) {
+	for _, pattern := range patterns {
+		if !isServicePattern(pattern) {
+			problems = append(problems, fmt.Errorf("%s: services: %q is not namespace/name, of which either part can be *", at, pattern))
+		}
+	}
+	return problems
 }
 
 // isServicePattern reports whether a text is namespace/name, of which either part can be anyName.

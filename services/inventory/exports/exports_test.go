@@ -23,23 +23,26 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// oneEndpoint is a source of one endpoint, or one that cannot be verified.
-type oneEndpoint struct {
+// growing is a source of one endpoint, and of another one when it is read after half a minute; or one that cannot be
+// verified.
+type growing struct {
 	err     error
-	taken   bool
+	start   time.Time
+	taken   int
 	changed chan struct{}
 }
 
-func (s *oneEndpoint) Run(ctx context.Context) error { <-ctx.Done(); return nil }
-func (s *oneEndpoint) Changed() <-chan struct{}      { return s.changed }
+func (s *growing) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (s *growing) Changed() <-chan struct{}      { return s.changed }
 
-func (s *oneEndpoint) Verify(context.Context, source.Verification) (uint64, error) { return 1, s.err }
+func (s *growing) Verify(context.Context, source.Verification) (uint64, error) { return 1, s.err }
 
-func (s *oneEndpoint) Take() source.Update {
+func (s *growing) Take() source.Update {
 	update := source.Update{LastContact: time.Now(), Verified: 1}
-	if !s.taken {
-		s.taken = true
-		update.Changed = []source.Candidate{{Name: "a", InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, State: source.Ready}}
+	if s.taken == 0 || s.taken == 1 && time.Since(s.start) >= 30*time.Second {
+		address := netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + s.taken)})
+		update.Changed = []source.Candidate{{Name: address.String(), InternalIPs: []netip.Addr{address}, State: source.Ready}}
+		s.taken++
 	}
 	return update
 }
@@ -59,7 +62,7 @@ func run(t *testing.T, test func(h *harness)) {
 		h.Exports = New(Config{
 			NewPipeline: func(service ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
 				h.started = append(h.started, service.String())
-				src := &oneEndpoint{changed: make(chan struct{}, 1)}
+				src := &growing{start: time.Now(), changed: make(chan struct{}, 1)}
 				if service.Name == "secret" {
 					src.err = errors.New("not exported")
 				}
@@ -116,6 +119,7 @@ func TestEachServiceIsASetOfItsOwn(t *testing.T) {
 		}
 		again, _, _ := h.Acquire(shopClient, "shop/web")
 		secret, _, _ := h.Acquire(shopClient, "shop/secret")
+		synctest.Wait() // until the first endpoint is published: only the second one is a change
 		web.Stores.Acquire(feed.View{})
 		if again != web || secret == web {
 			t.Error("clients of one Service do not share its set, or those of two share one")
@@ -137,6 +141,7 @@ func TestEachServiceIsASetOfItsOwn(t *testing.T) {
 func TestServicesAreFreedSomeTimeAfterTheLastClient(t *testing.T) {
 	run(t, func(h *harness) {
 		web, releaseWeb, _ := h.Acquire(shopClient, "shop/web")
+		synctest.Wait() // until the first endpoint is published: only the second one is a change
 		web.Stores.Acquire(feed.View{})
 		_, releaseAgain, _ := h.Acquire(shopClient, "shop/web")
 		_, releaseSecret, _ := h.Acquire(shopClient, "shop/secret")
@@ -174,8 +179,8 @@ func TestServicesAreFreedSomeTimeAfterTheLastClient(t *testing.T) {
 
 func TestServicesThatWereNeverPublishedMakeRoom(t *testing.T) {
 	run(t, func(h *harness) {
-		unpublished := h.Exports.cfg.NewPipeline
-		h.Exports.cfg.NewPipeline = func(_ ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
+		unpublished := h.cfg.NewPipeline
+		h.cfg.NewPipeline = func(_ ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
 			return unpublished(ServiceRef{"shop", "secret"}, registerer)
 		}
 		for i := range maxServices {

@@ -57,7 +57,7 @@ func (r *Reconciler) useServices(key targets.Key, uses sourceUse) {
 // snapshot returns what a source reports; of one that exports Services, about a Service.
 func (s Source) snapshot(service string) subscriber.Snapshot {
 	if s.Services == nil {
-		return s.Feed.Snapshot()
+		return s.Snapshot()
 	}
 	snapshot := s.Services.Snapshot(service)
 	snapshot.Source, snapshot.Service = s.Name, service // also of a Service that is not used

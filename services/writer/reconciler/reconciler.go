@@ -55,7 +55,8 @@ type Config struct {
 
 // Source is one inventory: what it reports, and the addresses that it may report.
 type Source struct {
-	Feed                  // of an inventory that publishes one set; else nil
+	Feed // of an inventory that publishes one set; else nil
+
 	Services ServiceFeeds // of an inventory that exports Services; else nil
 
 	Name  string

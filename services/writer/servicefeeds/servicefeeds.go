@@ -147,7 +147,7 @@ func (f *Feeds) Snapshot(service string) subscriber.Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if x := f.feeds[service]; x != nil {
-		return x.Client.Snapshot()
+		return x.Snapshot()
 	}
 	return subscriber.Snapshot{}
 }
@@ -158,7 +158,7 @@ func (f *Feeds) Snapshots() []subscriber.Snapshot {
 	defer f.mu.Unlock()
 	all := make([]subscriber.Snapshot, 0, len(f.feeds))
 	for _, x := range f.feeds {
-		all = append(all, x.Client.Snapshot())
+		all = append(all, x.Snapshot())
 	}
 	return all
 }
@@ -168,6 +168,6 @@ func (f *Feeds) ObserveNow(service string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if x := f.feeds[service]; x != nil {
-		x.Client.ObserveNow()
+		x.ObserveNow()
 	}
 }
