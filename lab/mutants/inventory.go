@@ -11,6 +11,9 @@ const (
 	inIONOS      = "services/inventory/ionos"
 	inNodeServer = "services/inventory/nodeserver"
 	inRecords    = "services/inventory/records"
+
+	inKubeService = "services/inventory/kubeservice"
+	inExports     = "services/inventory/exports"
 )
 
 // inventory are the bugs in the inventory.
@@ -36,6 +39,41 @@ func inventory() []Mutant {
 			File:   inFeed + "/fingerprint.go",
 			Edits:  one("h.AddUint(uint64(n.Workloads[name]))", "h.AddUint(0)"),
 			Suites: []string{inFeed},
+		},
+		{
+			Name:   "any-service-exported",
+			Harm:   "A Service is exported without the label: its owner has not agreed.",
+			File:   inKubeService + "/kubeservice.go",
+			Edits:  one("matches := e.cfg.Exported.Matches(labels.Set(service.Labels))", "matches := e.cfg.Exported != nil"),
+			Suites: []string{inKubeService},
+		},
+		{
+			Name:   "withdrawn-service-followed",
+			Harm:   "A Service that has lost the label is followed: what its owner has withdrawn still crosses the link.",
+			File:   inKubeService + "/kubeservice.go",
+			Edits:  one("\tif e.withheld {\n", "\tif e.withheld && e.watch == nil {\n"),
+			Suites: []string{inKubeService},
+		},
+		{
+			Name:   "any-client-sees-any-service",
+			Harm:   "A client sees exported Services that its entry does not name.",
+			File:   inExports + "/exports.go",
+			Edits:  one("client.AllowsService == nil || !client.AllowsService(service)", "client.AllowsService == nil"),
+			Suites: []string{inExports},
+		},
+		{
+			Name:   "exported-services-share-a-set",
+			Harm:   "All exported Services have the set of the first one.",
+			File:   inExports + "/exports.go",
+			Edits:  one("\tx := e.services[ref]\n", "\tx := e.services[ref]\n\tfor _, other := range e.services {\n\t\tx = other\n\t}\n"),
+			Suites: []string{inExports},
+		},
+		{
+			Name:   "unused-services-kept",
+			Harm:   "The watches of exported Services without clients are never ended.",
+			File:   inExports + "/exports.go",
+			Edits:  one("now.Sub(x.unusedSince) >= unusedTimeout", "now.Sub(x.unusedSince) >= 100*unusedTimeout"),
+			Suites: []string{inExports},
 		},
 		{
 			Name:   "full-verification-compares-nothing",

@@ -54,6 +54,13 @@ func shared() []Mutant {
 			Suites: []string{inLink},
 		},
 		{
+			Name:   "withdrawn-grant-of-a-service-kept",
+			Harm:   "A client whose entry loses an exported Service keeps the stream of it.",
+			File:   inClientlist + "/clientlist.go",
+			Edits:  one(" && slices.Equal(g.Services, o.Services)", ""),
+			Suites: []string{inClientlist},
+		},
+		{
 			Name:   "revoked-stream-lives-on",
 			Harm:   "The streams of a removed client go on.",
 			File:   inClientlist + "/clientlist.go",

@@ -13,6 +13,8 @@ const (
 	inReconciler  = "services/writer/reconciler"
 	inElection    = "services/writer/election"
 	inEvents      = "services/writer/events"
+
+	inServiceFeeds = "services/writer/servicefeeds"
 )
 
 // writer are the bugs in the writer, but for those of the verdict.
@@ -52,6 +54,41 @@ func writer() []Mutant {
 			File:   inSubscriber + "/snapshot.go",
 			Edits:  one("name != \"\" && s.SyncedInStream && !slices", "name == \" \" && s.SyncedInStream && !slices"),
 			Suites: []string{inInputs, inReconciler},
+		},
+		{
+			Name:   "set-of-another-service-taken",
+			Harm:   "The set of an inventory that does not know exported Services passes for that of the Service: its nodes are written.",
+			File:   inNodeClient + "/session.go",
+			Edits:  one("if m.GetService() != s.cfg.Service {", "if m.GetService() != \"\" && m.GetService() != s.cfg.Service {"),
+			Suites: []string{inServiceFeeds},
+		},
+		{
+			Name:   "inputs-of-the-previous-service-kept",
+			Harm:   "A target that names another exported Service keeps the endpoints of the previous one until that changes.",
+			File:   inReconciler + "/convert.go",
+			Edits:  []Edit{{"s.sources[snapshot.FeedName()]\n", "s.sources[snapshot.Source]\n"}, {"s.sources[snapshot.FeedName()] = kept", "s.sources[snapshot.Source] = kept"}},
+			Suites: []string{inReconciler},
+		},
+		{
+			Name:   "stream-of-an-unused-service-kept",
+			Harm:   "The stream of an exported Service goes on when no target uses it any more.",
+			File:   inServiceFeeds + "/servicefeeds.go",
+			Edits:  one("\t\t\tx.stop()\n", ""),
+			Suites: []string{inServiceFeeds},
+		},
+		{
+			Name:   "connection-for-each-service",
+			Harm:   "Each exported Service has a connection of its own: the inventory rejects the 17th.",
+			File:   "services/writer/sources/shared.go",
+			Edits:  one("if l.current == nil || l.current.failed() {", "if l.current == nil || l.current.failed() || l.current.users > 0 {"),
+			Suites: []string{inServiceFeeds},
+		},
+		{
+			Name:   "change-of-a-service-decides-nothing",
+			Harm:   "A change of an exported Service is not followed until something else changes.",
+			File:   inReconciler + "/reconciler.go",
+			Edits:  one("\t_, changed := services[uses.service]\n\treturn changed\n", "\t_, changed := services[uses.service]\n\treturn changed && len(services) > 1\n"),
+			Suites: []string{inReconciler},
 		},
 		{
 			Name:   "digest-not-checked",

@@ -390,10 +390,15 @@ func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	}
 	label("no")
 	verify("is not exported")
+	select {
+	case <-e.Changed():
+	default:
+	}
 	slices := client.DiscoveryV1().EndpointSlices("shop")
 	if err := slices.Delete(t.Context(), "any-name", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	<-e.Changed() // the watch knows
 	if update := e.Take(); len(update.Changed)+len(update.Removed) > 0 || !update.LastContact.IsZero() {
 		t.Errorf("reported %+v of a Service that is no longer exported", update)
 	}

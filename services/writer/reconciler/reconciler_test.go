@@ -513,14 +513,23 @@ func TestServiceListsTheNodesOfItsWorkload(t *testing.T) {
 	}
 }
 
-// serviceFeeds reports what the Service's name says, and records what is used and observed.
+// serviceFeeds reports one endpoint for each Service, and records what is used and observed.
 type serviceFeeds struct {
 	used     map[string]string
 	observed []string
 }
 
 func (f *serviceFeeds) Use(target, service string)          { f.used[target] = service }
-func (f *serviceFeeds) Snapshot(string) subscriber.Snapshot { return subscriber.Snapshot{} }
+
+func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
+	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2"}[service]
+	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
+	return subscriber.Snapshot{
+		EverSynced: true, SyncedInStream: true, Connected: true, Generation: 1, Members: members, TrustedMembers: members, TrustedGeneration: 1,
+		Membership: subscriber.PartStatus{State: subscriber.Synced}, MembershipSyncedAt: time.Now(), Observation: 1, ObservationEpoch: "e of " + service,
+	}
+}
+
 func (f *serviceFeeds) TakeChanged() map[string]struct{}    { return nil }
 func (f *serviceFeeds) Changed() <-chan struct{}            { return nil }
 func (f *serviceFeeds) ObserveNow(service string)           { f.observed = append(f.observed, service) }
@@ -530,20 +539,25 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
 	f := newFixture(view)
 	feeds := &serviceFeeds{used: map[string]string{}}
-	f.sources["blue"] = Source{Name: "blue", Services: feeds}
+	f.sources["blue"] = Source{Name: "blue", Services: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 	f.Decide(fixtureKey, time.Now())
 	s := f.state(fixtureKey)
-	if got := feeds.used[fixtureKey.String()]; got != "shop/web" {
-		t.Errorf("uses %q, want shop/web", got)
+	uses := func(service, address string) {
+		t.Helper()
+		reported := slices.ContainsFunc(s.decision.Endpoints, func(e verdict.Endpoint) bool {
+			return e.Address == netip.MustParseAddr(address) && e.Listed && e.Conditions.Ready
+		})
+		if got := feeds.used[fixtureKey.String()]; got != service || !reported || len(s.sources) != 1 {
+			t.Errorf("uses %q with the inputs of %d Services, and decides %v; want %s at %s", got, len(s.sources), s.decision.Endpoints, service, address)
+		}
 	}
+	uses("shop/web", "10.0.0.1")
 	if !s.dependsOnService("blue", map[string]struct{}{"shop/web": {}}) || s.dependsOnService("blue", map[string]struct{}{"shop/api": {}}) {
 		t.Error("a change of another Service concerns the target, or one of its own does not")
 	}
 	f.service.view.Target.Settings.SourceService = "shop/api"
 	f.Decide(fixtureKey, time.Now())
-	if got := feeds.used[fixtureKey.String()]; got != "shop/api" || len(s.sources) != 1 {
-		t.Errorf("uses %q with the inputs of %d Services, want those of shop/api", got, len(s.sources))
-	}
+	uses("shop/api", "10.0.0.2")
 	f.service.view.OptedOut = true
 	f.Decide(fixtureKey, time.Now())
 	if got := feeds.used[fixtureKey.String()]; got != "" {
