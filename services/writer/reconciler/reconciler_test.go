@@ -519,7 +519,7 @@ type serviceFeeds struct {
 	observed []string
 }
 
-func (f *serviceFeeds) Use(target, service string)          { f.used[target] = service }
+func (f *serviceFeeds) Use(target, service string) { f.used[target] = service }
 
 func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2"}[service]
@@ -530,9 +530,9 @@ func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 	}
 }
 
-func (f *serviceFeeds) TakeChanged() map[string]struct{}    { return nil }
-func (f *serviceFeeds) Changed() <-chan struct{}            { return nil }
-func (f *serviceFeeds) ObserveNow(service string)           { f.observed = append(f.observed, service) }
+func (f *serviceFeeds) TakeChanged() map[string]struct{} { return nil }
+func (f *serviceFeeds) Changed() <-chan struct{}         { return nil }
+func (f *serviceFeeds) ObserveNow(service string)        { f.observed = append(f.observed, service) }
 
 func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	view := managed()
