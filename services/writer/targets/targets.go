@@ -180,7 +180,8 @@ type Resolution struct {
 	// ResourceVersion is a lower bound of how recent Slices are: a slice that was written before and is
 	// not among them has been deleted since. Empty: unknown.
 	ResourceVersion string
-	// ClusterIPs are those of all watched Services, which must never become endpoints.
+	// ClusterIPs are those of all watched Services, and of the ServiceImports of the target's namespace. They must never
+	// become endpoints.
 	ClusterIPs map[netip.Addr]struct{}
 }
 

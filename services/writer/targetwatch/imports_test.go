@@ -57,6 +57,31 @@ func newImports(version string, objects ...runtime.Object) (*dynamicfake.FakeDyn
 	return client, served
 }
 
+func TestIPsOfAServiceImportConcernItsNamespaceOnly(t *testing.T) {
+	newWithIP := func(namespace, ip string) *unstructured.Unstructured {
+		object := targetstest.NewImport()
+		object.SetAPIVersion("multicluster.x-k8s.io/v1beta1")
+		object.SetNamespace(namespace)
+		if err := unstructured.SetNestedStringSlice(object.Object, []string{ip}, "spec", "ips"); err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	cfg := configWithImports()
+	cfg.Namespaces = []string{"*"}
+	imports, _ := newImports("v1beta1", newWithIP("web", "10.112.0.7"), newWithIP("tenant", "10.0.1.11"))
+	r := startWatcherOfImports(t, cfg, fake.NewClientset(newService()), imports)
+	r.waitFor(targets.Key{Namespace: "tenant", Name: "shop", Import: true}, "the ServiceImport of the tenant", isServed)
+	for _, key := range []targets.Key{shopImport, shop} {
+		denied := r.Get(key).ClusterIPs
+		for text, want := range map[string]bool{"10.96.0.9": true, "10.112.0.7": true, "10.0.1.11": false} {
+			if _, got := denied[netip.MustParseAddr(text)]; got != want {
+				t.Errorf("%s: %s is denied: %t, want %t", key, text, got, want)
+			}
+		}
+	}
+}
+
 func TestFollowsServiceImports(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {

@@ -24,7 +24,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// Names of the indexes: slices by the Services that they affect, Services and ServiceImports by UID and by cluster IP.
+// Names of the indexes: slices by the Services that they affect, Services and ServiceImports by UID, Services by cluster
+// IP.
 const (
 	indexByService   = "service"
 	indexByUID       = "uid"
@@ -50,14 +51,11 @@ type namespaceInformers struct {
 
 func newNamespaceInformers(w *Watcher, client kubernetes.Interface, imports dynamic.Interface, namespace string) (*namespaceInformers, error) {
 	a := &namespaceInformers{watcher: w, namespace: namespace, watchErrors: map[string]string{}}
-	indexers := func() cache.Indexers {
-		return cache.Indexers{
-			indexByUID:       indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} }),
-			indexByClusterIP: indexFunc(clusterIPs),
-		}
-	}
+	indexByUIDFunc := indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} })
 	trim := func(svc *corev1.Service) *corev1.Service { return w.cfg.TrimService(svc, w.recordLabel(svc)) }
-	a.services = coreinformers.NewServiceInformer(client, namespace, 0, indexers())
+	a.services = coreinformers.NewServiceInformer(client, namespace, 0, cache.Indexers{
+		indexByUID: indexByUIDFunc, indexByClusterIP: indexFunc(clusterIPs),
+	})
 	// All slices: an owned slice whose labels someone modified must still be repaired, and the names of
 	// other slices must not be taken.
 	a.slices = discoveryinformers.NewEndpointSliceInformer(client, namespace, 0, cache.Indexers{indexByService: indexFunc(w.cfg.IndexKeys)})
@@ -69,7 +67,9 @@ func newNamespaceInformers(w *Watcher, client kubernetes.Interface, imports dyna
 	a.handlers = []cache.ResourceEventHandlerRegistration{services, slices}
 	var errImports error
 	if w.cfg.ServiceImports {
-		a.imports = newImportInformer(imports, namespace, &a.importsNotServed, indexers())
+		a.imports = newImportInformer(imports, namespace, &a.importsNotServed, cache.Indexers{
+			indexByUID: indexByUIDFunc, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+		})
 		a.importHandler, errImports = configureInformer(a, "ServiceImports", a.imports, func(object *unstructured.Unstructured) *corev1.Service {
 			return trim(targets.ServiceOfImport(object))
 		}, a.onServiceChange)
@@ -154,6 +154,18 @@ func (a *namespaceInformers) targetInformers() []cache.SharedIndexInformer {
 		return []cache.SharedIndexInformer{a.services}
 	}
 	return []cache.SharedIndexInformer{a.services, a.imports}
+}
+
+// importIPs returns the IPs of the ServiceImports of a namespace.
+func (a *namespaceInformers) importIPs(namespace string) (ips []string) {
+	if a.imports == nil {
+		return nil
+	}
+	found, _ := a.imports.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	for _, svc := range found {
+		ips = append(ips, clusterIPs(svc.(*corev1.Service))...)
+	}
+	return ips
 }
 
 // String names the namespace, and why it cannot be read.

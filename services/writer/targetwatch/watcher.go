@@ -31,10 +31,12 @@ type Watcher struct {
 	informers map[string]*namespaceInformers // by namespace; "" stands for all
 	changed   chan struct{}
 
-	mu         sync.Mutex
-	dirty      map[targets.Key]struct{}      // not yet returned by TakeChanged
-	memories   map[targets.Key]serviceMemory // of relevant Services
-	clusterIPs map[netip.Addr]struct{}       // of all Services; nil: recompute. Never modified
+	mu       sync.Mutex
+	dirty    map[targets.Key]struct{}      // not yet returned by TakeChanged
+	memories map[targets.Key]serviceMemory // of relevant Services
+	// Addresses that must not become endpoints, by the namespace of the target; see clusterIPsFor. The inner maps are
+	// never modified; nil: recompute.
+	clusterIPs map[string]map[netip.Addr]struct{}
 }
 
 // serviceMemory is the Memory of one Service; a recreated Service of the same name starts without it.
@@ -166,20 +168,39 @@ func (w *Watcher) Get(key targets.Key) targets.Resolution {
 	} else {
 		w.memories[key] = serviceMemory{after, uid}
 	}
+	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, w.clusterIPsFor(a, key.Namespace)
+	return resolution
+}
+
+// clusterIPsFor returns the addresses that must not become endpoints in a namespace: the cluster IPs of all Services,
+// which the API server allocates, and the IPs of the ServiceImports of the namespace. These are free text: in another
+// namespace they would let anyone who may create a ServiceImport remove endpoints.
+func (w *Watcher) clusterIPsFor(a *namespaceInformers, namespace string) map[netip.Addr]struct{} {
 	if w.clusterIPs == nil {
-		w.clusterIPs = map[netip.Addr]struct{}{}
+		ofServices := map[netip.Addr]struct{}{}
 		for _, a := range w.informers {
-			for _, informer := range a.targetInformers() {
-				for _, text := range informer.GetIndexer().ListIndexFuncValues(indexByClusterIP) {
-					if addr, err := netip.ParseAddr(text); err == nil { // "None" and "" are not addresses
-						w.clusterIPs[addr.Unmap()] = struct{}{}
-					}
-				}
-			}
+			addAddresses(ofServices, a.services.GetIndexer().ListIndexFuncValues(indexByClusterIP))
+		}
+		w.clusterIPs = map[string]map[netip.Addr]struct{}{metav1.NamespaceAll: ofServices}
+	}
+	all, known := w.clusterIPs[namespace]
+	if !known {
+		all = w.clusterIPs[metav1.NamespaceAll]
+		if ofImports := a.importIPs(namespace); len(ofImports) > 0 {
+			all = maps.Clone(all)
+			addAddresses(all, ofImports)
+		}
+		w.clusterIPs[namespace] = all
+	}
+	return all
+}
+
+func addAddresses(to map[netip.Addr]struct{}, texts []string) {
+	for _, text := range texts {
+		if addr, err := netip.ParseAddr(text); err == nil { // "None" and "" are not addresses
+			to[addr.Unmap()] = struct{}{}
 		}
 	}
-	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, w.clusterIPs
-	return resolution
 }
 
 // informersFor returns the informers of a namespace; nil: it is not watched.
