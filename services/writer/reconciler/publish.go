@@ -53,7 +53,7 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 		Namespace: key.Namespace, Service: key.TargetName(), Owner: view.Target.Owner, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
 		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().PortGroups, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		ServiceType: view.Target.Type, ServicePorts: view.Target.ServicePorts,
-		Input: input, Decision: s.decision, Sources: snapshots, Workload: view.Target.Settings.Workload,
+		Input: input, Decision: s.decision, Sources: r.usedSnapshots(view, snapshots), Workload: view.Target.Settings.Workload,
 	}
 	switch {
 	case view.ReadOnly:
@@ -65,6 +65,15 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 		t.State = endpoints.Paused
 	}
 	r.Board.Put(t)
+}
+
+// usedSnapshots drops the exported Services that the target does not use, because it is rejected or not managed: nobody
+// subscribes to them for it, so that they would look like sources that are disconnected.
+func (r *Reconciler) usedSnapshots(view targets.Resolution, snapshots []subscriber.Snapshot) []subscriber.Snapshot {
+	if view.Active() && view.Target.Settings.SourceService != "" {
+		return snapshots
+	}
+	return slices.DeleteFunc(slices.Clone(snapshots), func(s subscriber.Snapshot) bool { return r.sources[s.Source].Services != nil })
 }
 
 // logDecision logs each address that the decision changes in the slices, and each that a guard holds.

@@ -522,7 +522,7 @@ type serviceFeeds struct {
 func (f *serviceFeeds) Use(target, service string) { f.used[target] = service }
 
 func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
-	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2"}[service]
+	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
 	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
 	return subscriber.Snapshot{
 		EverSynced: true, SyncedInStream: true, Connected: true, Generation: 1, Members: members, TrustedMembers: members, TrustedGeneration: 1,
@@ -562,5 +562,36 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	f.Decide(fixtureKey, time.Now())
 	if got := feeds.used[fixtureKey.String()]; got != "" {
 		t.Errorf("a Service that is opted out uses %q", got)
+	}
+}
+
+func TestARejectedTargetShowsNoExportedServiceAsASource(t *testing.T) {
+	for name, change := range map[string]func(*targets.Resolution){
+		"it names no Service":  func(v *targets.Resolution) { v.Target.Settings.SourceService, v.ProbesOnly = "", true },
+		"it is not subscribed": func(*targets.Resolution) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := managed()
+			view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
+			f := newFixture(view)
+			f.sources["blue"] = Source{Name: "blue", Services: &serviceFeeds{used: map[string]string{}}}
+			sources := func() (names []string) {
+				_, status := f.Board.List(nil)
+				for _, s := range status.Sources {
+					names = append(names, s.Name)
+				}
+				return names
+			}
+			f.Decide(fixtureKey, time.Now())
+			if got := sources(); !slices.Equal(got, []string{"blue/shop/web"}) {
+				t.Fatalf("managed: sources %v", got)
+			}
+			f.service.view.Rejection = &targets.Rejection{Reason: targets.ReasonSourceServiceRequired}
+			change(&f.service.view)
+			f.Decide(fixtureKey, time.Now())
+			if got := sources(); len(got) != 0 {
+				t.Errorf("rejected: sources %v", got)
+			}
+		})
 	}
 }
