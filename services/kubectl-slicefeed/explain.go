@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -57,6 +58,8 @@ type report struct {
 	steps     []*inventoryv1.NodeExplanation      // of a node; none for a Service
 	targets   []*writerv1.TargetDetails           // those that the endpoints belong to
 	endpoints []*writerv1.ExplainEndpointResponse // by Service, then address
+
+	askedInventory bool // else no node is known
 }
 
 // maxExplained limits the endpoints of one report: each is a request.
@@ -66,21 +69,21 @@ var errTooMany = fmt.Errorf("more than %d endpoints to explain; name a node or a
 
 // explain returns the report on a subject.
 func (r *reader) explain(ctx context.Context, s subject) (*report, error) {
-	result := &report{}
-	all, err := r.listNodes(ctx)
+	result := &report{askedInventory: r.inventory != nil}
+	sets, err := r.listSets(ctx, s.service)
 	if err != nil {
 		return nil, err
 	}
 	var addresses []netip.Addr
-	for _, n := range all {
-		published := nodeAddresses(n)
-		if s.service != nil || n.GetName() == s.node || slices.Contains(published, s.address) {
-			result.nodes = append(result.nodes, n)
-			addresses = append(addresses, published...)
+	for i := range sets {
+		sets[i].keep(s)
+		result.nodes = append(result.nodes, sets[i].nodes...)
+		for _, n := range sets[i].nodes {
+			addresses = append(addresses, nodeAddresses(n)...)
 		}
 	}
 	if s.service == nil {
-		if result.steps, err = r.explainNodes(ctx, s, result.nodes); err != nil {
+		if result.steps, err = r.explainNodes(ctx, s, sets); err != nil {
 			return nil, err
 		}
 	}
@@ -104,24 +107,27 @@ func (r *reader) explain(ctx context.Context, s subject) (*report, error) {
 	return result, r.explainEndpoints(ctx, result, slices.Compact(addresses), s.service != nil)
 }
 
-// explainNodes returns the explanation of the named node, or of those that have the address.
-func (r *reader) explainNodes(ctx context.Context, s subject, nodes []*inventoryv1.NodeDetails) ([]*inventoryv1.NodeExplanation, error) {
-	request := &inventoryv1.ExplainNodesRequest{}
-	if s.node != "" {
-		request.Names = []string{s.node} // also one that the source does not know
-	} else {
-		for _, n := range nodes {
+// explainNodes returns the explanation of the named node, or of those that have the address. Each set has only the nodes
+// that the subject concerns.
+func (r *reader) explainNodes(ctx context.Context, s subject, sets []nodeSet) (all []*inventoryv1.NodeExplanation, err error) {
+	for _, set := range sets {
+		request := &inventoryv1.ExplainNodesRequest{Service: set.service}
+		for _, n := range set.nodes {
 			request.Names = append(request.Names, n.GetName())
 		}
+		if s.node != "" && set.service == "" {
+			request.Names = []string{s.node} // also one that the source does not know
+		}
+		if len(request.GetNames()) == 0 {
+			continue
+		}
+		response, err := r.inventory.ExplainNodes(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("explain nodes: %w", err)
+		}
+		all = append(all, response.GetExplanations()...)
 	}
-	if r.inventory == nil || len(request.GetNames()) == 0 {
-		return nil, nil
-	}
-	response, err := r.inventory.ExplainNodes(ctx, request)
-	if err != nil {
-		return nil, fmt.Errorf("explain nodes: %w", err)
-	}
-	return response.GetExplanations(), nil
+	return all, nil
 }
 
 // explainEndpoints adds the explanation of each address in each target. If only some of the targets concern an
@@ -161,14 +167,84 @@ func concerns(e *writerv1.ExplainEndpointResponse) bool {
 	return reported || e.GetCurrent() != nil || e.GetDesired() != nil
 }
 
-func (r *reader) listNodes(ctx context.Context) (all []*inventoryv1.NodeDetails, err error) {
+// nodeSet has the nodes of a set of the inventory.
+type nodeSet struct {
+	service string // whose endpoints they are, as namespace/name; empty: the inventory exports no Services
+	nodes   []*inventoryv1.NodeDetails
+}
+
+// keep drops the nodes that the subject does not concern.
+func (set *nodeSet) keep(s subject) {
+	set.nodes = slices.DeleteFunc(set.nodes, func(n *inventoryv1.NodeDetails) bool {
+		return s.service == nil && n.GetName() != s.node && !slices.Contains(nodeAddresses(n), s.address)
+	})
+}
+
+// listSets returns the sets of the inventory: the only one, or one for each exported Service that the targets use.
+func (r *reader) listSets(ctx context.Context, target *writerv1.ServiceSelector) ([]nodeSet, error) {
 	if r.inventory == nil {
 		return nil, nil
 	}
+	nodes, err := r.listNodes(ctx, "", time.Time{})
+	switch {
+	case err == nil:
+		return []nodeSet{{nodes: nodes}}, nil
+	case status.Code(err) != codes.InvalidArgument: // an inventory that exports Services rejects a request without one
+		return nil, err
+	case r.writer == nil:
+		return nil, fmt.Errorf("%w; give the context of the writer too, which knows the Services in use", err)
+	}
+	all, err := r.listTargets(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	var sets []nodeSet
+	waitUntil := time.Now().Add(observationTimeout)
+	for _, service := range exportedServices(all) {
+		nodes, err := r.listNodes(ctx, service, waitUntil)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, nodeSet{service, nodes})
+	}
+	return sets, nil
+}
+
+// exportedServices returns the exported Services that targets use, sorted. The writer names such a source by its own name
+// and that of the Service: blue/shop/web.
+func exportedServices(all []*writerv1.TargetDetails) (services []string) {
+	for _, target := range all {
+		for _, source := range target.GetSources() {
+			if _, service, ok := strings.Cut(source, "/"); ok {
+				services = append(services, service)
+			}
+		}
+	}
+	slices.Sort(services)
+	return slices.Compact(services)
+}
+
+// How long explain waits for the first observation of exported Services that no other client of this Pod uses, and the
+// time between its requests.
+const (
+	observationTimeout = 5 * time.Second
+	observationPoll    = 200 * time.Millisecond
+)
+
+// listNodes returns the nodes of a set. Until the time it waits for its first observation.
+func (r *reader) listNodes(ctx context.Context, service string, waitUntil time.Time) (all []*inventoryv1.NodeDetails, err error) {
 	for token := ""; ; {
-		page, err := r.inventory.ListNodeDetails(ctx, &inventoryv1.ListNodeDetailsRequest{PageToken: token})
+		page, err := r.inventory.ListNodeDetails(ctx, &inventoryv1.ListNodeDetailsRequest{PageToken: token, Service: service})
 		if err != nil {
 			return nil, fmt.Errorf("list nodes: %w", err)
+		}
+		if page.GetCursor() == nil && time.Now().Before(waitUntil) {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(observationPoll):
+			}
+			continue
 		}
 		all = append(all, page.GetNodes()...)
 		if token = page.GetNextPageToken(); token == "" {
@@ -217,7 +293,7 @@ func (r *report) check(s subject) error {
 			return errors.New("the node is not published")
 		}
 	}
-	if s.node != "" && len(r.steps) > 0 && len(r.nodes) == 0 {
+	if s.node != "" && r.askedInventory && len(r.nodes) == 0 {
 		return errors.New("the source has no such node")
 	}
 	if s.address.IsValid() && len(r.nodes)+len(r.endpoints) == 0 {

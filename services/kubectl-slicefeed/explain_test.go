@@ -165,6 +165,78 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// exportingInventory exports shop/api, which has the endpoint api-1, and shop/web, which has worker-1 and worker-2 of
+// fakeInventory after its first observation.
+type exportingInventory struct {
+	fakeInventory
+
+	requests *[]string
+}
+
+func (f exportingInventory) ListNodeDetails(ctx context.Context, req *inventoryv1.ListNodeDetailsRequest, _ ...grpc.CallOption) (*inventoryv1.ListNodeDetailsResponse, error) {
+	*f.requests = append(*f.requests, "list "+req.GetService())
+	switch {
+	case req.GetService() == "":
+		return nil, status.Error(codes.InvalidArgument, "this inventory exports Services")
+	case req.GetService() == "shop/api":
+		return &inventoryv1.ListNodeDetailsResponse{Cursor: &inventoryv1.Cursor{Epoch: "e"}, Nodes: []*inventoryv1.NodeDetails{{
+			Name: "api-1", Result: &inventoryv1.NodeDetails_Published{Published: &inventoryv1.Node{Name: "api-1", Addresses: []string{"10.0.1.50"}}},
+		}}}, nil
+	case !slices.Contains((*f.requests)[:len(*f.requests)-1], "list shop/web"):
+		return &inventoryv1.ListNodeDetailsResponse{}, nil // no observation yet
+	}
+	page, err := f.fakeInventory.ListNodeDetails(ctx, req)
+	page.Cursor = &inventoryv1.Cursor{Epoch: "e"}
+	return page, err
+}
+
+func (f exportingInventory) ExplainNodes(ctx context.Context, req *inventoryv1.ExplainNodesRequest, _ ...grpc.CallOption) (*inventoryv1.ExplainNodesResponse, error) {
+	*f.requests = append(*f.requests, "explain "+strings.Join(req.GetNames(), " ")+" of "+req.GetService())
+	return f.fakeInventory.ExplainNodes(ctx, req)
+}
+
+// exportUser is fakeWriter, whose target shop uses shop/web of the source blue, and whose target other uses shop/api.
+type exportUser struct{ fakeWriter }
+
+func (w exportUser) ListTargetDetails(ctx context.Context, req *writerv1.ListTargetDetailsRequest, _ ...grpc.CallOption) (*writerv1.ListTargetDetailsResponse, error) {
+	response, err := w.fakeWriter.ListTargetDetails(ctx, req)
+	for _, target := range response.GetTargets() {
+		target.Sources = []string{"blue/shop/" + map[string]string{"shop": "web", "other": "api"}[target.GetTarget().GetService()], "green"}
+	}
+	return response, err
+}
+
+func TestExplainReadsTheExportedServicesThatTargetsUse(t *testing.T) {
+	for text, want := range map[string][]string{
+		"web/shop":  {"list ", "list shop/web", "list shop/web", "list shop/web"},
+		"worker-1":  {"list ", "list shop/api", "list shop/web", "list shop/web", "list shop/web", "explain worker-1 of shop/web"},
+		"10.0.1.50": {"list ", "list shop/api", "list shop/web", "list shop/web", "list shop/web", "explain api-1 of shop/api"},
+		"worker-9":  {"list ", "list shop/api", "list shop/web", "list shop/web", "list shop/web"},
+	} {
+		var requests []string
+		s, err := parseSubject(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := reader{exportingInventory{requests: &requests}, exportUser{}, listed}
+		found, err := r.explain(t.Context(), s)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if diff := cmp.Diff(want, requests); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+		problem := found.check(s)
+		if unknown := problem != nil && strings.Contains(problem.Error(), "no such node"); unknown != (text == "worker-9") {
+			t.Errorf("%s: %v", text, problem)
+		}
+	}
+	r := reader{inventory: exportingInventory{requests: new([]string)}}
+	if _, err := r.explain(t.Context(), subject{node: "worker-1"}); err == nil || !strings.Contains(err.Error(), "give the context of the writer too") {
+		t.Errorf("without the writer: %v", err)
+	}
+}
+
 func TestExplainRejectsAnUnknownServiceAndTooManyEndpoints(t *testing.T) {
 	r := reader{fakeInventory{}, fakeWriter{}, listed}
 	if _, err := r.explain(t.Context(), subject{service: &writerv1.ServiceSelector{Namespace: "web", Service: "absent"}}); err == nil || !strings.Contains(err.Error(), "web/absent is not a target") {
