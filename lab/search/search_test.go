@@ -20,6 +20,18 @@ func TestNoShortHistoryBreaksAProperty(t *testing.T) {
 		{"a writer of three nodes, two sources and a lie", func() World {
 			return Writer(Setup{Nodes: 3, Sources: 2, Probing: true, ListOut: true, Lies: true})
 		}, 3, 4, 5_000},
+		{"a writer of a source that stands by", func() World {
+			return Writer(Setup{Nodes: 2, Sources: 2, Probing: true, StandBy: true})
+		}, 3, 5, 3_000},
+		{"a writer of three nodes, of which one source stands by", func() World {
+			return Writer(Setup{Nodes: 3, Sources: 2, Probing: true, ListOut: true, StandBy: true})
+		}, 3, 4, 7_000},
+		{"a writer whose sources expire", func() World {
+			return Writer(Setup{Nodes: 2, Sources: 2, Probing: true, ListOut: true, Expiry: true})
+		}, 3, 5, 3_000},
+		{"a writer of a source that stands by and expires", func() World {
+			return Writer(Setup{Nodes: 2, Sources: 2, Probing: true, StandBy: true, Expiry: true})
+		}, 4, 5, 30_000},
 	} {
 		t.Run(row.name, func(t *testing.T) { hold(t, row.depth, row.longer, row.states, row.world) })
 	}

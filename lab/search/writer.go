@@ -20,7 +20,9 @@ const (
 	tick         = 5 * time.Second
 	shrinkWindow = 2 * tick
 	maxStaleness = 4 * tick
-	horizon      = maxStaleness + tick
+	expireAfter  = tick
+	horizon      = maxStaleness + tick // older times make no difference
+	failback     = time.Minute         // after which a source stands by again
 )
 
 // Setup is a small world of one writer.
@@ -30,6 +32,8 @@ type Setup struct {
 	Probing bool
 	ListOut bool
 	Lies    bool // the last node's address is outside of the fence, and it is not there at first
+	StandBy bool // the second source stands by for the first
+	Expiry  bool // endpoints of a source expire that has not been trusted for expireAfter
 }
 
 // writerWorld is one target and the writer that leads: what its sources and probes say, the slices, and what
@@ -48,6 +52,7 @@ type writerWorld struct {
 	listed   []planner.Endpoint           // in them
 
 	accounts [2]account // our own, of who leaves
+	serving  time.Time  // since when the first source has a ready endpoint, if the second stands by; zero: it has none
 	ever     [3]bool    // which node was ever told
 }
 
@@ -92,6 +97,14 @@ func (w *writerWorld) outside(n int) bool { return w.setup.Lies && n == w.setup.
 // of is the source that a node belongs to.
 func (w *writerWorld) of(n int) int { return n % w.setup.Sources }
 
+// tier is 1 for a source that stands by, else 0.
+func (w *writerWorld) tier(s int) int {
+	if w.setup.StandBy {
+		return s
+	}
+	return 0
+}
+
 func sourceName(s int) string { return [...]string{"blue", "green"}[s] }
 
 func (w *writerWorld) address(n int) netip.Addr {
@@ -121,11 +134,15 @@ func (w *writerWorld) input() verdict.Input {
 		},
 		LeadingSince: w.leading,
 	}
+	if w.setup.Expiry {
+		in.Limits.ExpireAfter = expireAfter
+	}
 	for s := range w.setup.Sources {
 		from := &w.sources[s]
 		source := verdict.Source{
 			Name: sourceName(s), EverSynced: from.heard, Connected: from.alive, MembershipSynced: from.heard, MembershipSyncedAt: from.wordAt,
 			Epoch: fmt.Sprint("life-", from.life), Observation: from.observation, ObservationAt: from.observedAt, Allowlist: fence,
+			Tier: w.tier(s),
 		}
 		for n, state := range from.words[:w.setup.Nodes] {
 			if state != unlisted {
@@ -162,6 +179,11 @@ func (w *writerWorld) react() error {
 	w.memory, w.decision = memory, d
 	if err := w.judge(in, d); err != nil {
 		return err
+	}
+	if w.setup.StandBy && !readyOf(w, 0, listOf(d)) {
+		w.serving = time.Time{}
+	} else if w.setup.StandBy && w.serving.IsZero() {
+		w.serving = w.now
 	}
 	if w.away {
 		return nil
@@ -305,7 +327,14 @@ func (w *writerWorld) observe(s int) {
 
 // Key encodes the world.
 func (w *writerWorld) Key() []byte {
-	return paint(w.now, horizon, w.memory, w.leading, w.sources, w.probes, w.away, w.slices, w.accounts, w.ever)
+	oldest := horizon
+	if w.setup.Expiry {
+		oldest += expireAfter
+	}
+	if w.setup.StandBy {
+		oldest = max(oldest, failback+tick)
+	}
+	return paint(w.now, oldest, w.memory, w.leading, w.sources, w.probes, w.away, w.slices, w.accounts, w.ever, w.serving)
 }
 
 func word(e planner.Endpoint) string {

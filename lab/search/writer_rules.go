@@ -38,6 +38,12 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 			return fmt.Errorf("node-%d is listed as %s, which is new and has not passed a probe", n, word(e))
 		}
 	}
+	for _, e := range listOf(d) {
+		n := w.number(e.Address)
+		if w.tier(w.of(n)) > 0 && !slices.ContainsFunc(in.Current, func(h verdict.CurrentEndpoint) bool { return h.Address == e.Address }) && w.serves(0, d) {
+			return fmt.Errorf("node-%d of the source that stands by comes, though the first source serves", n)
+		}
+	}
 	if n, protected := w.protected(in, d); protected && !usable(d) {
 		return fmt.Errorf("nothing is usable (I2), though node-%d answers or not every witness calls it dead", n)
 	}
@@ -47,6 +53,39 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 		}
 	}
 	return nil
+}
+
+// serves says whether a source speaks, and says READY of a node that passes its probe and may be listed.
+func (w *writerWorld) serves(s int, d verdict.Decision) bool {
+	for n := range w.setup.Nodes {
+		passes := !w.setup.Probing || w.probes[n].Status == verdict.Passing
+		if w.of(n) == s && w.sources[s].words[n] == verdict.Ready && passes && !w.outside(n) && w.speaks(s, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// readyOf says whether a source has a ready endpoint.
+func readyOf(w *writerWorld, s int, listed []planner.Endpoint) bool {
+	return slices.ContainsFunc(listed, func(e planner.Endpoint) bool { return e.Ready && w.of(w.number(e.Address)) == s })
+}
+
+// bySetting says whether a node may leave by failover or expiry, which shrink does not count: the other source has a
+// ready endpoint, and has had one for a minute, or the node's own source has no say and the leader is not new.
+func (w *writerWorld) bySetting(n int, d verdict.Decision) bool {
+	s := w.of(n)
+	if w.setup.Sources < 2 || !readyOf(w, 1-s, listOf(d)) {
+		return false
+	}
+	failsBack := w.tier(s) > 0 && !w.serving.IsZero() && !w.now.Before(w.serving.Add(failback))
+	expires := w.setup.Expiry && !w.speaks(s, d) && !w.now.Before(w.leading.Add(expireAfter))
+	for _, e := range d.Endpoints {
+		if e.Address == w.address(n) {
+			return e.Rule == verdict.RuleFailover && failsBack || e.Rule == verdict.RuleExpiry && expires
+		}
+	}
+	return false
 }
 
 func usable(d verdict.Decision) bool {
@@ -144,7 +183,7 @@ func (w *writerWorld) count(s int, d verdict.Decision) error {
 		if stays(now, e) {
 			continue
 		}
-		if confirmed := nothing && w.speaks(s, d); !w.failed(n) && !confirmed {
+		if confirmed := nothing && w.speaks(s, d); !w.failed(n) && !confirmed && !w.bySetting(n, d) {
 			leaving = append(leaving, n)
 		}
 	}
@@ -330,6 +369,7 @@ func (w *writerWorld) conclude() error {
 	if !serving {
 		return nil
 	}
+	firstServes := readyOf(w, 0, w.listed)
 	for n := range w.setup.Nodes {
 		is := "absent"
 		for _, e := range w.listed {
@@ -343,7 +383,7 @@ func (w *writerWorld) conclude() error {
 		}
 		ok := true
 		switch state := w.sources[w.of(n)].words[n]; {
-		case w.outside(n), state == unlisted:
+		case w.outside(n), state == unlisted, firstServes && w.tier(w.of(n)) > 0:
 			ok = is == "absent"
 		case health == verdict.Pending:
 		case health == verdict.Failing:
