@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// fieldLimits limits how often the repeated fields of a message may occur. An empty message in a
+// fieldLimits limits how often the fields of a message may occur. An empty message in a
 // repeated field takes two bytes on the wire and a hundred times that in memory, so one message
 // within the size limit could take half a gigabyte once it is decoded.
 type fieldLimits map[protowire.Number]struct {
@@ -23,7 +23,7 @@ type fieldLimits map[protowire.Number]struct {
 var responseLimits = fieldLimits{
 	3: {max: contract.MaxChunk, nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}, 11: {max: contract.MaxWorkloads}}}, // upserts: addresses, labels, workload states
 	4: {max: contract.MaxChunk},                                                                                                   // removed
-	6: {nested: fieldLimits{5: {max: contract.MaxSourcePorts}, 6: {max: contract.MaxWorkloads}}},                                  // status: ports, workloads
+	6: {max: 1, nested: fieldLimits{5: {max: contract.MaxSourcePorts}, 6: {max: contract.MaxWorkloads}}},                          // status, whose occurrences decoding merges: ports, workloads
 }
 
 // allow reports whether an encoded message is within the limits. It accepts malformed messages,

@@ -1,6 +1,7 @@
 package nodeclient
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func TestCountsFieldsBeforeDecoding(t *testing.T) {
 		{"16 states by workload", in(3, repeat(11, 16)), true},
 		{"17 states by workload", in(3, repeat(11, 17)), false},
 		{"17 workloads", in(6, repeat(6, 17)), false},
+		{"two statuses, which decoding merges", slices.Concat(in(6, repeat(6, 16)), in(6, repeat(6, 16))), false},
 	} {
 		checkEqual(t, one.name, responseLimits.allow(one.b), one.want)
 	}
