@@ -36,7 +36,7 @@ func shared() []Mutant {
 			Name:   "window-too-long",
 			Harm:   "A reader one change behind the window resumes from an overwritten change.",
 			File:   inDeltaset + "/deltaset.go",
-			Edits:  one("s.revision-p.Revision > uint64(len(s.recent))", "s.revision-p.Revision > uint64(len(s.recent))+1"),
+			Edits:  one("s.revision-p.Revision > s.window", "s.revision-p.Revision > s.window+1"),
 			Suites: []string{inDeltaset},
 		},
 		{

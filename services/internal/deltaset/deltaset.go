@@ -57,7 +57,8 @@ type Set[E Entry] struct {
 	epoch    string
 	groups   map[string]*group[E]
 	revision uint64
-	recent   []change // the window, a ring: the change that led to revision r is at r modulo its length
+	window   uint64
+	recent   []change // the last changes, at most window: a ring once it is full, see changeAt
 }
 
 type group[E Entry] struct {
@@ -77,7 +78,7 @@ type change struct {
 // New returns an empty set. The epoch must be unique, because a cursor does not distinguish two sets
 // of one epoch. The window is the number of changes kept, usually Window.
 func New[E Entry](epoch string, window int) *Set[E] {
-	return &Set[E]{epoch: epoch, groups: map[string]*group[E]{}, recent: make([]change, window)}
+	return &Set[E]{epoch: epoch, groups: map[string]*group[E]{}, window: uint64(window)}
 }
 
 // Get returns the entry of a key in a group.
@@ -151,10 +152,15 @@ func (s *Set[E]) Replace(groupName string, entries []E) {
 func (s *Set[E]) recordChange(g *group[E], c change) {
 	g.digest.XOR(c.xor)
 	s.revision++
+	if uint64(len(s.recent)) < s.window { // most of many sets have few changes, and a full window takes 230 KB
+		s.recent = append(s.recent, c)
+		return
+	}
 	*s.changeAt(s.revision) = c
 }
 
-func (s *Set[E]) changeAt(revision uint64) *change { return &s.recent[revision%uint64(len(s.recent))] }
+// changeAt returns the change that led to a revision in the window.
+func (s *Set[E]) changeAt(revision uint64) *change { return &s.recent[(revision-1)%s.window] }
 
 // Epoch returns the epoch that New was given.
 func (s *Set[E]) Epoch() string { return s.epoch }
@@ -186,7 +192,7 @@ func (s *Set[E]) Since(from *Position, filter Filter) Delta[E] {
 // canResume reports whether the position is a state of this set that the window still covers. The
 // digest is the current one.
 func (s *Set[E]) canResume(p Position, digest Digest, filter Filter) bool {
-	if p.Epoch != s.epoch || p.Revision >= s.revision || s.revision-p.Revision > uint64(len(s.recent)) {
+	if p.Epoch != s.epoch || p.Revision >= s.revision || s.revision-p.Revision > s.window {
 		return false
 	}
 	for r := p.Revision + 1; r <= s.revision; r++ {

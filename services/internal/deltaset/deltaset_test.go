@@ -36,6 +36,17 @@ func TestRemoveDeletesEmptyGroups(t *testing.T) {
 	}
 }
 
+// An inventory has a set for each exported Service, most of which have few changes.
+func TestChangesAreKeptAsTheyComeUpToTheWindow(t *testing.T) {
+	s := New[named]("e", 3)
+	for i, want := range []int{0, 1, 2, 3, 3, 3} {
+		if len(s.recent) != want {
+			t.Errorf("%d changes are kept after %d, want %d", len(s.recent), i, want)
+		}
+		s.Put(named(rune('a' + i)))
+	}
+}
+
 // A position one change before the window looks like one inside it when the oldest change is undone by the newest:
 // the ring holds the newest change in the place of the oldest, and their differences cancel out.
 func TestResumesWithinTheWindowOnly(t *testing.T) {
