@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
@@ -122,6 +124,9 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 	return records.New(records.Config{Reader: reader, Name: name, Log: log, Registerer: registry}), nil
 }
 
+// maxVerifySpread is how much sooner than after a minute an exported Service is verified.
+const maxVerifySpread = 15 * time.Second
+
 // newRosterConfig returns how the roster resolves addresses, and how often it reads the source and the cloud.
 func newRosterConfig(cfg *Config) roster.Config {
 	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), ListInterval: cfg.CloudPollInterval, ConfirmInterval: cfg.SourcePollInterval}
@@ -135,6 +140,9 @@ func newRosterConfig(cfg *Config) roster.Config {
 	}
 	if cfg.SourceKind == "file" || cfg.SourceKind == "command" {
 		c.VerifyInterval = cfg.SourcePollInterval // a verification is the only read
+	}
+	if cfg.ExportsServices() { // they start together, and must not all verify in the same moment of each minute
+		c.VerifyInterval = time.Minute - mathrand.N(maxVerifySpread)
 	}
 	return c
 }

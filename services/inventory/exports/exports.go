@@ -30,7 +30,7 @@ const (
 
 	freeInterval = time.Minute
 
-	// maxServices limits the Services in use: each takes some 200 KB and a watch.
+	// maxServices limits the Services in use: each takes some 200 KB of resident memory and a watch.
 	maxServices = 4096
 
 	retryInterval = 2 * time.Second // of asking the API server whether it can be reached
