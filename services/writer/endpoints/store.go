@@ -97,17 +97,18 @@ func (s *Store) Put(t Target) {
 		changed = changed || s.sources[source.Name] != source
 		s.sources[source.Name] = source
 	}
-	if s.forgetServices(old.target.Sources) || changed {
+	if s.forgetServices(old.target.Sources, t.Sources) || changed {
 		s.broadcast()
 	}
 }
 
-// forgetServices removes the exported Services among the sources that no target uses any more, and reports whether
-// there were any. Sources that publish one set stay.
-func (s *Store) forgetServices(sources []subscriber.Snapshot) (forgotten bool) {
-	for i := range sources {
-		name := sources[i].FeedName()
-		if _, known := s.sources[name]; !known || sources[i].Service == "" || s.usesFeed(name) {
+// forgetServices removes the exported Services among the old sources of a target that no target uses any more, and
+// reports whether there were any. Sources that publish one set stay. Usually the target still uses them, and the others
+// need no search.
+func (s *Store) forgetServices(old, updated []subscriber.Snapshot) (forgotten bool) {
+	for i := range old {
+		name := old[i].FeedName()
+		if _, known := s.sources[name]; !known || old[i].Service == "" || hasFeed(updated, name) || s.usesFeed(name) {
 			continue
 		}
 		delete(s.sources, name)
@@ -118,7 +119,16 @@ func (s *Store) forgetServices(sources []subscriber.Snapshot) (forgotten bool) {
 
 func (s *Store) usesFeed(name string) bool {
 	for _, p := range s.targets {
-		if slices.ContainsFunc(p.target.Sources, func(other subscriber.Snapshot) bool { return other.FeedName() == name }) {
+		if hasFeed(p.target.Sources, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasFeed(sources []subscriber.Snapshot, name string) bool {
+	for i := range sources {
+		if sources[i].FeedName() == name {
 			return true
 		}
 	}
@@ -149,7 +159,7 @@ func (s *Store) Remove(namespace, service string) {
 	}
 	sources := s.targets[group].target.Sources
 	delete(s.targets, group)
-	s.forgetServices(sources)
+	s.forgetServices(sources, nil)
 	for _, set := range []*deltaset.Set[*Entry]{s.grouped, s.individual} {
 		if set != nil {
 			set.Replace(group, nil)
