@@ -45,6 +45,7 @@ var sections = []section{
 	{"propagation", "Propagation: Node patch in one API server to EndpointSlice event in the other", 8 * time.Minute, propagation.Run},
 	{"churn", "Churn: what a change of a Service's endpoints costs its API server", time.Minute, churn.Run},
 	{"fanout", "Fan-out: one change to all subscribers, and all of them at once", 90 * time.Second, load.MeasureFanout},
+	{"exports", "Exported Services: one change among 200", 210 * time.Second, propagation.RunExports},
 	{"rest", "At rest", 5 * time.Minute, rest.Run},
 	{"detection", "Detection: 10,000 targets, each probed every 2 s", 165 * time.Second, probes.MeasureDetection},
 }

@@ -134,10 +134,15 @@ func (s *scene) grow(ctx context.Context, nodes int) error {
 	if err := s.herd.Grow(ctx, nodes); err != nil {
 		return err
 	}
+	return waitServed(ctx, s.client, pair.Namespace, s.services, nodes)
+}
+
+// waitServed polls until so many Services of a namespace have so many ready endpoints each.
+func waitServed(ctx context.Context, client *kubernetes.Clientset, namespace string, services, endpoints int) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
-		list, err := s.client.DiscoveryV1().EndpointSlices(pair.Namespace).List(ctx, metav1.ListOptions{})
+		list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -151,16 +156,16 @@ func (s *scene) grow(ctx context.Context, nodes int) error {
 		}
 		served := 0
 		for _, n := range ready {
-			if n == nodes {
+			if n == endpoints {
 				served++
 			}
 		}
-		if served == s.services {
+		if served == services {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d Services have all nodes: %w", served, s.services, ctx.Err())
+			return fmt.Errorf("%d of %d Services have all endpoints: %w", served, services, ctx.Err())
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -315,9 +320,13 @@ func (s *scene) replaceNodes(ctx context.Context, ours *sight) error {
 }
 
 // usage is that of the inventory and the writer.
-func (s *scene) usage() (both [2]figures.Usage, err error) {
-	for i, half := range []*pair.Half{s.pair.Inventory, s.pair.Writers[0]} {
-		if both[i], err = figures.UsageOf(half.PID()); err != nil {
+func (s *scene) usage() ([2]figures.Usage, error) {
+	return usageOf([2]*pair.Half{s.pair.Inventory, s.pair.Writers[0]})
+}
+
+func usageOf(components [2]*pair.Half) (both [2]figures.Usage, err error) {
+	for i, component := range components {
+		if both[i], err = figures.UsageOf(component.PID()); err != nil {
 			return both, err
 		}
 	}
