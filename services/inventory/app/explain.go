@@ -52,7 +52,7 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[conf
 		if !known {
 			printSuggestions(inv.Out, name, nodeNames(pipeline.Snapshot()))
 		}
-		printGrpcurlHint(inv.Out, name)
+		printGrpcurlHint(inv.Out, inv.Config, name)
 	} else if err := inv.Format.Write(inv.Out, nodeserver.EncodeExplanation(name, &e)); err != nil {
 		return err
 	}
@@ -111,8 +111,12 @@ func printSuggestions(out io.Writer, name string, known []string) {
 
 // printGrpcurlHint prints how to request the explanation of a running inventory, which can differ:
 // that inventory remembers the addresses that it has published.
-func printGrpcurlHint(out io.Writer, name string) {
-	request, err := json.Marshal(map[string]any{"names": []string{name}})
+func printGrpcurlHint(out io.Writer, cfg *config.Config, name string) {
+	fields := map[string]any{"names": []string{name}}
+	if cfg.ExportsServices() {
+		fields["service"] = cfg.SourceService
+	}
+	request, err := json.Marshal(fields)
 	if err != nil {
 		return
 	}

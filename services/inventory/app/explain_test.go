@@ -215,3 +215,16 @@ func TestSuggestsSimilarNames(t *testing.T) {
 		}
 	}
 }
+
+func TestHintNamesTheExportedService(t *testing.T) {
+	for selector, want := range map[string]string{
+		"":           `-d '{"names":["web-1"]}'`,
+		"export=yes": `-d '{"names":["web-1"],"service":"shop/web"}'`,
+	} {
+		var out strings.Builder
+		printGrpcurlHint(&out, &config.Config{SourceService: "shop/web", ExportSelector: selector}, "web-1")
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s, want %s", out.String(), want)
+		}
+	}
+}
