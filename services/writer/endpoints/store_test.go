@@ -314,3 +314,37 @@ func TestNilStoreIgnoresCalls(*testing.T) {
 	b.Remove("web", "a")
 	b.MarkSynced()
 }
+
+func TestAnExportedServiceIsForgottenWithTheLastTargetThatUsesIt(t *testing.T) {
+	b := newSyncedStore()
+	use := func(target string, services ...string) {
+		put := managedTarget(target, ready)
+		for _, service := range services {
+			put.Sources = append(put.Sources, subscriber.Snapshot{Source: "blue", Service: service})
+		}
+		b.Put(put)
+	}
+	check := func(want ...string) {
+		t.Helper()
+		var got []string
+		_, status := b.Views(nil)
+		for _, s := range status.Sources {
+			got = append(got, s.Name)
+		}
+		checkEqual(t, "sources", got, want)
+	}
+	use("a", "shop/web")
+	use("b", "shop/web", "shop/api")
+	use("a", "shop/web")
+	check("blue/shop/api", "blue/shop/web")
+	use("b", "shop/web")
+	check("blue/shop/web")
+	use("b", "shop/api")
+	check("blue/shop/api", "blue/shop/web")
+	use("a", "shop/api")
+	check("blue/shop/api")
+	b.Remove("web", "b")
+	check("blue/shop/api")
+	b.Remove("web", "a")
+	check()
+}
