@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -61,9 +62,7 @@ func RunExports(ctx context.Context, env report.Env) ([]*report.Part, error) {
 	writer := map[string]string{
 		"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": "", "WATCH_NAMESPACES": pair.Namespace, "INVENTORY_EXPORTS_SERVICES": "true",
 	}
-	for name, value := range bare {
-		writer[name] = value
-	}
+	maps.Copy(writer, bare)
 	p, err := pair.Start(ctx, pair.Options{
 		Programs: programs, Writer: writer,
 		Inventory: map[string]string{"SOURCE_KIND": "service", "SOURCE_SERVICE_SELECTOR": exportLabel + "=one"},
