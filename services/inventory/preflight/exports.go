@@ -51,18 +51,36 @@ func (c *preflightChecker) grantedServices() []string {
 	return slices.Compact(all)
 }
 
-// exportedNamespaces returns the namespaces of which clients may see Services.
-func (c *preflightChecker) exportedNamespaces() []string {
-	var all []string
+// exportPermissions returns the permissions that exported Services need. A Service that clients may see by its name alone
+// needs a permission for that name, which checkExported uses.
+func (c *preflightChecker) exportPermissions() (all []preflight.Permission) {
+	var whole, namespaces []string // whose Services clients may see: all of them, and any
 	for _, pattern := range c.grantedServices() {
-		namespace, _, _ := strings.Cut(pattern, "/")
-		if namespace == preflight.AllNamespaces {
-			return []string{namespace}
+		namespace, name, _ := strings.Cut(pattern, "/")
+		namespaces = append(namespaces, namespace)
+		if isPattern(namespace) || isPattern(name) {
+			whole = append(whole, namespace)
 		}
-		all = append(all, namespace)
 	}
-	return slices.Compact(all)
+	if whole = mergeNamespaces(whole); len(whole) > 0 {
+		all = append(all, preflight.Permission{Verb: "get", Resource: "services", Namespaces: whole})
+	}
+	if namespaces = mergeNamespaces(namespaces); len(namespaces) > 0 { // else checkClients fails
+		all = append(all, slicePermissions(namespaces)...)
+	}
+	return all
 }
+
+// mergeNamespaces returns sorted namespaces without duplicates, or preflight.AllNamespaces alone if it is among them.
+func mergeNamespaces(sorted []string) []string {
+	if slices.Contains(sorted, preflight.AllNamespaces) {
+		return []string{preflight.AllNamespaces}
+	}
+	return slices.Compact(sorted)
+}
+
+// isPattern reports whether a part of namespace/name stands for any.
+func isPattern(part string) bool { return part == "*" }
 
 // checkExported reads each Service that a client may see by its name, and checks that it is exported.
 func (c *preflightChecker) checkExported(ctx context.Context) (string, error) {
@@ -74,7 +92,7 @@ func (c *preflightChecker) checkExported(ctx context.Context) (string, error) {
 	var missing, unlabeled []string
 	for _, pattern := range c.grantedServices() {
 		namespace, name, _ := strings.Cut(pattern, "/")
-		if strings.Contains(pattern, "*") {
+		if isPattern(namespace) || isPattern(name) {
 			continue
 		}
 		named++
@@ -82,6 +100,8 @@ func (c *preflightChecker) checkExported(ctx context.Context) (string, error) {
 		switch {
 		case apierrors.IsNotFound(err):
 			missing = append(missing, pattern)
+		case apierrors.IsForbidden(err):
+			return "", fmt.Errorf("permission to get services %s in %s missing; bind the role of %s to the credential", name, namespace, c.cluster.Role)
 		case err != nil:
 			return "", fmt.Errorf("get Service %s: %w", pattern, err)
 		case !selector.Matches(labels.Set(service.Labels)):

@@ -177,17 +177,11 @@ func (c *preflightChecker) requiredPermissions() []preflight.Permission {
 	cfg := c.cfg
 	if cfg.SourceKind == "service" {
 		s, _ := exports.ParseServiceRef(cfg.SourceService) // Validate reports its error
-		in, name := []string{s.Namespace}, s.Name
 		if cfg.ExportsServices() {
-			if in, name = c.exportedNamespaces(), ""; len(in) == 0 {
-				return nil // checkClients reports that
-			}
+			return c.exportPermissions()
 		}
-		return []preflight.Permission{
-			{Verb: "get", Resource: "services", Namespaces: in, Name: name},
-			{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: in},
-			{Verb: "watch", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: in},
-		}
+		in := []string{s.Namespace}
+		return append([]preflight.Permission{{Verb: "get", Resource: "services", Namespaces: in, Name: s.Name}}, slicePermissions(in)...)
 	}
 	all := []preflight.Permission{{Verb: "list", Resource: "nodes"}, {Verb: "watch", Resource: "nodes"}}
 	for _, namespace := range cfg.WorkloadNamespaces() {
@@ -196,6 +190,14 @@ func (c *preflightChecker) requiredPermissions() []preflight.Permission {
 		}
 	}
 	return all
+}
+
+// slicePermissions returns the permissions to follow the slices of these namespaces.
+func slicePermissions(namespaces []string) []preflight.Permission {
+	return []preflight.Permission{
+		{Verb: "list", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: namespaces},
+		{Verb: "watch", Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: namespaces},
+	}
 }
 
 // excessPermissions are permissions that the inventory never uses and that would help an attacker

@@ -11,8 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
@@ -33,8 +36,10 @@ func TestPreflightChecksRequiredPermissions(t *testing.T) {
 		{configtest.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"get services web in shop", "list endpointslices in shop", "watch endpointslices in shop"}},
 		{
 			exporting(t, "[shop/web, shop/api, pay/*]"),
-			[]string{"get services in pay, shop", "list endpointslices in pay, shop", "watch endpointslices in pay, shop"},
+			[]string{"get services in pay", "list endpointslices in pay, shop", "watch endpointslices in pay, shop"},
 		},
+		{exporting(t, "[shop/web]"), []string{"list endpointslices in shop", "watch endpointslices in shop"}},
+		{exporting(t, "[]"), nil},
 		{exporting(t, "[shop/web, '*/web']"), []string{"get services in all namespaces", "list endpointslices in all namespaces", "watch endpointslices in all namespaces"}},
 	} {
 		env := configtest.Env()
@@ -86,6 +91,14 @@ func TestPreflightReportsServicesThatAreNotExported(t *testing.T) {
 	c.cfg.ClientsFile = exporting(t, "[shop/web, pay/*]")["ALLOWED_CLIENTS_FILE"]
 	if text, err := c.checkExported(t.Context()); err != nil || text != "named in ALLOWED_CLIENTS_FILE: 1, all exported" {
 		t.Errorf("%q, %v", text, err)
+	}
+	client := fake.NewClientset()
+	client.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "web", nil)
+	})
+	c.cluster = &preflight.Cluster{Client: client, Role: "deploy/slicefeed-inventory"}
+	if _, err := c.checkExported(t.Context()); err == nil || err.Error() != "permission to get services web in shop missing; bind the role of deploy/slicefeed-inventory to the credential" {
+		t.Error(err)
 	}
 }
 
