@@ -27,7 +27,7 @@ func BenchmarkChange(b *testing.B) {
 			}
 			for i := range readers {
 				readers[i] = NewReader(stores.Acquire(feed.View{}), nil, 0)
-				readers[i].messageCache = &set.messageCache
+				readers[i].set = &set
 				step(readers[i])
 			}
 			both := [2][]roster.Change{

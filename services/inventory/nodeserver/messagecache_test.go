@@ -20,7 +20,7 @@ func TestReadersAtSamePositionShareMessages(t *testing.T) {
 		stores.SetStatus(publishedStatus(1))
 		var set Set
 		one, other := NewReader(stores.Acquire(feed.View{}), nil, time.Second), NewReader(stores.Acquire(feed.View{}), nil, time.Second)
-		one.messageCache, other.messageCache = &set.messageCache, &set.messageCache
+		one.set, other.set = &set, &set
 		send := func(r *Reader) (sent []*Message) {
 			_, messages := r.Next()
 			sent = slices.Collect(messages)
@@ -48,7 +48,7 @@ func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 		readers := map[string]*Reader{}
 		connect := func(name string, view feed.View) {
 			r := NewReader(stores.Acquire(view), nil, 0)
-			r.messageCache = &set.messageCache
+			r.set = &set
 			readers[name] = r
 		}
 		names := func(name string) (sent []string) {

@@ -11,7 +11,7 @@ import (
 
 // SetConfig is what a server publishes as one set. All fields are mandatory unless stated.
 type SetConfig struct {
-	Service     string // whose endpoints these are, as namespace/name; empty: of no exported Service
+	Service     string // the exported Service that has these endpoints, as namespace/name; empty: the server has one set
 	Stores      *feed.Stores
 	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
 	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
@@ -19,7 +19,7 @@ type SetConfig struct {
 	OnDeltaSent func() // called after a delta was sent to a subscriber that was up to date; nil: not called
 }
 
-// Set is the nodes of a source, which clients see by their views.
+// Set has the nodes of one source. Each client sees those of its view.
 type Set struct {
 	SetConfig
 

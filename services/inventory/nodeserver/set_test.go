@@ -24,7 +24,7 @@ func TestOnlyTheFirstMessageOfAStreamNamesItsService(t *testing.T) {
 			set := NewSet(SetConfig{Service: "shop/web", Stores: stores})
 			for range 2 { // the second reader shares the messages of the first
 				r := NewReader(stores.Acquire(feed.View{}), nil, 1)
-				r.set, r.messageCache = set, &set.messageCache
+				r.set = set
 				sent := 0
 				for range 2 { // what it needs, and a heartbeat
 					_, messages := r.Next()

@@ -39,7 +39,7 @@ func (s *Set) connect(stores *feed.Stores, view feed.View, c *strictClient) *Rea
 		panic(err)
 	}
 	r := NewReader(stores.Acquire(view), request.From, 5*time.Second)
-	r.messageCache = &s.messageCache
+	r.set = s
 	return r
 }
 

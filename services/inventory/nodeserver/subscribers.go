@@ -12,7 +12,7 @@ import (
 type Subscriber struct {
 	Name     string // of the client
 	Operator bool
-	Service  string // whose endpoints it watches; empty: the only set
+	Service  string // that it watches; empty: the only set
 	View     feed.View
 	Since    time.Time
 

@@ -37,7 +37,6 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	defer func() { set.Stores.Release(store, time.Now()) }()
 	r := NewReader(store, request.From, stream.HeartbeatInterval)
 	r.client, r.set, r.since, r.confirmations = client, set, time.Now(), request.Confirmations
-	r.onDeltaSent, r.messageCache = set.OnDeltaSent, &set.messageCache
 	s.register(r)
 	defer s.unregister(r)
 	return stream.Serve(s.streams, to, r)
@@ -50,16 +49,14 @@ type Message = stream.Message[inventoryv1.WatchNodesResponse]
 // implements stream.Reader.
 type Reader struct {
 	client        Client
-	set           *Set
+	set           *Set // whose messages it shares
 	since         time.Time
-	confirmations int    // see WatchRequest
-	onDeltaSent   func() // see SetConfig.OnDeltaSent
+	confirmations int // see WatchRequest
 
 	mu       sync.Mutex
 	progress sendProgress // Subscribers reads it
 
 	store             *feed.Store
-	messageCache      *stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
 	from              *feed.Position // where the next update starts; nil: the subscriber has no set
 	position          feed.Position  // the target of from once a synced update was sent
 	sentStatus        source.Status
@@ -73,7 +70,7 @@ type Reader struct {
 // NewReader returns the state of a subscriber that resumes from a position; nil: it has no set. The first
 // message states the heartbeat interval.
 func NewReader(store *feed.Store, from *feed.Position, interval time.Duration) *Reader {
-	return &Reader{set: &Set{}, store: store, messageCache: &stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]{}, from: from, heartbeatInterval: interval}
+	return &Reader{set: &Set{}, store: store, from: from, heartbeatInterval: interval}
 }
 
 // Changed returns a channel that is closed at the next change of the store.
@@ -88,7 +85,7 @@ func (r *Reader) Next() (stream.Kind, iter.Seq[*Message]) {
 
 func (r *Reader) buildMessages(yield func(*Message) bool) {
 	for offset := 0; ; {
-		m := r.messageCache.GetOrBuild(r.newMessageKey(offset), func() *inventoryv1.WatchNodesResponse {
+		m := r.set.messageCache.GetOrBuild(r.newMessageKey(offset), func() *inventoryv1.WatchNodesResponse {
 			m := buildMessage(&r.next, offset, time.Now())
 			if r.heartbeatInterval > 0 { // the first message
 				m.HeartbeatInterval = encodeDuration(r.heartbeatInterval)
@@ -143,9 +140,9 @@ func (r *Reader) Sent() {
 		r.position = r.next.At // copied: a pointer into the update would retain all of it
 		r.from = &r.position
 	}
-	if r.caughtUp && r.kind == stream.Delta && r.onDeltaSent != nil {
+	if r.caughtUp && r.kind == stream.Delta && r.set.OnDeltaSent != nil {
 		tracepoint.Mark(tracepoint.DeltaSent)
-		r.onDeltaSent()
+		r.set.OnDeltaSent()
 	}
 	r.mu.Lock()
 	r.progress = sendProgress{sentAt: time.Now(), synced: r.next.Synced, revision: r.next.At.Revision}
