@@ -1,6 +1,7 @@
 package targetwatch
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
@@ -99,7 +101,8 @@ func TestFollowsServiceImports(t *testing.T) {
 			if _, ok := resolution.ClusterIPs[netip.MustParseAddr("10.112.0.7")]; !ok {
 				t.Error("the IP of the ServiceImport could become an endpoint")
 			}
-			if resolution := r.waitForSynced(shop); len(resolution.Slices) != 1 || resolution.Target.Owner.Kind != "Service" {
+			r.poll("the Service is known", func() bool { return r.Get(shop).Synced })
+			if resolution := r.Get(shop); len(resolution.Slices) != 1 || resolution.Target.Owner.Kind != "Service" {
 				t.Errorf("the Service of the same name: %+v", resolution)
 			}
 
@@ -110,11 +113,7 @@ func TestFollowsServiceImports(t *testing.T) {
 			r.applySlice(unlabeled) // only its owner says whose it is
 			r.waitFor(shopImport, "the slice without its label", func(v targets.Resolution) bool { return len(v.Slices) == 2 })
 
-			for start := time.Now(); !watching(imports, version); time.Sleep(10 * time.Millisecond) { // the fake loses changes before
-				if time.Since(start) > 20*time.Second {
-					t.Fatal("no watch has begun")
-				}
-			}
+			r.poll("a watch has begun", func() bool { return watching(imports, version) }) // the fake client loses changes before
 			object = object.DeepCopy()
 			object.SetLabels(nil)
 			object.SetResourceVersion("2")
@@ -139,27 +138,20 @@ func watching(client *dynamicfake.FakeDynamicClient, version string) bool {
 	return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.GetVerb() == "watch" && a.GetResource().Version == version })
 }
 
-// waitForSynced waits until the namespace has synced.
-func (r *testCluster) waitForSynced(key targets.Key) targets.Resolution {
+// poll waits for what no signal reports.
+func (r *testCluster) poll(what string, ok func() bool) {
 	r.t.Helper()
-	for start := time.Now(); time.Since(start) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
-		if resolution := r.Get(key); resolution.Synced {
-			return resolution
-		}
+	err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) { return ok(), nil })
+	if err != nil {
+		r.t.Fatalf("waited until %s: %v; synced: %v; ServiceImports: %v", what, err, r.Synced(), r.ImportsServed())
 	}
-	r.t.Fatal("not synced")
-	return targets.Resolution{}
 }
 
 func TestMissingServiceImportsDoNotConcernServices(t *testing.T) {
 	imports, served := newImports("", targetstest.NewImport())
 	r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService()), imports)
 	r.waitFor(shop, "the Service", isServed)
-	for start := time.Now(); r.ImportsServed() == nil || r.Synced() != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > 20*time.Second {
-			t.Fatalf("imports %v, synced %v", r.ImportsServed(), r.Synced())
-		}
-	}
+	r.poll("ServiceImports are known to be missing", func() bool { return r.ImportsServed() != nil && r.Synced() == nil })
 	if err := r.ImportsServed(); !errors.Is(err, ErrImportsNotServed) || !strings.Contains(err.Error(), "install the CustomResourceDefinition") {
 		t.Error(err)
 	}
@@ -182,13 +174,8 @@ func TestWaitsForServiceImportsThatCannotBeRead(t *testing.T) {
 	})
 	r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService()), imports)
 	r.waitFor(shop, "the Service", isServed)
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	r.poll("the missing permission is reported", func() bool {
 		err := r.Synced()
-		if err != nil && strings.Contains(err.Error(), "ServiceImports not synced in namespace web (") && strings.Contains(err.Error(), "forbidden") && r.ImportsServed() == nil {
-			return
-		}
-		if time.Since(start) > 20*time.Second {
-			t.Fatalf("synced %v, served %v", err, r.ImportsServed())
-		}
-	}
+		return err != nil && strings.Contains(err.Error(), "ServiceImports not synced in namespace web (") && strings.Contains(err.Error(), "forbidden") && r.ImportsServed() == nil
+	})
 }
