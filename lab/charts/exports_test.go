@@ -3,7 +3,7 @@ package charts
 import "testing"
 
 // The chart permits get of the Services that its clients may see by name, and of all in a namespace with a pattern.
-// Preflight requires no more than that, and no less.
+// Preflight must require exactly that.
 func TestAnInventoryThatExportsServicesIsInstalled(t *testing.T) {
 	s := enter(t)
 	const k = "kubectl --context secured "

@@ -20,7 +20,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// exports are the Services of the namespace shop, of which those with the label are exported.
+// exports has the Services of the namespace shop. Those with the label are exported.
 type exports struct{ *fleet }
 
 func enterExports(t *testing.T, services string, given func(*corev1.Service)) *exports {
@@ -74,7 +74,7 @@ func (x *exports) export(name string, exported bool) {
 	x.must(err)
 }
 
-// backed makes or changes a slice of a Service, whose name says nothing about the Service.
+// backed makes or changes a slice of a Service. The name of the slice does not depend on the Service.
 func (x *exports) backed(service, slice string, endpoints ...discoveryv1.Endpoint) {
 	x.t.Helper()
 	kind := discoveryv1.AddressTypeIPv4
@@ -170,28 +170,28 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 			x.t.Errorf("%d writes, want 2", n)
 		}
 	})
-	x.step("a Service that the client list does not grant is not told", func(x *exports) {
+	x.step("a Service that the client list does not grant is not sent", func(x *exports) {
 		hidden := x.make(labelled("hidden", annotated("source-service", "shop/hidden")))
-		x.until("the writer says why", func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/hidden") })
+		x.until("the writer logs why", func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/hidden") })
 		if all := x.of(hidden); len(all) > 0 {
 			x.t.Errorf("it has slices: %s", pair.Describe(all))
 		}
 	})
 	x.step("a Service without the label waits for it", func(x *exports) {
 		later := x.make(labelled("later", annotated("source-service", "shop/later")))
-		x.until("the inventory says why", func() bool { return strings.Contains(x.log(x.Inventory), "service shop/later is not exported") })
+		x.until("the inventory logs why", func() bool { return strings.Contains(x.log(x.Inventory), "service shop/later is not exported") })
 		if all := x.of(later); len(all) > 0 {
 			x.t.Errorf("it has slices: %s", pair.Describe(all))
 		}
 		x.export("later", true)
 		x.wait(later, "it serves", pair.AreJust(pair.Ready, b.Address))
 	})
-	x.step("a Service that loses the label keeps its endpoints, and no change of it is told", func(x *exports) {
+	x.step("a Service that loses the label keeps its endpoints, and no change of it is sent", func(x *exports) {
 		x.export("web", false)
 		client := inventoryv1.NewInventoryServiceClient(x.operator())
 		_, err := client.RequestObservations(x.ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3, Service: "shop/web"})
 		x.must(err)
-		x.called("the inventory says so", func() bool {
+		x.called("the inventory reports it", func() bool {
 			list, err := client.ListNodes(x.ctx(), &inventoryv1.ListNodesRequest{Service: "shop/web"})
 			return err == nil && strings.Contains(list.GetStatus().GetMembership().GetReason(), "service shop/web is not exported")
 		})
@@ -206,7 +206,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	x.step("a Service that is no longer granted keeps its endpoints", func(x *exports) {
 		before := x.versions(x.service)
 		x.allow("[shop/api]")
-		x.until("the writer says why", func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/web") })
+		x.until("the writer logs why", func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/web") })
 		for name, version := range x.versions(x.service) {
 			if before[name] != version {
 				x.t.Errorf("slice %s was written", name)

@@ -55,7 +55,7 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 	return nil
 }
 
-// serves says whether a source speaks, and says READY of a node that passes its probe and may be listed.
+// serves reports whether a source is trusted and reports READY for a node that passes its probe and may be listed.
 func (w *writerWorld) serves(s int, d verdict.Decision) bool {
 	for n := range w.setup.Nodes {
 		passes := !w.setup.Probing || w.probes[n].Status == verdict.Passing
@@ -66,13 +66,14 @@ func (w *writerWorld) serves(s int, d verdict.Decision) bool {
 	return false
 }
 
-// readyOf says whether a source has a ready endpoint.
+// readyOf reports whether a source has a ready endpoint.
 func readyOf(w *writerWorld, s int, listed []planner.Endpoint) bool {
 	return slices.ContainsFunc(listed, func(e planner.Endpoint) bool { return e.Ready && w.of(w.number(e.Address)) == s })
 }
 
-// bySetting says whether a node may leave by failover or expiry, which shrink does not count: the other source has a
-// ready endpoint, and has had one for a minute, or the node's own source has no say and the leader is not new.
+// bySetting reports whether a node may leave by failover or expiry, which shrink does not count. The other source must
+// have a ready endpoint. For failover it must have had one for a minute. For expiry the node's own source must not be
+// trusted, and the leader must not be new.
 func (w *writerWorld) bySetting(n int, d verdict.Decision) bool {
 	s := w.of(n)
 	if w.setup.Sources < 2 || !readyOf(w, 1-s, listOf(d)) {

@@ -101,7 +101,7 @@ func (r *replica) end(crash bool) error {
 	return nil
 }
 
-// hasNoStream reports whether nobody subscribes to it.
+// hasNoStream reports whether it has no subscriber.
 func (r *replica) hasNoStream() bool { return len(r.server.Subscribers()) == 0 }
 
 // learn tells it that the roster is this now. The set is noted before anyone can be told it.

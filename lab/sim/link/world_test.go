@@ -245,7 +245,7 @@ func (w *world) quiet() {
 	r := w.replicas[at]
 	if r.hasNoStream() {
 		// gRPC ends the streams of a connection that is too old and closes it a second later: only then the client knows.
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(1100 * time.Millisecond) // of the bubble's clock
 		synctest.Wait()
 		if s := w.sub.Snapshot(); s.Connected && s.SyncedInStream && lifeOf(s) == life && r.hasNoStream() && w.wire.whole() {
 			w.wrongf("it is in step with %s, which has had no stream for more than a second", life)

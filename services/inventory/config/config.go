@@ -135,7 +135,8 @@ func parseError[T any](parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// parseExportSelector reads a label selector. It rejects one that selects everything: nobody chose what it exports.
+// parseExportSelector reads a label selector. It rejects one that selects every
+// Service: the owner of a Service decides whether it is exported.
 func parseExportSelector(text string) (labels.Selector, error) {
 	selector, err := labels.Parse(text)
 	if err == nil && selector.Empty() {

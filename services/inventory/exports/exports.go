@@ -1,7 +1,7 @@
 // Package exports publishes the endpoints of many Services, each as a set of its own. The stages of a Service are
-// created when a client asks for it, and freed some time after the last client has left. It guarantees that a client
-// gets the Services that its entry in the client list allows, and no others, and that no Service concerns another. It
-// does not decide which Services are exported: package kubeservice does, by their labels.
+// created when a client requests it, and freed some time after the last client has left. It guarantees that a client
+// gets the Services that its entry in the client list allows, and no others, and that Services do not affect each
+// other. It does not decide which Services are exported: package kubeservice does, by their labels.
 package exports
 
 import (
@@ -33,7 +33,7 @@ const (
 	// maxServices limits the Services in use: each takes some 200 KB of resident memory and a watch.
 	maxServices = 4096
 
-	retryInterval = 2 * time.Second // of asking the API server whether it can be reached
+	retryInterval = 2 * time.Second // between two attempts to reach the API server
 )
 
 // ServiceRef names a Service.
@@ -210,8 +210,8 @@ func (e *Exports) release(x *export) {
 	x.unusedSince = time.Now()
 }
 
-// unobserved reports whether a Service was never published, as those that do not exist or are not exported. Clients can
-// ask for any number of them.
+// unobserved reports whether a Service was never published, because it does not exist or is not exported. Clients can
+// request any number of such names.
 func unobserved(x *export) bool { return x.CheckObserved() != nil }
 
 // freeUnused frees the Services that had no client for unusedTimeout, and those that were never published.

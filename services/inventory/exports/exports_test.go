@@ -23,8 +23,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// growing is a source of one endpoint, and of another one when it is read after half a minute; or one that cannot be
-// verified.
+// growing is a source that has one endpoint, and two after 30 s. If err is set, it cannot be verified.
 type growing struct {
 	err     error
 	start   time.Time
@@ -47,7 +46,7 @@ func (s *growing) Take() source.Update {
 	return update
 }
 
-// harness runs Exports, of which the Service shop/secret is not exported.
+// harness runs Exports. The Service shop/secret is not exported.
 type harness struct {
 	*Exports
 

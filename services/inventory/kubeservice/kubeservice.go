@@ -82,8 +82,8 @@ func New(cfg Config) *Endpoints {
 	return e
 }
 
-// Run watches the slices until ctx is done, and then returns nil. It starts once the Service was exported: a client
-// can ask for any number of others.
+// Run watches the slices until ctx is done, and then returns nil. It starts once the Service is exported:
+// clients can request any number of Services that are not, and a watch for each would be expensive.
 func (e *Endpoints) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

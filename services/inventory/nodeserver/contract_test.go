@@ -71,7 +71,7 @@ var anyWorkloads = rapid.Custom(func(t *rapid.T) map[string]source.NodeState {
 	for i := range rapid.SampledFrom([]int{0, 0, 2, 16, 17}).Draw(t, "workloads") {
 		all[fmt.Sprintf("w%d", i)] = source.NodeState(rapid.SampledFrom([]uint8{1, 1, 1, 1, 1, 2, 3, 0, 4}).Draw(t, "state by workload"))
 	}
-	if rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
+	if rapid.IntRange(0, 9).Draw(t, "invalid") == 0 {
 		all[anyText("", "Web", "a.b").Draw(t, "workload")] = source.Ready
 	}
 	return all

@@ -36,7 +36,7 @@ func (c *ExportsConfig) Page(at time.Time, filter string) statuspage.Page {
 	}
 	page := statuspage.Page{Component: "slicefeed-inventory", Version: c.Version, Instance: c.Instance, At: at, Filter: filter}
 	if filter != "" {
-		page.Summary = statuspage.Warnf("No client has asked for Service %s lately.", display.Sanitize(filter))
+		page.Summary = statuspage.Warnf("No client has requested Service %s in the last minutes.", display.Sanitize(filter))
 		return page
 	}
 	services, problems := c.servicesSection(at)
@@ -81,7 +81,7 @@ func (c *ExportsConfig) servicesSection(at time.Time) (s statuspage.Section, pro
 	}
 	statuspage.SortItems(items)
 	s = statuspage.Section{Name: "services", Title: "Exported Services in use", Lines: []statuspage.Line{
-		statuspage.Linef("Services with the labels %s are exported. They are watched once a client asks for them.", c.Selector),
+		statuspage.Linef("Services with the labels %s are exported. The inventory watches them while clients use them.", c.Selector),
 	}}
 	s.AddItems(items, maxServices, "Services", func(nth int, i *statuspage.Item) { i.Expanded = nth < maxExpanded && i.Lines != nil })
 	if notSynced > 0 {

@@ -31,7 +31,7 @@ func TestPageShowsExportedServicesInUse(t *testing.T) {
 	for filter, want := range map[string][]string{
 		"":         {"1 Service is not synced", "labels export=yes", "shop/api", "unsynced", "service shop/api is not exported", "shop/web", "2 endpoints, 1 ready", "1 subscribed"},
 		"shop/web": {"2 nodes published", "worker-1", "a.example"},
-		"shop/x":   {"No client has asked for Service shop/x lately."},
+		"shop/x":   {"No client has requested Service shop/x in the last minutes."},
 	} {
 		text := renderText(t, page.Page(now, filter))
 		for _, w := range want {

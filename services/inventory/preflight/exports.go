@@ -54,7 +54,7 @@ func (c *preflightChecker) grantedServices() []string {
 // exportPermissions returns the permissions that exported Services need. A Service that clients may see by its name alone
 // needs a permission for that name, which checkExported uses.
 func (c *preflightChecker) exportPermissions() (all []preflight.Permission) {
-	var whole, namespaces []string // whose Services clients may see: all of them, and any
+	var whole, namespaces []string // in which clients may see any Service, and some
 	for _, pattern := range c.grantedServices() {
 		namespace, name, _ := strings.Cut(pattern, "/")
 		namespaces = append(namespaces, namespace)

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Inventory        string          `flag:"inventory-address" placeholder:"host:port" group:"Source" help:"address of the only inventory, which is then the source named default"`
 	InventorySAN     certificate.SAN `flag:"inventory-san" placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
-	InventoryExports bool            `flag:"inventory-exports-services" group:"Source" help:"the inventory exports Services, of which each target names one by the annotation slicefeed.dev/source-service"`
+	InventoryExports bool            `flag:"inventory-exports-services" group:"Source" help:"whether the inventory exports Services; each target then names one by the annotation slicefeed.dev/source-service"`
 	SourcesFile      string          `flag:"sources-file" placeholder:"file" group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
 	CertFile         string          `flag:"tls-cert-file" required:"true" placeholder:"file" group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"`
 	KeyFile          string          `flag:"tls-key-file" required:"true" placeholder:"file" group:"Source" help:"PEM private key of the certificate; reloaded on change"`

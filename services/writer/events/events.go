@@ -114,7 +114,8 @@ func NewReporter(cfg Config) *Reporter {
 }
 
 // SetActive sets the warnings that are in force for a Service now. Each is reported once when it begins, and
-// again only after it has ended, or by another note if it is ByNote. Its recovery is reported once it has been over for 10 s while the Service is managed,
+// again only after it has ended, or if it is ByNote, when its note changes. Its recovery is reported once it has been
+// over for 10 s while the Service is managed,
 // so that a warning that comes and goes has one. A standby reports nothing, but learns which warnings have ended:
 // another replica reports them. SetActive returns when to call it again although nothing changes; zero: never.
 func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, now time.Time) (wake time.Time) {

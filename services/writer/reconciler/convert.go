@@ -35,7 +35,7 @@ func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscri
 	}
 	for _, name := range uses.sources {
 		if source, ok := r.sources[name]; ok {
-			all = append(all, source.snapshot(settings.SourceService))
+			all = append(all, source.snapshotOf(settings.SourceService))
 		}
 	}
 	return all
@@ -54,14 +54,23 @@ func (r *Reconciler) useServices(key targets.Key, uses sourceUse) {
 	}
 }
 
-// snapshot returns what a source reports; of one that exports Services, about a Service.
-func (s Source) snapshot(service string) subscriber.Snapshot {
+// snapshotOf returns what a source reports. If it exports Services, that is about one of them.
+func (s Source) snapshotOf(service string) subscriber.Snapshot {
 	if s.Services == nil {
 		return s.Snapshot()
 	}
 	snapshot := s.Services.Snapshot(service)
-	snapshot.Source, snapshot.Service = s.Name, service // also of a Service that is not used
+	snapshot.Source, snapshot.Service = s.Name, service // a Service that is not used has an empty snapshot
 	return snapshot
+}
+
+// observeNow requests complete observations of a source. If it exports Services, they are of one of them.
+func (s Source) observeNow(service string) {
+	if s.Services == nil {
+		s.ObserveNow()
+		return
+	}
+	s.Services.ObserveNow(service)
 }
 
 // followPorts sets the ports of each source whose ports are those that it reports. If the report cannot be used, the

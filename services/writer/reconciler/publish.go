@@ -67,8 +67,8 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 	r.Board.Put(t)
 }
 
-// usedSnapshots drops the exported Services that the target does not use, because it is rejected or not managed: nobody
-// subscribes to them for it, so that they would look like sources that are disconnected.
+// usedSnapshots drops the snapshots of exported Services if the target is rejected or not managed. It has no streams of
+// them then, so they would look like sources that are disconnected.
 func (r *Reconciler) usedSnapshots(view targets.Resolution, snapshots []subscriber.Snapshot) []subscriber.Snapshot {
 	if view.Active() && view.Target.Settings.SourceService != "" {
 		return snapshots

@@ -74,8 +74,8 @@ type Feed interface {
 
 // ServiceFeeds receives the reports of one inventory about the Services that it exports.
 type ServiceFeeds interface {
-	// Use says which Service a target uses, as namespace/name; empty: none any more. Its reports are received while a
-	// target uses it.
+	// Use sets the Service that a target uses, as namespace/name; empty: none. The reports about a Service are received
+	// while a target uses it.
 	Use(target, service string)
 	Snapshot(service string) subscriber.Snapshot
 	TakeChanged() map[string]struct{} // Services whose snapshots have changed since the last call
@@ -200,7 +200,7 @@ func (r *Reconciler) state(key targets.Key) *state {
 	return s
 }
 
-// sourceUse is which sources a target uses, and which Service of those that export Services.
+// sourceUse has the sources that a target uses, and the Service that it uses of those that export Services.
 type sourceUse struct {
 	sources []string
 	service string
@@ -256,11 +256,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
 	}
 	for _, name := range s.decision.NeedObservations {
-		if source := r.sources[name]; source.Services != nil {
-			source.Services.ObserveNow(view.Target.Settings.SourceService)
-		} else {
-			source.ObserveNow()
-		}
+		r.sources[name].observeNow(view.Target.Settings.SourceService)
 	}
 	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {

@@ -1,6 +1,6 @@
 // Package servicefeeds subscribes to the Services that an inventory exports, as far as targets use them. It guarantees
-// that a Service that several targets use has one stream, and that a change of one Service concerns no other. It does
-// not decide which Service a target uses.
+// that a Service has one stream, however many targets use it, and that a change of one Service has no effect on targets
+// of another. It does not decide which Service a target uses.
 package servicefeeds
 
 import (
@@ -56,7 +56,7 @@ func (f *Feeds) Run(ctx context.Context) error {
 	return nil
 }
 
-// Use says which Service a target uses; empty: none any more. A Service is subscribed to while a target uses it.
+// Use sets the Service that a target uses; empty: none. A Service has a stream while a target uses it.
 func (f *Feeds) Use(target, service string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +100,7 @@ func (f *Feeds) start(service string) *feed {
 		}
 	})
 	f.clients.Go(func() {
-		x.Run(running) //nolint:errcheck // it returns nil
+		_ = x.Run(running) // nil: it ends when running does
 		f.forget(service)
 	})
 	return x

@@ -25,8 +25,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// exporter is an inventory whose Services have no endpoints. It denies shop/secret, and answers with the set of another
-// Service if it is old.
+// exporter is an inventory that exports Services without endpoints. It denies shop/secret. If it is old, it does not know
+// the field service.
 type exporter struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 

@@ -13,7 +13,8 @@ import (
 // minRedial is the shortest time between two connections to one inventory.
 const minRedial = time.Second
 
-var errRedial = status.Error(codes.Unavailable, "the last connection has just failed")
+// errRedial ends an attempt to connect. The stream tries again after the delay of rule R14.
+var errRedial = status.Error(codes.Unavailable, "less than a second since the last connection to the inventory was made")
 
 // SharedLink lets many streams use one connection to the inventory. It connects again as rule R14 requires, whatever
 // the number of streams: a connection that has failed is replaced by a new one, at most one per second. It is safe for
@@ -38,7 +39,7 @@ func (c *sharedConn) failed() bool {
 	return state == connectivity.TransientFailure || state == connectivity.Shutdown
 }
 
-// SharedUse is the use of the shared connection by one stream.
+// SharedUse is one stream's use of the shared connection.
 type SharedUse struct {
 	grpc.ClientConnInterface
 
@@ -48,8 +49,8 @@ type SharedUse struct {
 // Close ends the use. The connection is closed with the last use.
 func (u *SharedUse) Close() error { return u.release() }
 
-// Dial returns a use of the connection, or of a new one if the last has failed or nobody uses it any more. It does not
-// wait until it is connected.
+// Dial returns a use of the connection, or of a new one if there is none or it has failed. It does not wait until the
+// connection is established.
 func (l *SharedLink) Dial() (*SharedUse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	EpochChanged         ViolationKind = "epoch"                // the epoch changed within a stream, without a reset
 	IncompleteSynced     ViolationKind = "incomplete"           // a synced message has no status or cursor
 	LimitExceeded        ViolationKind = "limit"                // a size or number is above the contract's limit
-	OtherService         ViolationKind = "service"              // the first message of a stream has not the requested service
+	OtherService         ViolationKind = "service"              // the first message of a stream names another Service than the request
 )
 
 // ViolationKinds lists all kinds, in the order of the constants.

@@ -20,7 +20,8 @@ import (
 type Settings struct {
 	Sources  []string // names, sorted
 	Failover []string // names of further sources; each is a tier of its own, in this order
-	// SourceService is the Service whose endpoints are used of sources that export Services, as namespace/name.
+	// SourceService is the exported Service whose endpoints are used, as namespace/name. It applies to the sources that
+	// export Services.
 	SourceService string
 	// FailoverBelow is the number of ready endpoints of earlier tiers that keep a later one out.
 	FailoverBelow int

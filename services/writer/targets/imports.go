@@ -21,7 +21,7 @@ const (
 
 // ServiceOfImport returns a ServiceImport as a Service, so that the same rules apply to both. Its spec has a part of a
 // Service's fields, with the same names; spec.ips become the cluster IPs. Kind and APIVersion stay those of the
-// ServiceImport, and tell it from a Service.
+// ServiceImport, and distinguish it from a Service.
 func ServiceOfImport(object *unstructured.Unstructured) *corev1.Service {
 	svc := &corev1.Service{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, svc); err != nil {
@@ -56,7 +56,7 @@ func ServiceOfImport(object *unstructured.Unstructured) *corev1.Service {
 
 func isImport(svc *corev1.Service) bool { return svc.Kind == planner.KindServiceImport }
 
-// validateImport rejects what the API server refuses in a Service, but not in a ServiceImport: slices with it could not
+// validateImport rejects what the API server rejects in a Service, but not in a ServiceImport: slices with it could not
 // be written, or consumers would not find them.
 func validateImport(svc *corev1.Service) *Rejection {
 	if len(validation.IsDNS1123Label(svc.Name)) > 0 {

@@ -158,7 +158,7 @@ func foreignWarnings(view targets.Resolution) (all []events.Warning) {
 	return all
 }
 
-// workloadWarnings reports a target whose workload a source does not export: nothing that the source reports counts.
+// workloadWarnings reports a source that does not export the workload of the target. Its reports have no effect then.
 func workloadWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 	if !s.LacksWorkload(t.Settings.Workload) {
 		return nil
@@ -170,7 +170,7 @@ func workloadWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning 
 	}}
 }
 
-// UnknownWorkload says that a source does not export the workload of a target.
+// UnknownWorkload is the note of the Event about a source that does not export the workload of a target.
 func UnknownWorkload(s subscriber.Snapshot, t targets.Target) string {
 	return fmt.Sprintf("Source %s exports no workload %q, so its endpoints are kept as they are and none is added. "+
 		"Correct annotation slicefeed.dev/workload, or add the workload to WORKLOADS of the inventory. Available: %s.",

@@ -66,7 +66,7 @@ func TestReportsWorkloadThatTheSourceDoesNotExport(t *testing.T) {
 		{"it exports others", "www", subscriber.Snapshot{SyncedInStream: true, Workloads: []string{"api", "web"}}, `no workload "www"`},
 		{"it lists the others", "www", subscriber.Snapshot{SyncedInStream: true, Workloads: []string{"api", "web"}}, "Available: api, web."},
 		{"its inventory is too old", "web", subscriber.Snapshot{SyncedInStream: true}, "Available: none."},
-		{"nobody knows yet what it exports", "web", subscriber.Snapshot{}, ""},
+		{"it is not known yet what it exports", "web", subscriber.Snapshot{}, ""},
 	} {
 		tt.snapshot.Source = "blue"
 		got := OfTarget(targets.Resolution{Target: targets.Target{Settings: targets.Settings{Workload: tt.workload}}}, []subscriber.Snapshot{tt.snapshot})

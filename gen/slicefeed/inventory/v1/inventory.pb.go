@@ -441,8 +441,8 @@ type WatchNodesRequest struct {
 	// at least 5 s apart. The largest number that any client requests applies, at most 10. 0 means
 	// once.
 	ConfirmObservations uint32 `protobuf:"varint,3,opt,name=confirm_observations,json=confirmObservations,proto3" json:"confirm_observations,omitempty"`
-	// service whose endpoints the stream has, as namespace/name, if the inventory exports Services. Empty
-	// otherwise.
+	// service is the exported Service to watch, as namespace/name. Empty if the inventory exports no
+	// Services.
 	Service       string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

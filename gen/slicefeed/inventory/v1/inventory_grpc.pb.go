@@ -56,8 +56,8 @@ const (
 // request to the first kind has no `service`; a request to the second names one as namespace/name.
 // Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
 // if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
-// client's entry does not allow gets PERMISSION_DENIED. One that does not exist or is not exported is a
-// source without a complete observation (R8), whose status says why: the set of a client stays as it is.
+// client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not exported,
+// the server has no complete observation (R8), and the status has the reason; a client keeps its set.
 //
 // The client identifies the server by a SAN that it is configured with, not by the host name: a
 // certificate of the CA for servers, with exactly that URI or DNS name.
@@ -152,8 +152,8 @@ const (
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
 //   - a port of 0;
-//   - a first message of a stream whose service is not that of the request. A server that is older
-//     than this field sends none.
+//   - a first message of a stream with another service than the request. A server that is older than
+//     this field sends none.
 //
 // A client that restarts forgets what it would compare with an earlier stream. The following are not
 // violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
@@ -281,8 +281,8 @@ func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *Re
 // request to the first kind has no `service`; a request to the second names one as namespace/name.
 // Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
 // if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
-// client's entry does not allow gets PERMISSION_DENIED. One that does not exist or is not exported is a
-// source without a complete observation (R8), whose status says why: the set of a client stays as it is.
+// client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not exported,
+// the server has no complete observation (R8), and the status has the reason; a client keeps its set.
 //
 // The client identifies the server by a SAN that it is configured with, not by the host name: a
 // certificate of the CA for servers, with exactly that URI or DNS name.
@@ -377,8 +377,8 @@ func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *Re
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
 //   - a port of 0;
-//   - a first message of a stream whose service is not that of the request. A server that is older
-//     than this field sends none.
+//   - a first message of a stream with another service than the request. A server that is older than
+//     this field sends none.
 //
 // A client that restarts forgets what it would compare with an earlier stream. The following are not
 // violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
