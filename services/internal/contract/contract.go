@@ -3,7 +3,11 @@
 // check requests, and the subscriber checks what it receives.
 package contract
 
-import "k8s.io/apimachinery/pkg/util/validation"
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
 
 // Limits of both streams.
 const (
@@ -32,3 +36,9 @@ func IsHostname(text string) bool { return len(validation.IsDNS1123Label(text)) 
 
 // IsWorkloadName reports whether a text can name a workload: a DNS label.
 func IsWorkloadName(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
+
+// ParseService splits the field service of a request, namespace/name. It reports whether both are DNS labels.
+func ParseService(text string) (namespace, name string, ok bool) {
+	namespace, name, ok = strings.Cut(text, "/")
+	return namespace, name, ok && len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1123Label(name)) == 0
+}

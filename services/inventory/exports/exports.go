@@ -10,15 +10,14 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 )
@@ -41,9 +40,8 @@ type ServiceRef struct{ Namespace, Name string }
 
 // ParseServiceRef reads namespace/name.
 func ParseServiceRef(text string) (ServiceRef, error) {
-	namespace, name, ok := strings.Cut(text, "/")
-	problems := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Label(name)...)
-	if !ok || len(problems) > 0 {
+	namespace, name, ok := contract.ParseService(text)
+	if !ok {
 		return ServiceRef{}, errors.New("not namespace/name")
 	}
 	return ServiceRef{namespace, name}, nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -108,9 +107,9 @@ var knownAnnotations = []annotationSpec{
 	{
 		sourceServiceAnnotation, "namespace/name of a Service", "none", "the Service whose endpoints are used, if the source exports Services",
 		func(s *Settings, text string) bool {
-			namespace, name, ok := strings.Cut(text, "/")
+			_, _, ok := contract.ParseService(text)
 			s.SourceService = text
-			return ok && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Label(name)) == 0
+			return ok
 		},
 	},
 	{
