@@ -86,8 +86,8 @@ func writer() []Mutant {
 		{
 			Name:   "change-of-a-service-decides-nothing",
 			Harm:   "A change of an exported Service is not followed until something else changes.",
-			File:   inReconciler + "/reconciler.go",
-			Edits:  one("\t_, changed := services[uses.service]\n\treturn changed\n", "\t_, changed := services[uses.service]\n\treturn changed && len(services) > 1\n"),
+			File:   inReconciler + "/run.go",
+			Edits:  one("r.decideDependents(dependency{source: name, service: service})", "r.decideDependents(dependency{source: service})"),
 			Suites: []string{inReconciler},
 		},
 		{

@@ -23,17 +23,14 @@ import (
 
 // snapshots records that the target's next decision depends on its sources, and returns what they report. It records
 // first, so that a report in between queues another decision.
-func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscriber.Snapshot) {
+func (r *Reconciler) snapshots(key targets.Key, view targets.Resolution) (all []subscriber.Snapshot) {
 	settings := &view.Target.Settings
-	uses := sourceUse{sources: settings.AllSources(), service: settings.SourceService}
+	var dependencies []dependency
 	if view.Active() {
-		s.uses.Store(&uses)
-		r.useServices(view.Target.Key, uses)
-	} else {
-		s.uses.Store(&sourceUse{})
-		r.useServices(view.Target.Key, sourceUse{})
+		dependencies = r.dependenciesOf(settings)
 	}
-	for _, name := range uses.sources {
+	r.setDependencies(key, dependencies)
+	for _, name := range settings.AllSources() {
 		if source, ok := r.sources[name]; ok {
 			all = append(all, source.snapshotOf(settings.SourceService))
 		}
@@ -41,16 +38,30 @@ func (r *Reconciler) snapshots(s *state, view targets.Resolution) (all []subscri
 	return all
 }
 
-// useServices tells the sources that export Services which one a target uses.
-func (r *Reconciler) useServices(key targets.Key, uses sourceUse) {
-	for name, source := range r.sources {
-		switch {
-		case source.Services == nil:
-		case slices.Contains(uses.sources, name):
-			source.Services.Use(key.String(), uses.service)
-		default:
-			source.Services.Use(key.String(), "")
+// dependenciesOf returns the sources that a target uses. Of a source that exports Services it is the Service.
+func (r *Reconciler) dependenciesOf(settings *targets.Settings) (all []dependency) {
+	for _, name := range settings.AllSources() {
+		on := dependency{source: name}
+		if r.sources[name].Services != nil {
+			on.service = settings.SourceService
 		}
+		all = append(all, on)
+	}
+	return all
+}
+
+// setDependencies records what a target depends on, and tells the sources that export Services which one it uses.
+func (r *Reconciler) setDependencies(key targets.Key, dependencies []dependency) {
+	r.dependents.set(key, dependencies)
+	for name, source := range r.sources {
+		if source.Services == nil {
+			continue
+		}
+		service := ""
+		if at := slices.IndexFunc(dependencies, func(on dependency) bool { return on.source == name }); at >= 0 {
+			service = dependencies[at].service
+		}
+		source.Services.Use(key.String(), service)
 	}
 }
 

@@ -35,7 +35,7 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 	if !p.Managed() {
 		return p, nil
 	}
-	snapshots := r.snapshots(s, p.View)
+	snapshots := r.snapshots(key, p.View)
 	for i := range snapshots {
 		if !snapshots[i].SyncedInStream {
 			return p, fmt.Errorf("source %s did not sync (%s)", snapshots[i].FeedName(), snapshots[i].NotSyncedReason())

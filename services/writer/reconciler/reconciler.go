@@ -14,7 +14,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -133,6 +132,7 @@ type Reconciler struct {
 	backoff     workqueue.TypedRateLimiter[targets.Key] // of writes
 	stepDown    stepDown
 	startup     startup
+	dependents  *dependents
 
 	mu     sync.Mutex
 	states map[targets.Key]*state
@@ -140,8 +140,6 @@ type Reconciler struct {
 
 // state is what a Reconciler knows about one target. Decide owns all that is not safe for concurrent use.
 type state struct {
-	// uses is what the last decision depends on; nil: there was none.
-	uses    atomic.Pointer[sourceUse]
 	slot    slot
 	applier *applier.Applier
 
@@ -180,7 +178,7 @@ func New(cfg Config, decisions, writes Queue) *Reconciler {
 		Config: cfg, sources: map[string]Source{}, health: health.NewMetrics(cfg.Registerer), propagation: propagation.NewMetrics(cfg.Registerer), decisions: decisions, writes: writes,
 		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[targets.Key](minRetryDelay, maxRetryDelay),
 		stepDown: stepDown{probes: map[targets.Key]verdict.Decision{}}, startup: startup{undecided: map[targets.Key]struct{}{}},
-		states: map[targets.Key]*state{},
+		states: map[targets.Key]*state{}, dependents: newDependents(),
 	}
 	for _, source := range cfg.Sources {
 		r.sources[source.Name] = source
@@ -200,28 +198,6 @@ func (r *Reconciler) state(key targets.Key) *state {
 	return s
 }
 
-// sourceUse has the sources that a target uses, and the Service that it uses of those that export Services.
-type sourceUse struct {
-	sources []string
-	service string
-}
-
-// dependsOn reports whether the target's decision depends on a source.
-func (s *state) dependsOn(source string) bool {
-	uses := s.uses.Load()
-	return uses == nil || slices.Contains(uses.sources, source)
-}
-
-// dependsOnService reports whether the target's decision depends on one of these Services of a source.
-func (s *state) dependsOnService(source string, services map[string]struct{}) bool {
-	uses := s.uses.Load()
-	if uses == nil || !slices.Contains(uses.sources, source) {
-		return false
-	}
-	_, changed := services[uses.service]
-	return changed
-}
-
 // Decide takes a decision about a target and orders what has to be written. It must not be called twice at a time for
 // the same key.
 func (r *Reconciler) Decide(key targets.Key, now time.Time) {
@@ -232,7 +208,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	r.startOver(s, view.ServiceRef.UID, now)
 	var input verdict.Input
 	var order *order
-	snapshots := r.snapshots(s, view)
+	snapshots := r.snapshots(key, view)
 	unusable := r.followPorts(s, &view, snapshots)
 	if s.decision = (verdict.Decision{}); view.Active() {
 		current := s.applier.Observed(view.Slices, view.ResourceVersion)
@@ -298,7 +274,6 @@ func (r *Reconciler) forget(key targets.Key) {
 	defer r.mu.Unlock()
 	delete(r.states, key)
 	r.backoff.Forget(key)
-	r.useServices(key, sourceUse{})
 }
 
 // Write carries out the newest order of a target. It must not be called twice at a time for the same key.

@@ -289,23 +289,32 @@ func (f reportingFeed) Snapshot() subscriber.Snapshot {
 
 func TestReportDuringADecisionConcernsTheTarget(t *testing.T) {
 	f := newFixture(managed())
-	s := f.state(fixtureKey)
-	s.uses.Store(&sourceUse{}) // the Service used other sources until now
+	f.dependents.set(fixtureKey, nil) // the Service used other sources until now
 	concerned := false
-	f.sources["default"] = Source{Name: "default", Feed: reportingFeed{report: func() { concerned = s.dependsOn("default") }}}
+	f.sources["default"] = Source{Name: "default", Feed: reportingFeed{report: func() {
+		concerned = slices.Contains(f.dependents.of(dependency{source: "default"}), fixtureKey)
+	}}}
 	if f.Decide(fixtureKey, time.Now()); !concerned {
 		t.Error("the target waits for the source's next report, though its decision depends on an older one")
 	}
 }
 
 func TestOnlyReportsOfTheTargetsSourcesConcernIt(t *testing.T) {
-	s := &state{}
-	if !s.dependsOn("blue") {
-		t.Error("before the first decision any source may matter")
+	f := newFixture(managed())
+	f.Decide(fixtureKey, time.Now())
+	for source, want := range map[string]int{"default": 1, "green": 0} {
+		f.decided.take()
+		f.decideDependents(dependency{source: source})
+		if got, _ := f.decided.take(); got != want {
+			t.Errorf("a report of %s queues %d decisions, want %d", source, got, want)
+		}
 	}
-	s.uses.Store(&sourceUse{sources: []string{"blue"}})
-	if !s.dependsOn("blue") || s.dependsOn("green") {
-		t.Error("it depends on blue alone")
+	f.service.view.Relevant, f.service.view.OptedOut = false, true
+	f.Decide(fixtureKey, time.Now())
+	f.decided.take()
+	f.decideDependents(dependency{source: "default"})
+	if got, _ := f.decided.take(); got != 0 {
+		t.Errorf("a report queues %d decisions about a target that is gone", got)
 	}
 }
 
@@ -552,7 +561,7 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 		}
 	}
 	uses("shop/web", "10.0.0.1")
-	if !s.dependsOnService("blue", map[string]struct{}{"shop/web": {}}) || s.dependsOnService("blue", map[string]struct{}{"shop/api": {}}) {
+	if len(f.dependents.of(dependency{"blue", "shop/web"})) != 1 || len(f.dependents.of(dependency{"blue", "shop/api"})) != 0 {
 		t.Error("a change of another Service concerns the target, or one of its own does not")
 	}
 	f.service.view.Target.Settings.SourceService = "shop/api"

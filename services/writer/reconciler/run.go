@@ -41,19 +41,20 @@ func (r *Reconciler) run(ctx context.Context, decisions, writes workQueue) {
 		if source.Services != nil {
 			group.Go(func() {
 				onEach(ctx, source.Services.Changed(), func() {
-					changed := source.Services.TakeChanged()
-					r.decideAll(func(s *state) bool { return s.dependsOnService(name, changed) })
+					for service := range source.Services.TakeChanged() {
+						r.decideDependents(dependency{source: name, service: service})
+					}
 				})
 			})
 			continue
 		}
 		group.Go(func() {
 			onEach(ctx, source.Changed(), func() {
-				r.decideAll(func(s *state) bool { return s.dependsOn(name) })
+				r.decideDependents(dependency{source: name})
 			})
 		})
 	}
-	group.Go(func() { onEach(ctx, r.Lease.Changed(), func() { r.decideAll(func(*state) bool { return true }) }) })
+	group.Go(func() { onEach(ctx, r.Lease.Changed(), r.decideAll) })
 	group.Go(func() { onEach(ctx, r.Prober.Changed(), r.decideProbed) })
 	group.Go(func() { onEach(ctx, r.Targets.Changed(), r.decideChanged) })
 	<-ctx.Done()
@@ -85,14 +86,20 @@ func onEach(ctx context.Context, signals <-chan struct{}, f func()) {
 	}
 }
 
-// decideAll queues a decision about each target that matches.
-func (r *Reconciler) decideAll(match func(*state) bool) {
+// decideAll queues a decision about each target.
+func (r *Reconciler) decideAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, s := range r.states {
-		if match(s) {
-			r.decisions.Add(key)
-		}
+	for key := range r.states {
+		r.decisions.Add(key)
+	}
+}
+
+// decideDependents queues a decision about each target that depends on a source or an exported Service. A target without
+// a decision so far is not among them: one is queued once the target is known.
+func (r *Reconciler) decideDependents(on dependency) {
+	for _, key := range r.dependents.of(on) {
+		r.decisions.Add(key)
 	}
 }
 
