@@ -23,12 +23,13 @@ import (
 
 // Config holds what a collector connects.
 type Config struct {
-	Source     source.Source
-	Cloud      Cloud // nil if the roster never requests a listing
-	Roster     roster.Config
-	Stores     *feed.Stores
-	Registerer prometheus.Registerer
-	Log        *slog.Logger
+	Source      source.Source
+	Cloud       Cloud // nil if the roster never requests a listing
+	Roster      roster.Config
+	Stores      *feed.Stores
+	Registerer  prometheus.Registerer
+	Propagation *prometheus.HistogramVec // of NewPropagation
+	Log         *slog.Logger
 }
 
 // Cloud lists the servers of the cloud.
@@ -67,10 +68,12 @@ type Snapshot struct {
 
 // New returns a collector that does not run yet.
 func New(cfg Config) *Collector {
-	return &Collector{
-		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer), log: cfg.Log,
+	c := &Collector{
+		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer, cfg.Propagation), log: cfg.Log,
 		publisher: Publisher{Roster: roster.New(cfg.Roster), Stores: cfg.Stores}, wakeCh: make(chan struct{}, 1),
 	}
+	c.metrics.update(c.publisher.Roster.Counts(), source.Status{}, time.Time{}) // so that the first scrape has all series
+	return c
 }
 
 // Run updates the stores until ctx is done, and waits for requests that are in flight.

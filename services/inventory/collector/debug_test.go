@@ -84,7 +84,7 @@ func TestDebugLogFollowsChange(t *testing.T) {
 				nodes, stores := &fakeSource{changed: make(chan struct{})}, feed.NewStores("epoch")
 				stores.Acquire(feed.View{})
 				c := New(Config{
-					Source: nodes, Stores: stores, Registerer: prometheus.NewRegistry(), Log: log,
+					Source: nodes, Stores: stores, Registerer: prometheus.NewRegistry(), Propagation: NewPropagation(prometheus.NewRegistry()), Log: log,
 					Roster: roster.Config{
 						CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}, Method: resolve.ByRecord, ListInterval: time.Minute, ConfirmInterval: time.Second,
 					},

@@ -22,7 +22,22 @@ type metrics struct {
 	changedAt   atomic.Pointer[time.Time] // when the source reported the last stored change; zero if unknown
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+// NewPropagation registers the histogram of propagation times. Collectors can share one.
+func NewPropagation(reg prometheus.Registerer) *prometheus.HistogramVec {
+	h := promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "slicefeed", Subsystem: "inventory", Name: "propagation_seconds",
+		Help:    "Time from an update of the source until its change is stored (stage stored), and until it is sent to each subscriber (stage sent). Changes by a listing of the cloud are not included.",
+		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+	}, []string{"stage"})
+	for _, stage := range []string{stageStored, stageSent} {
+		h.WithLabelValues(stage)
+	}
+	return h
+}
+
+func newMetrics(reg prometheus.Registerer, propagation *prometheus.HistogramVec) *metrics {
 	with := promauto.With(reg)
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return with.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "inventory", Name: name, Help: help}, labels)
@@ -44,18 +59,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "source_last_contact_timestamp_seconds",
 			Help: "Unix time of the last message of the source, even one without changes; 0 if there was none yet.",
 		}),
-		propagation: with.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "slicefeed", Subsystem: "inventory", Name: "propagation_seconds",
-			Help:    "Time from an update of the source until its change is stored (stage stored), and until it is sent to each subscriber (stage sent). Changes by a listing of the cloud are not included.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
-		}, []string{"stage"}),
+		propagation: propagation,
 	}
 	m.changedAt.Store(&time.Time{})
-	for _, stage := range []string{stageStored, stageSent} {
-		m.propagation.WithLabelValues(stage)
-	}
 	for _, part := range []string{"membership", "addresses"} {
 		m.partSynced.WithLabelValues(part)
 		m.partSince.WithLabelValues(part)

@@ -21,7 +21,7 @@ func (m *metrics) propagationSum(t *testing.T, stage string) (float64, uint64) {
 
 func TestMeasuresPropagationFromSourceChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMetrics(prometheus.NewRegistry())
+		m := newMetrics(prometheus.NewRegistry(), NewPropagation(prometheus.NewRegistry()))
 		m.observePropagation(stageSent) // before any change
 		m.recordChange(time.Now())
 		time.Sleep(time.Second)

@@ -23,6 +23,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
+	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -46,7 +47,7 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 		if err != nil {
 			return nil, err
 		}
-		return newServiceSource(cfg, client, service, log, registry), nil
+		return newServiceSource(cfg, client, service, log, kubewatch.NewMetrics(registry)), nil
 	}
 	rules, err := newNodeRules(cfg)
 	if err != nil {
@@ -70,13 +71,13 @@ func newClient(cfg *Config, version string, registry prometheus.Registerer) (kub
 }
 
 // newServiceSource creates the source of one Service's endpoints.
-func newServiceSource(cfg *Config, client kubernetes.Interface, service exports.ServiceRef, log *slog.Logger, registry prometheus.Registerer) source.Source {
+func newServiceSource(cfg *Config, client kubernetes.Interface, service exports.ServiceRef, log *slog.Logger, metrics *kubewatch.Metrics) source.Source {
 	var exported labels.Selector
 	if cfg.ExportsServices() {
 		exported, _ = parseExportSelector(cfg.ExportSelector) // Validate reports its error
 	}
 	return kubeservice.New(kubeservice.Config{
-		Client: client, Namespace: service.Namespace, Name: service.Name, Exported: exported, Log: log, Registerer: registry,
+		Client: client, Namespace: service.Namespace, Name: service.Name, Exported: exported, Log: log, Metrics: metrics,
 	})
 }
 
@@ -190,12 +191,12 @@ func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	return newPipeline(cfg, src, cloud, log, registry), nil
+	return newPipeline(cfg, src, cloud, log, registry, collector.NewPropagation(registry)), nil
 }
 
-func newPipeline(cfg *Config, src source.Source, cloud collector.Cloud, log *slog.Logger, registry prometheus.Registerer) *collector.Pipeline {
+func newPipeline(cfg *Config, src source.Source, cloud collector.Cloud, log *slog.Logger, registry prometheus.Registerer, propagation *prometheus.HistogramVec) *collector.Pipeline {
 	return collector.NewPipeline(collector.Config{
-		Source: src, Cloud: cloud, Roster: newRosterConfig(cfg), Stores: feed.NewStores(rand.Text()), Registerer: registry,
+		Source: src, Cloud: cloud, Roster: newRosterConfig(cfg), Stores: feed.NewStores(rand.Text()), Registerer: registry, Propagation: propagation,
 		Log: log.With("source", cfg.SourceKind),
 	})
 }
@@ -209,10 +210,12 @@ func NewExports(cfg *Config, version string, log *slog.Logger, registry promethe
 	if err != nil {
 		return nil, err
 	}
+	// Not of each Service: they would be two thirds of its series.
+	watches, propagation := kubewatch.NewMetrics(registry), collector.NewPropagation(registry)
 	return exports.New(exports.Config{
 		NewPipeline: func(service exports.ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
 			log := log.With("service", service.String())
-			return newPipeline(cfg, newServiceSource(cfg, client, service, log, registerer), nil, log, registerer)
+			return newPipeline(cfg, newServiceSource(cfg, client, service, log, watches), nil, log, registerer, propagation)
 		},
 		CheckReachable: func(ctx context.Context) error {
 			_, err := client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)

@@ -57,6 +57,7 @@ type harness struct {
 func run(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{registry: prometheus.NewRegistry()}
+		propagation := collector.NewPropagation(h.registry)
 		reachable := errors.New("connection refused")
 		h.Exports = New(Config{
 			NewPipeline: func(service ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
@@ -67,7 +68,7 @@ func run(t *testing.T, test func(h *harness)) {
 				}
 				return collector.NewPipeline(collector.Config{
 					Source: src, Roster: roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-					Stores: feed.NewStores(service.String()), Registerer: registerer, Log: slog.New(slog.DiscardHandler),
+					Stores: feed.NewStores(service.String()), Registerer: registerer, Propagation: propagation, Log: slog.New(slog.DiscardHandler),
 				})
 			},
 			CheckReachable: func(context.Context) error { err := reachable; reachable = nil; return err },

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +34,7 @@ type Config struct {
 	Namespace, Name string          // of the Service
 	Exported        labels.Selector // of the Service's labels: while they do not match, nothing is reported; nil: any
 	Log             *slog.Logger
-	Registerer      prometheus.Registerer
+	Metrics         *kubewatch.Metrics // several sources can share them
 }
 
 // Endpoints is the source of the endpoints of a Service. Its methods are safe for concurrent use.
@@ -76,7 +75,7 @@ func New(cfg Config) *Endpoints {
 		},
 		Equal: sliceSummary.equal,
 	}, kubewatch.Config{
-		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: e.changed,
+		Client: cfg.Client, Log: cfg.Log, Metrics: cfg.Metrics, Changed: e.changed,
 	})
 	e.verifier = kubewatch.NewVerifier(e.watch)
 	return e

@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -54,7 +55,7 @@ func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testServi
 	w.Endpoints = New(Config{
 		Client:    client,
 		Namespace: "shop", Name: "web",
-		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler), Metrics: kubewatch.NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -356,7 +357,7 @@ func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	client := fake.NewClientset(service, newSlice("any-name", discoveryv1.AddressTypeIPv4, newEndpoint("a", "10.0.0.1", source.Ready)))
 	e := New(Config{
 		Client: client, Namespace: "shop", Name: "web", Exported: labels.SelectorFromSet(labels.Set{"export": "yes"}),
-		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler), Metrics: kubewatch.NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
+	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/inventory/source/sourcetest"
@@ -83,7 +84,7 @@ func TestService(t *testing.T) {
 		set(t, members...)
 		return c.fixture(kubeservice.New(kubeservice.Config{
 			Client:    c.Clientset,
-			Namespace: "shop", Name: "web", Log: discardLogger, Registerer: prometheus.NewRegistry(),
+			Namespace: "shop", Name: "web", Log: discardLogger, Metrics: kubewatch.NewMetrics(prometheus.NewRegistry()),
 		}), set)
 	})
 }
