@@ -153,7 +153,7 @@ build: ## Build both components, the kubectl plugin and the lab into .bin/
 	@echo "building the kubectl plugin"
 	@go build -ldflags '$(STAMP)' -o $(BIN)/kubectl-slicefeed ./services/kubectl-slicefeed
 	@echo "building the lab"
-	@go build -o $(BIN)/ ./lab/cmd/... ./examples/proxy
+	@go build -o $(BIN)/ ./lab/cmd/... ./examples/...
 
 .PHONY: race
 race: ## Build both components with the race detector into .bin/race/, for the end-to-end tests
