@@ -8,7 +8,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/lab/pair"
 	"github.com/slicefeed/slicefeed/lab/process"
@@ -53,7 +52,7 @@ func TestTheHostnameExampleFollowsAnAddressAndRepairsItsSlice(t *testing.T) {
 	}
 
 	edited := written.DeepCopy()
-	edited.Endpoints[0].Conditions.Ready = ptr.To(false)
+	edited.Endpoints[0].Conditions.Ready = new(false)
 	_, err := slices.Update(s.ctx(), edited, metav1.UpdateOptions{})
 	s.must(err)
 	s.slices("the edit of another client is seen", func(all []*discoveryv1.EndpointSlice) bool {
