@@ -117,7 +117,7 @@ func (s *Client) Run(ctx context.Context) error {
 	for {
 		synced, err := s.runSession(ctx)
 		s.connected, s.denial = false, ""
-		if code := status.Code(err); code == codes.PermissionDenied || code == codes.InvalidArgument {
+		if isDenial(synced, err) {
 			s.denial = display.Truncate(status.Convert(err).Message(), contract.MaxTextLength)
 		}
 		s.mirror.BeginStream()
@@ -166,6 +166,18 @@ func (s *Client) handleSessionEnd(synced time.Duration, err error) time.Duration
 		log.Warn("stream closed unexpectedly, reconnecting")
 	}
 	return wait
+}
+
+// isDenial reports whether a stream ended because the inventory rejected its request. A stream that was synced was
+// not above a limit: RESOURCE_EXHAUSTED then says that its messages were not read (rule R10).
+func isDenial(synced time.Duration, err error) bool {
+	switch status.Code(err) {
+	case codes.PermissionDenied, codes.InvalidArgument:
+		return true
+	case codes.ResourceExhausted:
+		return synced == 0 && asViolation(err) == nil
+	}
+	return false
 }
 
 // asViolation returns the protocol violation that an error stands for, or nil. gRPC rejects messages

@@ -361,6 +361,37 @@ func TestDropsCursorAfterInvalidArgument(t *testing.T) {
 	})
 }
 
+func TestSnapshotHasTheReasonWhyAStreamIsRejected(t *testing.T) {
+	for _, row := range []struct {
+		name, want string
+		synced     bool
+		err        error
+	}{
+		{"not permitted", "not you", false, status.Error(codes.PermissionDenied, "not you")},
+		{"invalid", "invalid epoch", false, status.Error(codes.InvalidArgument, "invalid epoch")},
+		{"above a limit", "4096 services are in use", false, status.Error(codes.ResourceExhausted, "4096 services are in use")},
+		{"a stalled stream that was synced", "", true, status.Error(codes.ResourceExhausted, "client read nothing for too long")},
+		{"a message above the size limit", "", false, status.Error(codes.ResourceExhausted, "grpc: received message larger than max (9 vs. 8)")},
+		{"unavailable", "", false, status.Error(codes.Unavailable, "server is shutting down")},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			runClient(t, func(h *harness) {
+				c := h.nextCall()
+				if row.synced {
+					h.deliver(c, withHeartbeat(completeSet("e", 10, a)))
+					time.Sleep(time.Second)
+				}
+				c.end <- row.err
+				synctest.Wait()
+				checkEqual(t, "denial", h.Snapshot().Denial, row.want)
+				next := h.nextCall()
+				h.deliver(next, withHeartbeat(completeSet("f", 1, a)))
+				checkEqual(t, "denial of a stream that is synced", h.Snapshot().Denial, "")
+			})
+		})
+	}
+}
+
 func (h *harness) nextRequest() *observeCall {
 	h.t.Helper()
 	select {
