@@ -47,7 +47,7 @@ type Conn interface {
 	Close() error
 }
 
-// Client follows one inventory. Snapshot, Changed and ObserveNow are safe for concurrent use, also
+// Client follows one inventory. Snapshot, Changed, ObserveNow and Retire are safe for concurrent use, also
 // before and after Run.
 type Client struct {
 	cfg           Config
@@ -57,6 +57,9 @@ type Client struct {
 	snapshot      atomic.Pointer[subscriber.Snapshot]
 	changedCh     chan struct{}
 	observeCh     chan struct{}
+
+	publishing sync.Mutex // held while a snapshot is published
+	retired    bool
 
 	// Only Run uses the fields below.
 	mirror             *subscriber.Mirror
@@ -109,6 +112,14 @@ func (s *Client) ObserveNow() {
 	case s.observeCh <- struct{}{}:
 	default:
 	}
+}
+
+// Retire has the client publish no snapshot and no metrics of one after it has returned, so that they are those of
+// another client of the same set. The caller ends Run.
+func (s *Client) Retire() {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.retired = true
 }
 
 // Run follows the inventory until ctx is done, and then returns nil. The set survives the end of any stream.
@@ -205,8 +216,13 @@ func (s *Client) logDelta(m *inventoryv1.WatchNodesResponse) {
 		slog.Int("members", len(s.mirror.Snapshot().Members)))
 }
 
-// publishSnapshot stores the snapshot of the mirror and signals a change.
+// publishSnapshot stores the snapshot of the mirror and signals a change, unless the client is retired.
 func (s *Client) publishSnapshot(now time.Time) {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	if s.retired {
+		return
+	}
 	snap := s.mirror.Snapshot()
 	snap.Source, snap.Service, snap.Connected, snap.Denial, snap.ChangedAt = s.cfg.Source, s.cfg.Service, s.connected, s.denial, now
 	old := s.snapshot.Load()

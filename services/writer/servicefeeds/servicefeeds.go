@@ -75,6 +75,7 @@ func (f *Feeds) Use(target, service string) {
 	}
 	if x := f.feeds[old]; x != nil {
 		if x.users--; x.users == 0 {
+			x.Retire() // a new client may follow the Service before this one has ended
 			x.stop()
 			delete(f.feeds, old)
 			delete(f.dirty, old)

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +32,10 @@ import (
 type exporter struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
-	old bool
+	old       bool
+	firstDial time.Duration // how long the first connection attempt takes
+
+	dialed atomic.Bool
 
 	mu      sync.Mutex
 	streams map[string]int // open ones, by Service
@@ -104,7 +109,12 @@ func run(t *testing.T, x *exporter, test func(h *harness)) {
 			NewClient: func(service string) *nodeclient.Client {
 				return nodeclient.New(nodeclient.Config{
 					Source: "blue", Service: service, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-					Dial: func() (nodeclient.Conn, error) { return shared.Dial() },
+					Dial: func() (nodeclient.Conn, error) {
+						if !x.dialed.Swap(true) {
+							time.Sleep(x.firstDial)
+						}
+						return shared.Dial()
+					},
 				})
 			},
 			Forget: func(service string) { metrics.Forget("blue", service) },
@@ -157,6 +167,26 @@ func TestAServiceIsSubscribedToWhileTargetsUseIt(t *testing.T) {
 		want(map[string]int{})
 		if h.exporter.conns != 1 || len(h.Snapshots()) != 0 {
 			t.Errorf("%d connections, want one for all Services", h.exporter.conns)
+		}
+	})
+}
+
+func TestAStoppedClientLeavesTheMetricsToItsSuccessor(t *testing.T) {
+	run(t, &exporter{firstDial: 2 * time.Second}, func(h *harness) {
+		h.Use("a/one", "shop/web")
+		h.wait()
+		h.Use("a/one", "")
+		h.Use("a/one", "shop/web")
+		want := strings.NewReader(`# HELP slicefeed_writer_source_connected 1 if the inventory is connected.
+# TYPE slicefeed_writer_source_connected gauge
+slicefeed_writer_source_connected{source="blue/shop/web"} 1
+`)
+		time.Sleep(2 * time.Second) // the first client ends; the second one is between two heartbeats
+		if got := h.wait(); got["shop/web"] != 1 || !h.Snapshot("shop/web").Connected {
+			t.Fatalf("the second client is not connected: streams %v", got)
+		}
+		if err := testutil.GatherAndCompare(h.registry, want, "slicefeed_writer_source_connected"); err != nil {
+			t.Error(err)
 		}
 	})
 }
