@@ -59,8 +59,8 @@ func (c *Client) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(c.creds),
 		grpc.WithKeepaliveParams(clientKeepalive()),
-		// The channel uses grpc's backoff. It has no effect for a subscriber, which opens a new channel for
-		// each attempt (rule R14).
+		// The channel uses grpc's backoff. It has no effect for a subscriber, which never waits for it (rule R14): a stream
+		// opens a new channel for each attempt, or shares one with other streams until that has failed.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxCallSendMsgSize(maxRequestBytes)),
 		grpc.WithMaxHeaderListSize(maxHeaderBytes),

@@ -27,9 +27,9 @@ import (
 type Config struct {
 	Source  string // the inventory's name in the configuration
 	Service string // that the inventory exports, as namespace/name; empty: it publishes one set
-	// Dial creates a connection to the inventory without waiting for it. Each session has its own, so that
-	// rule R14 alone decides when to connect again: the backoff of a long-lived gRPC channel grows during
-	// an outage, and its resolver queries DNS at most twice a minute.
+	// Dial returns a connection to the inventory without waiting for it. Each session has its own, or shares one that has
+	// not failed, so that rule R14 alone decides when to connect again: the backoff of a long-lived gRPC channel grows
+	// during an outage, and its resolver queries DNS at most twice a minute.
 	Dial    func() (Conn, error)
 	Log     *slog.Logger
 	Metrics *Metrics // shared by all clients of the process
