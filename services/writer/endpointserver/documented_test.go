@@ -35,6 +35,26 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	}
 }
 
+func TestContractStatesHowManySourcesAreListed(t *testing.T) {
+	text, err := os.ReadFile("../../../proto/slicefeed/writer/v1/writer.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contract := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "//", "")), " ")
+	if sentence := fmt.Sprintf("sorted by name; at most %d. repeated SourceStatus sources = 3;", maxSources); !strings.Contains(contract, sentence) {
+		t.Errorf("writer.proto does not say %q", sentence)
+	}
+	for _, n := range []int{maxSources, maxSources + 1} { // any number can be configured
+		status := endpoints.Status{Synced: true}
+		for i := range n {
+			status.Sources = append(status.Sources, endpoints.SourceStatus{Name: fmt.Sprintf("source-%03d", i)})
+		}
+		listed := encodeStatus(status).GetSources()
+		checkEqual(t, "sources listed", len(listed), maxSources)
+		checkEqual(t, "the last of them", listed[maxSources-1].GetName(), fmt.Sprintf("source-%03d", maxSources-1))
+	}
+}
+
 // A group is never split, so the largest one has to fit into a message: otherwise it would end every
 // stream.
 func TestLargestGroupFitsIntoMessage(t *testing.T) {
