@@ -127,6 +127,7 @@ func run(t *testing.T, x *exporter, test func(h *harness)) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+		time.Sleep(time.Second) // until an unused connection is closed
 		server.Stop()
 	})
 }
@@ -202,6 +203,27 @@ func TestChangesNameTheService(t *testing.T) {
 		}
 		if got := h.TakeChanged(); len(got) > 0 {
 			t.Errorf("changed again: %v", got)
+		}
+	})
+}
+
+func TestServicesConnectWhileTheOnlyOtherOneIsDenied(t *testing.T) {
+	run(t, &exporter{}, func(h *harness) {
+		h.Use("a/one", "shop/secret")
+		synctest.Wait() // its stream has ended, and the connection has no user
+		h.Use("a/two", "shop/web")
+		synctest.Wait()
+		if !h.Snapshot("shop/web").SyncedInStream {
+			t.Error("shop/web has to wait")
+		}
+		time.Sleep(5 * time.Second)
+		h.Use("a/two", "")
+		for range 50 {
+			time.Sleep(100 * time.Millisecond)
+			if got := h.Snapshot("shop/secret").Denial; got == "" {
+				t.Error("the reason of the denial is lost")
+				break
+			}
 		}
 	})
 }

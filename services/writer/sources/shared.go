@@ -31,7 +31,8 @@ type SharedLink struct {
 type sharedConn struct {
 	*grpc.ClientConn
 
-	users int
+	users  int
+	closed bool
 }
 
 func (c *sharedConn) failed() bool {
@@ -46,7 +47,8 @@ type SharedUse struct {
 	release func() error
 }
 
-// Close ends the use. The connection is closed with the last use.
+// Close ends the use. The connection is closed with the last use, but not before another one could be made: a stream
+// that ends immediately, as one that is denied does, must not keep others from connecting.
 func (u *SharedUse) Close() error { return u.release() }
 
 // Dial returns a use of the connection, or of a new one if there is none or it has failed. It does not wait until the
@@ -72,9 +74,25 @@ func (l *SharedLink) Dial() (*SharedUse, error) {
 func (l *SharedLink) release(c *sharedConn) error {
 	l.mu.Lock()
 	c.users--
-	unused := c.users == 0
-	if unused && l.current == c {
-		l.current = nil
+	wait := minRedial - time.Since(l.dialedAt)
+	lingers := c.users == 0 && l.current == c && wait > 0 && !c.failed()
+	l.mu.Unlock()
+	if lingers {
+		time.AfterFunc(wait, func() { _ = l.closeUnused(c) })
+		return nil
+	}
+	return l.closeUnused(c)
+}
+
+// closeUnused closes a connection that has no users.
+func (l *SharedLink) closeUnused(c *sharedConn) error {
+	l.mu.Lock()
+	unused := c.users == 0 && !c.closed
+	if unused {
+		c.closed = true
+		if l.current == c {
+			l.current = nil
+		}
 	}
 	l.mu.Unlock()
 	if !unused {
