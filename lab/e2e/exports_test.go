@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -17,19 +18,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
 // exports has the Services of the namespace shop. Those with the label are exported.
 type exports struct{ *fleet }
 
-func enterExports(t *testing.T, services string, given func(*corev1.Service)) *exports {
+func enterExports(t *testing.T, services string, given func(*corev1.Service), settings ...string) *exports {
 	t.Helper()
+	writer := map[string]string{"INVENTORY_EXPORTS_SERVICES": "true", "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64"}
+	for ; len(settings) > 1; settings = settings[2:] {
+		writer[settings[0]] = settings[1]
+	}
 	x := &exports{enterFleet(t, script{
 		inventory: map[string]string{
 			"SOURCE_KIND": "service", "SOURCE_SERVICE_SELECTOR": "slicefeed.dev/export=true", "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64",
 		},
-		writer:  map[string]string{"INVENTORY_EXPORTS_SERVICES": "true", "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64"},
+		writer:  writer,
 		service: given,
 	})}
 	x.keep(x.Inventory.Dir() + "/clients.yaml")
@@ -81,11 +87,10 @@ func (x *exports) backed(service, slice string, endpoints ...discoveryv1.Endpoin
 	if len(endpoints) > 0 && strings.Contains(endpoints[0].Addresses[0], ":") {
 		kind = discoveryv1.AddressTypeIPv6
 	}
-	x.must(x.putSlice(service, slice, kind, endpoints))
+	x.must(x.putSlice(service, slice, kind, 8080, endpoints))
 }
 
-func (x *exports) putSlice(service, name string, kind discoveryv1.AddressType, endpoints []discoveryv1.Endpoint) error {
-	port := int32(8080)
+func (x *exports) putSlice(service, name string, kind discoveryv1.AddressType, port int32, endpoints []discoveryv1.Endpoint) error {
 	slices := x.SecuredClient().DiscoveryV1().EndpointSlices(shop)
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
@@ -223,6 +228,37 @@ func TestATargetHasToNameAServiceOfAnExportingSource(t *testing.T) {
 	x.tells(x.service, "InvalidAnnotation", "source-service", "namespace/name")
 }
 
+func TestEndpointsOfTheEarlierServiceKeepTheirPort(t *testing.T) {
+	x := enterExports(t, "[shop/*]", annotated("source-service", "shop/web", "ports", "from-source"),
+		"SHRINK_WINDOW", "30s", "ALLOWED_PORTS", "30080-30090")
+	a, b := x.machine(pair.WorkerOptions{}), x.machine(pair.WorkerOptions{})
+	other, err := backend.Start("other port", netip.AddrPortFrom(b.Address, 30081))
+	x.must(err)
+	t.Cleanup(func() { x.must(other.Close()) })
+	x.offer("web", true)
+	x.offer("api", true)
+	x.must(x.putSlice("web", "web-a", discoveryv1.AddressTypeIPv4, 30080, []discoveryv1.Endpoint{backing("web-0", a.Address, pair.Ready)}))
+	x.must(x.putSlice("api", "api-a", discoveryv1.AddressTypeIPv4, 30081, []discoveryv1.Endpoint{backing("api-0", b.Address, pair.Ready)}))
+	x.start()
+	at := func(want map[netip.Addr]int32) func([]*discoveryv1.EndpointSlice) bool {
+		return func(all []*discoveryv1.EndpointSlice) bool {
+			got := map[netip.Addr]int32{}
+			for _, slice := range all {
+				for _, e := range slice.Endpoints {
+					if *e.Conditions.Ready {
+						got[netip.MustParseAddr(e.Addresses[0])] = *slice.Ports[0].Port
+					}
+				}
+			}
+			return maps.Equal(got, want)
+		}
+	}
+	x.wait(x.service, "web serves", at(map[netip.Addr]int32{a.Address: 30080}))
+	x.annotate(x.service, "source-service", "shop/api")
+	x.wait(x.service, "api serves beside what the guard shrink holds", at(map[netip.Addr]int32{a.Address: 30080, b.Address: 30081}))
+	x.wait(x.service, "api serves alone", at(map[netip.Addr]int32{b.Address: 30081}))
+}
+
 // exported is how many Services one inventory exports in the test below.
 const exported = 200
 
@@ -239,7 +275,7 @@ func TestHundredsOfExportedServicesAreFollowedOnOneConnection(t *testing.T) {
 	for i := range exported {
 		group.Go(func() error {
 			x.offer(name(i), true)
-			return x.putSlice(name(i), "slice-"+name(i), discoveryv1.AddressTypeIPv4, backends(name(i), pair.Ready))
+			return x.putSlice(name(i), "slice-"+name(i), discoveryv1.AddressTypeIPv4, 8080, backends(name(i), pair.Ready))
 		})
 		if i > 0 {
 			all = append(all, x.make(labelled(name(i), annotated("source-service", "shop/"+name(i)))))

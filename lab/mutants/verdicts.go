@@ -270,6 +270,13 @@ func verdicts() []Mutant {
 			Suites: []string{inInputs},
 		},
 		{
+			Name:   "kept-endpoints-at-the-ports-of-others",
+			Harm:   "Endpoints that a guard keeps get the ports of another exported Service, at which they do not listen.",
+			File:   inTargets + "/ports.go",
+			Edits:  one("!reports(planner.SourceOf(slice), e.Address)", "reports(planner.SourceOf(slice), e.Address)"),
+			Suites: []string{inTargets},
+		},
+		{
 			Name:   "followed-ports-outside-the-allowlist",
 			Harm:   "An inventory chooses any port of its endpoints.",
 			File:   inTargets + "/ports.go",

@@ -53,6 +53,8 @@ type Target struct {
 	Ports []discoveryv1.EndpointPort
 	// SourcePorts are the written ports of sources that have others, while Managed.
 	SourcePorts map[string][]discoveryv1.EndpointPort
+	// KeptPorts are the written ports of endpoints that have others than their source, while Managed.
+	KeptPorts map[netip.Addr][]discoveryv1.EndpointPort
 	// ServiceType and ServicePorts are the type of the Service, and the numbers of its own ports by name.
 	ServiceType  string
 	ServicePorts map[string]uint16
@@ -179,15 +181,16 @@ type publishedState struct {
 
 	backends    []Backend             // by address, each address once
 	sourcePorts map[string][]Port     // of sources whose ports are others
-	portsAt     map[netip.Addr][]Port // of a ReadOnly Service, whose slices may have different ones; nil: it is another
+	portsAt     map[netip.Addr][]Port // of endpoints whose ports are not those of their source
 }
 
 // numberAt returns the number of a port at a backend; 0: the backend does not have it.
 func (p *publishedState) numberAt(b *Backend, port Port) uint16 {
-	ports, others := p.sourcePorts[cmp.Or(b.Source, verdict.DefaultSource)]
-	if p.portsAt != nil {
-		ports = p.portsAt[b.Address]
-	} else if !others {
+	ports, others := p.portsAt[b.Address]
+	if !others {
+		ports, others = p.sourcePorts[cmp.Or(b.Source, verdict.DefaultSource)]
+	}
+	if !others {
 		return port.Number
 	}
 	if at := slices.IndexFunc(ports, func(other Port) bool { return other.Name == port.Name }); at >= 0 {
@@ -266,6 +269,9 @@ func (t *Target) endpointsToPublish() publishedState {
 		for source, ports := range t.SourcePorts {
 			p.addPorts(source, ports)
 		}
+		for address, ports := range t.KeptPorts {
+			p.addPortsAt(address, ports)
+		}
 		return p
 	}
 	owned := t.ownedSlices()
@@ -273,9 +279,7 @@ func (t *Target) endpointsToPublish() publishedState {
 	for _, slice := range t.Slices {
 		if slice.DeletionTimestamp == nil && owned.Owns(slice) {
 			listed = append(listed, slice.Ports...)
-			if len(slice.Endpoints) > 0 { // else its ports say nothing about the source
-				p.addPorts(planner.SourceOf(slice), slice.Ports)
-			}
+			p.addListed(slice)
 		}
 	}
 	p.Ports = convertPorts(listed)
@@ -301,6 +305,31 @@ func (p *publishedState) addPorts(source string, ports []discoveryv1.EndpointPor
 		p.sourcePorts = map[string][]Port{}
 	}
 	p.sourcePorts[source] = convertPorts(ports)
+}
+
+// addListed adds the ports of a slice: as those of its source, or of its endpoints if another slice of the source lists
+// others. Without endpoints they say nothing about the source.
+func (p *publishedState) addListed(slice *discoveryv1.EndpointSlice) {
+	if len(slice.Endpoints) == 0 {
+		return
+	}
+	source := planner.SourceOf(slice)
+	known, again := p.sourcePorts[source]
+	if !again || samePorts(known, convertPorts(slice.Ports)) {
+		p.addPorts(source, slice.Ports)
+		return
+	}
+	for _, e := range planner.EndpointsOf(slice) {
+		p.addPortsAt(e.Address, slice.Ports)
+	}
+}
+
+// addPortsAt adds the ports of an endpoint.
+func (p *publishedState) addPortsAt(address netip.Addr, ports []discoveryv1.EndpointPort) {
+	if p.portsAt == nil {
+		p.portsAt = map[netip.Addr][]Port{}
+	}
+	p.portsAt[address] = convertPorts(ports)
 }
 
 // addObserved adds what the slices of a ReadOnly Service list, whoever manages them.

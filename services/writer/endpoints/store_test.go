@@ -126,6 +126,14 @@ func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
 	b.Put(other)
 	checkEqual(t, "upserts after a change of the port", upsertKeys(b.Since(&each.At, nil, false)), []string{"web/a/http/10.0.0.2"})
 
+	kept := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
+	kept.Decision.Endpoints[1].Source = "green"
+	kept.SourcePorts = map[string][]discoveryv1.EndpointPort{"green": {newPort("http", 31081)}}
+	kept.KeptPorts = map[netip.Addr][]discoveryv1.EndpointPort{mustParseAddr("10.0.0.2"): {newPort("http", 31080)}}
+	b.Put(kept)
+	each = b.Since(nil, nil, false)
+	checkEqual(t, "the ports of one that keeps its own", []uint16{each.Upserts[1].Port.Number, each.Upserts[2].Port.Number}, []uint16{30080, 31080})
+
 	// A Service that is not managed is published as its slices are.
 	other.State = Paused
 	other.ManagedBy = "slicefeed-default"
@@ -136,6 +144,10 @@ func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
 	b.Put(other)
 	paused := b.Since(nil, nil, false)
 	checkEqual(t, "the ports of a paused Service", []uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number}, []uint16{30080, 31082})
+	green.Labels[planner.LabelSource] = "default"
+	b.Put(other)
+	paused = b.Since(nil, nil, false)
+	checkEqual(t, "the ports of two slices of one source", []uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number}, []uint16{30080, 31082})
 }
 
 func TestServiceThatKubernetesMaintainsIsPublishedFromAllOfItsSlices(t *testing.T) {

@@ -85,11 +85,24 @@ func (v *TargetView) fill() {
 func (t *Target) portsDiffer(published publishedState) bool {
 	desired := t.ownedSlices()
 	return t.State == Managed && slices.ContainsFunc(t.Slices, func(s *discoveryv1.EndpointSlice) bool {
+		if s.DeletionTimestamp != nil || len(s.Endpoints) == 0 || !desired.Owns(s) {
+			return false
+		}
 		ports, others := published.sourcePorts[planner.SourceOf(s)]
 		if !others {
 			ports = published.Ports
 		}
-		return s.DeletionTimestamp == nil && len(s.Endpoints) > 0 && desired.Owns(s) && !samePorts(convertPorts(s.Ports), ports)
+		listed := convertPorts(s.Ports)
+		if len(published.portsAt) == 0 {
+			return !samePorts(listed, ports)
+		}
+		return slices.ContainsFunc(planner.EndpointsOf(s), func(e planner.Endpoint) bool {
+			own, kept := published.portsAt[e.Address]
+			if !kept {
+				own = ports
+			}
+			return !samePorts(listed, own)
+		})
 	})
 }
 

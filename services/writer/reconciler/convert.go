@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -118,6 +119,34 @@ func (r *Reconciler) followPorts(s *state, view *targets.Resolution, snapshots [
 	return unusable
 }
 
+// keepPorts keeps the ports of the endpoints that their source no longer reports. The slices are those that this writer
+// has applied.
+func (r *Reconciler) keepPorts(view *targets.Resolution, applied []*discoveryv1.EndpointSlice, sources []verdict.Source) {
+	view.Target.KeptPorts = view.Target.KeepPorts(applied, func(source string, address netip.Addr) bool {
+		return slices.ContainsFunc(sources, func(s verdict.Source) bool {
+			if s.Name != source {
+				return false
+			}
+			_, reported := slices.BinarySearchFunc(s.Members, address, func(m verdict.Member, a netip.Addr) int { return m.Address.Compare(a) })
+			return reported
+		})
+	}, func(source string, port uint16) bool {
+		allows := r.sources[source].AllowsPort
+		return allows == nil || allows(port)
+	})
+}
+
+// listedEndpoints converts what a decision lists to input of the planner. Endpoints whose ports are kept have them.
+func listedEndpoints(decided []verdict.Endpoint, kept map[netip.Addr]targets.SourcePorts) []planner.Endpoint {
+	listed := inputs.ListedEndpoints(decided)
+	for i := range listed {
+		if _, own := kept[listed[i].Address]; own {
+			listed[i].PortGroup = listed[i].Address.String() // see targets.Target.Desired
+		}
+	}
+	return listed
+}
+
 // input returns what a decision depends on.
 func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, current []verdict.CurrentEndpoint, unusable map[string]string) verdict.Input {
 	settings := &view.Target.Settings
@@ -173,13 +202,13 @@ func (r *Reconciler) probes(probed []prober.Request) []verdict.Probe {
 	return all
 }
 
-// current returns the current endpoints. What other clients changed in owned slices does not count, unless the Service
-// is rejected: then it is not repaired.
-func (r *Reconciler) current(s *state, view targets.Resolution, slices []*discoveryv1.EndpointSlice) []verdict.CurrentEndpoint {
+// applied returns the slices without what other clients changed in owned ones, unless the Service is rejected: then that
+// is not repaired.
+func (r *Reconciler) applied(s *state, view targets.Resolution, slices []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	if view.Rejection == nil {
 		slices = s.applier.LastApplied(view.ServiceRef, slices)
 	}
-	return s.current.Convert(view.Target.Desired(), slices)
+	return slices
 }
 
 // why returns the reason of the decision about an address.

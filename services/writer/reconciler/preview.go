@@ -42,10 +42,11 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 		}
 	}
 	unusable := r.followPorts(s, &p.View, snapshots)
-	p.Desired, s.term.since = p.View.Target.Desired(), now
-	current := inputs.CurrentEndpoints(planner.CurrentEndpoints(p.Desired, p.View.Slices))
+	s.term.since = now
+	current := inputs.CurrentEndpoints(planner.CurrentEndpoints(p.View.Target.Desired(), p.View.Slices))
 	for range 3 { // what is probed follows from a decision, and the decision from the probes
 		input := r.input(s, p.View, snapshots, current, unusable)
+		r.keepPorts(&p.View, p.View.Slices, input.Sources)
 		_, p.Decision = verdict.Decide(verdict.Memory{}, input, now)
 		s.decision = p.Decision
 		changed := r.setProbes(key, s, p.View, current)
@@ -59,7 +60,8 @@ func (r *Reconciler) Preview(key targets.Key, now time.Time) (Preview, error) {
 			break
 		}
 	}
-	p.Desired.Endpoints = inputs.ListedEndpoints(p.Decision.Endpoints)
+	p.Desired = p.View.Target.Desired()
+	p.Desired.Endpoints = listedEndpoints(p.Decision.Endpoints, p.View.Target.KeptPorts)
 	p.Warnings = warnings.OfTarget(p.View, snapshots)
 	return p, nil
 }

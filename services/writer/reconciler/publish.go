@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
@@ -51,7 +52,7 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 	}
 	t := endpoints.Target{
 		Namespace: key.Namespace, Service: key.TargetName(), Owner: view.Target.Owner, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
-		Ports: view.Target.Ports, SourcePorts: view.Target.Desired().PortGroups, Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
+		Ports: view.Target.Ports, SourcePorts: portsOf(view.Target.SourcePorts), KeptPorts: portsOf(view.Target.KeptPorts), Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
 		ServiceType: view.Target.Type, ServicePorts: view.Target.ServicePorts,
 		Input: input, Decision: s.decision, Sources: r.usedSnapshots(view, snapshots), Workload: view.Target.Settings.Workload,
 	}
@@ -65,6 +66,18 @@ func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resol
 		t.State = endpoints.Paused
 	}
 	r.Board.Put(t)
+}
+
+// portsOf returns the ports without those of the probes; nil: there are none.
+func portsOf[K comparable](all map[K]targets.SourcePorts) map[K][]discoveryv1.EndpointPort {
+	if len(all) == 0 {
+		return nil
+	}
+	ports := make(map[K][]discoveryv1.EndpointPort, len(all))
+	for of, p := range all {
+		ports[of] = p.Ports
+	}
+	return ports
 }
 
 // usedSnapshots drops the snapshots of exported Services if the target is rejected or not managed. It has no streams of

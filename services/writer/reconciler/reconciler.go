@@ -212,7 +212,9 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	unusable := r.followPorts(s, &view, snapshots)
 	if s.decision = (verdict.Decision{}); view.Active() {
 		current := s.applier.Observed(view.Slices, view.ResourceVersion)
-		input = r.input(s, view, snapshots, r.current(s, view, current), unusable)
+		applied := r.applied(s, view, current)
+		input = r.input(s, view, snapshots, s.current.Convert(view.Target.Desired(), applied), unusable)
+		r.keepPorts(&view, applied, input.Sources)
 		s.memory, s.decision = verdict.Decide(s.memory, input, now)
 		tracepoint.Mark(tracepoint.Decision)
 		if tracepoint.Enabled(r.Logger) {

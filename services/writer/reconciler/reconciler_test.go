@@ -21,6 +21,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
@@ -526,6 +527,7 @@ func TestServiceListsTheNodesOfItsWorkload(t *testing.T) {
 type serviceFeeds struct {
 	used     map[string]string
 	observed []string
+	ports    map[string]uint16 // of TCP, by Service
 }
 
 func (f *serviceFeeds) Use(target, service string) { f.used[target] = service }
@@ -533,10 +535,14 @@ func (f *serviceFeeds) Use(target, service string) { f.used[target] = service }
 func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
 	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
-	return subscriber.Snapshot{
+	snapshot := subscriber.Snapshot{
 		EverSynced: true, SyncedInStream: true, Connected: true, Generation: 1, Members: members, TrustedMembers: members, TrustedGeneration: 1,
 		Membership: subscriber.PartStatus{State: subscriber.Synced}, MembershipSyncedAt: time.Now(), Observation: 1, ObservationEpoch: "e of " + service,
 	}
+	if number, reports := f.ports[service]; reports {
+		snapshot.Ports = []subscriber.SourcePort{{Name: "http", Protocol: "TCP", Number: number}}
+	}
+	return snapshot
 }
 
 func (f *serviceFeeds) TakeChanged() map[string]struct{} { return nil }
@@ -571,6 +577,56 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	f.Decide(fixtureKey, time.Now())
 	if got := feeds.used[fixtureKey.String()]; got != "" {
 		t.Errorf("a Service that is opted out uses %q", got)
+	}
+}
+
+// An endpoint that a guard keeps after the target has chosen another exported Service never had the ports of that one.
+func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
+	for name, restart := range map[string]bool{"while it runs": false, "before a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			view := withSlice()
+			view.Slices[0].Labels[planner.LabelSource] = "blue"
+			view.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
+			settings := &view.Target.Settings
+			settings.Sources, settings.SourceService, settings.PortsFromSource = []string{"blue"}, "shop/web", true
+			settings.Probe, settings.ShrinkWindow = probe.Spec{Mode: probe.TCP}, time.Minute
+			f := newFixture(view)
+			f.prober.status = prober.Status{Health: prober.Passing}
+			feeds := &serviceFeeds{used: map[string]string{}, ports: map[string]uint16{"shop/web": 30080, "shop/api": 30090}}
+			f.sources["blue"] = Source{Name: "blue", Services: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+			if !restart {
+				f.Decide(fixtureKey, time.Now())
+			}
+			f.service.view.Target.Settings.SourceService = "shop/api"
+			f.Decide(fixtureKey, time.Now()) // the new endpoint is probed
+			f.Decide(fixtureKey, time.Now())
+
+			s := f.state(fixtureKey)
+			desired := s.slot.order.Desired
+			desired.Endpoints = listedEndpoints(s.slot.order.decided, s.slot.order.kept)
+			got := map[string]int32{}
+			plan := planner.Compute(desired, s.slot.order.Current)
+			for _, slice := range slices.Concat(plan.Create, plan.Update) {
+				for _, e := range slice.Endpoints {
+					got[e.Addresses[0]] = *slice.Ports[0].Port
+				}
+			}
+			if len(plan.Update) == 0 && len(plan.Delete) == 0 { // the other slice stays as it is
+				got["10.0.0.1"] = *view.Slices[0].Ports[0].Port
+			}
+			if got["10.0.0.1"] != 30080 || got["10.0.0.2"] != 30090 {
+				t.Errorf("ports %v by address, want that of each one's own Service", got)
+			}
+			for _, request := range s.probed {
+				if want := map[string]uint16{"10.0.0.1": 30080, "10.0.0.2": 30090}[request.Key.Address.String()]; request.Key.Port != want {
+					t.Errorf("%s is probed at %d, want %d", request.Key.Address, request.Key.Port, want)
+				}
+			}
+			_, published := f.Board.List(nil)
+			if published.Held == 0 || len(s.probed) != 2 {
+				t.Errorf("%d endpoints are held and %d probed; want one that shrink holds, and two", published.Held, len(s.probed))
+			}
+		})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -21,10 +20,11 @@ import (
 type order struct {
 	applier.Order
 
-	withdraw bool               // delete the current slices
-	decided  []verdict.Endpoint // Desired.Endpoints are made of these when it is carried out
-	term     int                // in which it was given
-	causes   propagation.Causes // the oldest of each kind
+	withdraw bool                               // delete the current slices
+	decided  []verdict.Endpoint                 // Desired.Endpoints are made of these when it is carried out
+	kept     map[netip.Addr]targets.SourcePorts // ports of endpoints; Desired.PortGroups has them
+	term     int                                // in which it was given
+	causes   propagation.Causes                 // the oldest of each kind
 }
 
 // orderOf returns what follows from a decision; nil: nothing may be written.
@@ -37,7 +37,7 @@ func orderOf(view targets.Resolution, decision verdict.Decision, current []*disc
 			Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current, Adjust: view.Rejection != nil,
 			ReasonFor: func(address netip.Addr) string { return why(decision.Endpoints, address) },
 		},
-		decided: decision.Endpoints,
+		decided: decision.Endpoints, kept: view.Target.KeptPorts,
 	}
 }
 
@@ -55,7 +55,7 @@ func (o *order) carryOut(ctx context.Context, a *applier.Applier) (changed bool,
 		return len(o.Current) > 0, a.Withdraw(ctx, o.Service, o.Current)
 	}
 	complete := o.Order
-	complete.Desired.Endpoints = inputs.ListedEndpoints(o.decided)
+	complete.Desired.Endpoints = listedEndpoints(o.decided, o.kept)
 	plan, err := a.Apply(ctx, complete)
 	return !plan.Empty(), err
 }

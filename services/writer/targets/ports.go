@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,14 @@ func (t Target) PortsOf(source string) []discoveryv1.EndpointPort {
 		return p.Ports
 	}
 	return t.Ports
+}
+
+// ProbePortAt returns the port at which an endpoint of a source is probed.
+func (t Target) ProbePortAt(address netip.Addr, source string) uint16 {
+	if p, kept := t.KeptPorts[address]; kept {
+		return p.ProbePort
+	}
+	return t.ProbePortOf(source)
 }
 
 // ProbePortOf returns the port at which a source's endpoints are probed.
@@ -84,6 +93,64 @@ func (t Target) ListedPorts(source string, existing []*discoveryv1.EndpointSlice
 		}
 	}
 	return SourcePorts{}, false
+}
+
+// KeepPorts returns the ports of the endpoints that the owned slices list with other numbers than those of their source,
+// if that follows the ports of its source and no longer reports the endpoint. Its source may have other ports by now,
+// which the endpoint need not have: above all if the target has chosen another exported Service. A port that the source
+// must not use is not kept.
+func (t Target) KeepPorts(listed []*discoveryv1.EndpointSlice, reports func(source string, address netip.Addr) bool, allows func(source string, port uint16) bool) map[netip.Addr]SourcePorts {
+	if !t.Settings.PortsFromSource {
+		return nil
+	}
+	desired, others := t.Desired(), false
+	var owned []*discoveryv1.EndpointSlice
+	var ports []SourcePorts // of these slices; zero: they list those of their source
+	for _, slice := range listed {
+		source := planner.SourceOf(slice)
+		if slice.DeletionTimestamp != nil || !desired.Owns(slice) || !t.FollowsPorts(source) {
+			continue
+		}
+		other := t.otherNumbers(t.PortsOf(source), slice.Ports, func(port uint16) bool { return allows(source, port) })
+		owned, ports, others = append(owned, slice), append(ports, other), others || other.Ports != nil
+	}
+	if !others {
+		return nil
+	}
+	kept, seen := map[netip.Addr]SourcePorts{}, map[netip.Addr]bool{}
+	for i, slice := range owned {
+		for _, e := range planner.EndpointsOf(slice) {
+			switch {
+			case seen[e.Address]: // it moves from one slice to another
+				delete(kept, e.Address)
+			case ports[i].Ports != nil && !reports(planner.SourceOf(slice), e.Address):
+				kept[e.Address] = ports[i]
+			}
+			seen[e.Address] = true
+		}
+	}
+	return kept
+}
+
+// otherNumbers returns the ports with the numbers that a slice lists; zero: those are the same, are not all of the ports,
+// or are not allowed.
+func (t Target) otherNumbers(ports, listed []discoveryv1.EndpointPort, allows func(port uint16) bool) SourcePorts {
+	others, differ := slices.Clone(ports), false
+	for i := range others {
+		p := &others[i]
+		at := slices.IndexFunc(listed, func(l discoveryv1.EndpointPort) bool {
+			return ptr.Deref(l.Name, "") == *p.Name && ptr.Deref(l.Protocol, corev1.ProtocolTCP) == *p.Protocol && l.Port != nil && allows(uint16(*l.Port))
+		})
+		if at < 0 {
+			return SourcePorts{}
+		}
+		differ = differ || *p.Port != *listed[at].Port
+		p.Port = listed[at].Port
+	}
+	if !differ {
+		return SourcePorts{}
+	}
+	return SourcePorts{others, t.probePortAmong(others)}
 }
 
 // probePortAmong returns the port of the settings, or else the first TCP port; 0: there is none.

@@ -1,13 +1,17 @@
 package targets
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 // withTwoPorts returns a Service with the ports http and dns, of two sources.
@@ -136,6 +140,83 @@ func TestPortsFollowTheSource(t *testing.T) {
 			}
 			if got.ProbePort != uint16(tc.want["http"]) {
 				t.Errorf("probed at %d", got.ProbePort)
+			}
+		})
+	}
+}
+
+// An endpoint that its source no longer reports need not have the ports that the source has now.
+func TestEndpointsThatAreNotReportedKeepTheirPorts(t *testing.T) {
+	cfg := newConfig()
+	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
+	dns := discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(30053))}
+	http := func(number int32) discoveryv1.EndpointPort {
+		return discoveryv1.EndpointPort{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: &number}
+	}
+	follows := []string{"ports", "from-source"}
+	for name, tc := range map[string]struct {
+		annotations []string
+		source      string
+		ports       []discoveryv1.EndpointPort
+		change      func(*discoveryv1.EndpointSlice)
+		twice       bool
+		want        int32 // number of http that 10.0.0.2 keeps; 0: it has that of its source
+		probe       uint16
+	}{
+		"another number":                   {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, want: 31080, probe: 31080},
+		"a source that is no longer used":  {annotations: follows, source: "red", ports: []discoveryv1.EndpointPort{dns, http(31080)}, want: 31080, probe: 31080},
+		"with a probe port":                {annotations: append(follows, "probe-port", "32000"), source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, want: 31080, probe: 32000},
+		"another application protocol":     {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, change: func(s *discoveryv1.EndpointSlice) { s.Ports[1].AppProtocol = new("h2c") }, want: 31080, probe: 31080},
+		"the same numbers":                 {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(30080)}},
+		"ports that do not follow":         {source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}},
+		"ports of that source":             {annotations: append(follows, "ports.green", "http=31081"), source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}},
+		"one that is missing":              {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{http(31080)}},
+		"one that is not allowed":          {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(22)}},
+		"a slice of somebody else":         {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, change: func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "others" }},
+		"a slice that is deleted":          {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, change: func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{} }},
+		"an endpoint that is listed twice": {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, twice: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resolution := newResolver(cfg).resolve(withTwoPorts(tc.annotations...))
+			if resolution.Rejection != nil {
+				t.Fatal(resolution.Rejection)
+			}
+			target := resolution.Target
+			slice := &discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: target.Namespace, Labels: map[string]string{
+					discoveryv1.LabelServiceName: target.Name, discoveryv1.LabelManagedBy: target.ManagedBy, planner.LabelSource: tc.source,
+				}},
+				AddressType: discoveryv1.AddressTypeIPv4, Ports: tc.ports,
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}, {Addresses: []string{"10.0.0.2"}}},
+			}
+			all := []*discoveryv1.EndpointSlice{slice}
+			if tc.change != nil {
+				tc.change(slice)
+			}
+			if tc.twice {
+				again := slice.DeepCopy()
+				again.Ports[1] = http(30080)
+				all = append(all, again)
+			}
+			reported, gone := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+			target.KeptPorts = target.KeepPorts(all, func(source string, a netip.Addr) bool { return source == tc.source && a == reported },
+				func(source string, port uint16) bool { return source == tc.source && port >= 30000 })
+			want := map[netip.Addr]map[string]int32{}
+			if tc.want != 0 {
+				want[gone] = map[string]int32{"http": tc.want, "dns": 30053}
+			}
+			got := map[netip.Addr]map[string]int32{}
+			for address, kept := range target.KeptPorts {
+				got[address] = numbers(kept.Ports)
+			}
+			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+				t.Error(diff)
+			}
+			if tc.probe != 0 && (target.ProbePortAt(gone, tc.source) != tc.probe || target.ProbePortAt(reported, tc.source) != target.ProbePortOf(tc.source)) {
+				t.Errorf("probed at %d and %d", target.ProbePortAt(gone, tc.source), target.ProbePortAt(reported, tc.source))
+			}
+			if n := len(target.Desired().PortGroups); tc.want != 0 && n != 1 {
+				t.Errorf("%d port groups", n)
 			}
 		})
 	}

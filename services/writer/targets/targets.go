@@ -110,9 +110,10 @@ type Target struct {
 	FirstName     string                // of the first slice
 	Families      []discoveryv1.AddressType
 	Ports         []discoveryv1.EndpointPort
-	ProbePort     uint16                 // 0: none, only if probing is off
-	SourcePorts   map[string]SourcePorts // of sources whose endpoints have other ports
-	ForeignSlices []string               // slices of this Service that others manage; consumers use their endpoints too
+	ProbePort     uint16                     // 0: none, only if probing is off
+	SourcePorts   map[string]SourcePorts     // of sources whose endpoints have other ports
+	KeptPorts     map[netip.Addr]SourcePorts // of endpoints that have other ports than those of their source now; see KeepPorts
+	ForeignSlices []string                   // slices of this Service that others manage; consumers use their endpoints too
 	// OtherClassSlices are slices of this Service that writers of other classes wrote.
 	OtherClassSlices []string
 	Settings         Settings
@@ -126,14 +127,18 @@ type Target struct {
 	ServicePorts             map[string]uint16 // the numbers of the Service's own ports, by name
 }
 
-// Desired converts the target to the planner's input, without endpoints. Its port groups are named like their sources.
+// Desired converts the target to the planner's input, without endpoints. Its port groups are named like their sources,
+// or like the address whose ports are kept.
 func (t Target) Desired() planner.Desired {
 	var groups map[string][]discoveryv1.EndpointPort
+	if n := len(t.SourcePorts) + len(t.KeptPorts); n > 0 {
+		groups = make(map[string][]discoveryv1.EndpointPort, n)
+	}
 	for source, p := range t.SourcePorts {
-		if groups == nil {
-			groups = map[string][]discoveryv1.EndpointPort{}
-		}
 		groups[source] = p.Ports
+	}
+	for address, p := range t.KeptPorts {
+		groups[address.String()] = p.Ports
 	}
 	return planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
