@@ -139,16 +139,16 @@ func TestExplain(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, n := range r.nodes {
+			for _, n := range r.Nodes {
 				got = append(got, "node "+n.GetName())
 			}
-			for _, e := range r.steps {
+			for _, e := range r.Explanations {
 				got = append(got, "explains "+e.GetName())
 			}
-			for _, target := range r.targets {
+			for _, target := range r.Targets {
 				got = append(got, "target "+target.GetTarget().GetService())
 			}
-			for _, e := range r.endpoints {
+			for _, e := range r.Endpoints {
 				got = append(got, "endpoint "+e.GetService()+" "+e.GetAddress())
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

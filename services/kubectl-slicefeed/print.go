@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -125,15 +126,15 @@ func (r *report) writeTable(out io.Writer) error {
 		}
 		fmt.Fprintf(&b, format, args...)
 	}
-	for _, n := range r.steps {
+	for _, n := range r.Explanations {
 		printf("Node %s\n", n.GetName())
 		for _, step := range n.GetSteps() {
 			printf("  %-2s  %s %s\n", resultMarks[step.GetResult()], step.GetQuestion(), step.GetDetail())
 		}
 		printf("%s\n\n", n.GetConclusion())
 	}
-	rows := len(r.steps) == 0 // of a Service
-	for _, t := range r.targets {
+	rows := len(r.Explanations) == 0 // of a Service
+	for _, t := range r.Targets {
 		l := t.GetTarget()
 		printf("Service %s/%s: %s, %d ready, %d draining, %d not ready\n", l.GetNamespace(), l.GetService(),
 			strings.ToLower(strings.TrimPrefix(l.GetTarget().GetState().String(), "TARGET_STATE_")), l.GetReady(), l.GetDraining(), l.GetNotReady())
@@ -151,7 +152,7 @@ func (r *report) writeTable(out io.Writer) error {
 		printf("\n")
 	}
 	if rows {
-		for _, n := range r.nodes {
+		for _, n := range r.Nodes {
 			if reason := n.GetOmitted().GetReason(); n.GetOmitted() != nil && reason != inventoryv1.OmissionReason_OMISSION_REASON_CONTROL_PLANE {
 				printf("Node %s is omitted: %s\n", n.GetName(), n.GetOmitted().GetAdvice())
 			}
@@ -173,7 +174,7 @@ func (r *report) writeChains(printf func(format string, args ...any), t *writerv
 }
 
 func (r *report) endpointsOf(t *writerv1.ListedTarget) (its []*writerv1.ExplainEndpointResponse) {
-	for _, e := range r.endpoints {
+	for _, e := range r.Endpoints {
 		if e.GetNamespace() == t.GetNamespace() && e.GetService() == t.GetService() {
 			its = append(its, e)
 		}
@@ -192,10 +193,7 @@ func (r *report) writeRows(out io.Writer, t *writerv1.ListedTarget) {
 				node = s.GetMember()
 			}
 		}
-		reason := e.GetReason()
-		if reason == "" {
-			reason = e.GetConclusion()
-		}
+		reason := cmp.Or(e.GetReason(), e.GetConclusion())
 		if rule := e.GetRule(); rule != "" && rule != "table" {
 			reason += " (guard " + rule + ")"
 		}
@@ -212,63 +210,35 @@ func conditions(b *writerv1.Backend) string {
 	return display.EndpointConditions(b.GetReady(), b.GetServing(), b.GetTerminating())
 }
 
-// writeJSON writes the messages of the components' own API.
+// messages are a part of a report, in the JSON of protojson. Without any, the part is an empty list.
+type messages[M proto.Message] []M
+
+// MarshalJSON makes messages a json.Marshaler.
+func (all messages[M]) MarshalJSON() ([]byte, error) {
+	encoded := make([]json.RawMessage, len(all))
+	for i, m := range all {
+		var err error
+		if encoded[i], err = protojson.Marshal(m); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(encoded)
+}
+
 func (r *report) writeJSON(out io.Writer) error {
-	text, err := r.marshal()
+	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, text, "", "  "); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, indented.String())
+	_, err = fmt.Fprintln(out, string(text))
 	return err
 }
 
 func (r *report) writeYAML(out io.Writer) error {
-	text, err := r.marshal()
+	text, err := yaml.Marshal(r)
 	if err != nil {
-		return err
-	}
-	if text, err = yaml.JSONToYAML(text); err != nil {
 		return err
 	}
 	_, err = out.Write(text)
 	return err
-}
-
-func (r *report) marshal() ([]byte, error) {
-	var parts struct {
-		Nodes        []json.RawMessage `json:"nodes"`        // slicefeed.inventory.v1.NodeDetails
-		Explanations []json.RawMessage `json:"explanations"` // slicefeed.inventory.v1.NodeExplanation
-		Targets      []json.RawMessage `json:"targets"`      // slicefeed.writer.v1.TargetDetails
-		Endpoints    []json.RawMessage `json:"endpoints"`    // slicefeed.writer.v1.ExplainEndpointResponse
-	}
-	var err error
-	if parts.Nodes, err = marshalAll(r.nodes); err != nil {
-		return nil, err
-	}
-	if parts.Explanations, err = marshalAll(r.steps); err != nil {
-		return nil, err
-	}
-	if parts.Targets, err = marshalAll(r.targets); err != nil {
-		return nil, err
-	}
-	if parts.Endpoints, err = marshalAll(r.endpoints); err != nil {
-		return nil, err
-	}
-	return json.Marshal(parts)
-}
-
-func marshalAll[M proto.Message](messages []M) ([]json.RawMessage, error) {
-	all := []json.RawMessage{}
-	for _, m := range messages {
-		text, err := protojson.Marshal(m)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, text)
-	}
-	return all, nil
 }
