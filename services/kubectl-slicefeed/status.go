@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 )
@@ -60,9 +61,6 @@ func (c *component) printStatus(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// retryInterval is how often wait asks.
-const retryInterval = time.Second
-
 func newWaitCommand(o *options) *cobra.Command {
 	timeout := 5 * time.Minute
 	cmd := &cobra.Command{
@@ -88,30 +86,22 @@ func newWaitCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// waitHealthy returns nil when the summary of the Service is OK, and an error with the last problem when ctx is done. It
-// writes each new problem to progress.
+// waitHealthy returns nil when the summary of the Service is OK, and an error with the last problem when ctx is done.
 func waitHealthy(ctx context.Context, progress io.Writer, service string, summary func(context.Context, string) (statuspage.Line, error)) error {
-	problem := ""
-	for {
+	problem, err := command.WaitHealthy(ctx, progress, func(ctx context.Context) (string, error) {
 		line, err := summary(ctx, service)
 		if err == nil && line.Severity == statuspage.OK {
-			return nil
+			return "", nil
 		}
-		text := line.Text
 		if err != nil {
-			text = err.Error()
+			line.Text = err.Error()
 		}
-		// The last call may have failed because the time is over: then the one before says more.
-		if text != problem && (problem == "" || ctx.Err() == nil) {
-			problem = text
-			fmt.Fprintf(progress, "waiting: %s\n", display.Sanitize(problem))
-		}
-		select {
-		case <-time.After(retryInterval):
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not healthy: %s", service, display.Sanitize(problem))
-		}
+		return line.Text, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not healthy: %s", service, problem)
 	}
+	return nil
 }
 
 // summary returns the leading writer's summary of a Service.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
@@ -22,40 +23,25 @@ type WaitSettings struct {
 	Timeout time.Duration `flag:"timeout" default:"5m" min:"1s" max:"24h" flagonly:"true" help:"how long to wait"`
 }
 
-// waitInterval is how often wait asks. A writer allows ten calls per second.
-const waitInterval = time.Second
-
 // waitHealthy returns when the writer reports the Service as healthy: managed, written as decided, with a ready endpoint
 // and without a guard that holds anything. It goes on while the writer does not respond, because it may be starting.
 func waitHealthy(ctx context.Context, q request) error {
 	name := q.service.GetNamespace() + "/" + q.service.GetService()
-	startedAt, reported := time.Now(), ""
-	deadline, _ := ctx.Deadline()
-	poll := time.NewTicker(waitInterval)
-	defer poll.Stop()
-	for {
-		target, problems, err := q.findProblems(ctx)
-		switch {
-		case err != nil:
-			return err
-		case len(problems) == 0:
-			_, err := fmt.Fprintf(q.out, "%s is healthy: %d ready, %d draining, %d not ready\n", name, target.GetReady(), target.GetDraining(), target.GetNotReady())
-			return err
-		}
-		// The last call may have failed because the time is over: then the one before says more.
-		if text := strings.Join(problems, "; "); text != reported && (reported == "" || time.Now().Before(deadline)) {
-			fmt.Fprintf(q.err, "waiting: %s\n", text)
-			reported = text
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return ctx.Err()
-			}
-			return fmt.Errorf("%s is not healthy after %s: %s", name, time.Since(startedAt).Round(time.Second), reported)
-		}
+	startedAt := time.Now()
+	var target *writerv1.ListedTarget
+	problem, err := command.WaitHealthy(ctx, q.err, func(ctx context.Context) (_ string, err error) {
+		var problems []string
+		target, problems, err = q.findProblems(ctx)
+		return strings.Join(problems, "; "), err
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s is not healthy after %s: %s", name, time.Since(startedAt).Round(time.Second), problem)
+	case err != nil:
+		return err
 	}
+	_, err = fmt.Fprintf(q.out, "%s is healthy: %d ready, %d draining, %d not ready\n", name, target.GetReady(), target.GetDraining(), target.GetNotReady())
+	return err
 }
 
 // findProblems returns what keeps the Service from being healthy. Its error is one that waiting does not change.
