@@ -183,9 +183,8 @@ func (c *component) forward(ctx context.Context, pod *corev1.Pod) (string, error
 	if err != nil {
 		return "", err
 	}
-	// As kubectl: API servers before 1.31 and some proxies in front of them know only SPDY.
-	dialer := portforward.NewFallbackDialerForStreaming(websocket, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, target),
-		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
+	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
+	dialer := portforward.NewFallbackDialerForStreaming(websocket, overSPDY, needsSPDY)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", c.debugPort)}, ready, io.Discard, io.Discard)
 	if err != nil {
@@ -202,4 +201,10 @@ func (c *component) forward(ctx context.Context, pod *corev1.Pod) (string, error
 		return "", err
 	}
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), nil
+}
+
+// needsSPDY reports whether a WebSocket failed because the API server, or a proxy in front of it, knows only SPDY, as
+// those before 1.31 do. kubectl falls back for the same errors.
+func needsSPDY(err error) bool {
+	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 }

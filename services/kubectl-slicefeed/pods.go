@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/streaming/pkg/httpstream"
 )
 
 func newLogsCommand(o *options) *cobra.Command {
@@ -58,7 +56,7 @@ func printLogs(ctx context.Context, out io.Writer, components []*component, logO
 		defer mu.Unlock()
 		problems = append(problems, err)
 	}
-	var all errgroup.Group
+	var all sync.WaitGroup
 	for _, c := range components {
 		pods, err := c.pods(ctx)
 		if err != nil {
@@ -66,11 +64,11 @@ func printLogs(ctx context.Context, out io.Writer, components []*component, logO
 			continue
 		}
 		for _, pod := range pods {
-			all.Go(func() error {
+			all.Go(func() {
 				stream, err := c.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, logOptions).Stream(ctx)
 				if err != nil {
 					fail(fmt.Errorf("logs of Pod %s/%s in context %q: %w", pod.Namespace, pod.Name, c.context, err))
-					return nil
+					return
 				}
 				defer stream.Close() //nolint:errcheck // only read
 				lines := bufio.NewScanner(stream)
@@ -83,11 +81,10 @@ func printLogs(ctx context.Context, out io.Writer, components []*component, logO
 				if err := lines.Err(); err != nil && ctx.Err() == nil {
 					fail(fmt.Errorf("logs of Pod %s/%s in context %q: %w", pod.Namespace, pod.Name, c.context, err))
 				}
-				return nil
 			})
 		}
 	}
-	_ = all.Wait() // its functions return nil
+	all.Wait()
 	return errors.Join(problems...)
 }
 
@@ -129,9 +126,7 @@ func (c *component) exec(ctx context.Context, pod *corev1.Pod, program []string,
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewFallbackExecutor(websocket, overSPDY, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
+	executor, err := remotecommand.NewFallbackExecutor(websocket, overSPDY, needsSPDY)
 	if err != nil {
 		return err
 	}
