@@ -149,24 +149,29 @@ func Run(ctx context.Context, out io.Writer, format command.Format, checks []Che
 		width = max(width, utf8.RuneCountInString(c.Name))
 	}
 	report := Report{Checks: []Line{}}
-	err := runChecks(ctx, checks, func(lines []Line) {
-		report.Checks = append(report.Checks, lines...)
-		if !format.IsTable() {
-			return
+	notPassed := map[string]bool{} // failed or skipped
+	for _, c := range checks {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		var lines []Line
+		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return notPassed[name] }); n >= 0 {
+			lines = []Line{{c.Name, Skipped, singleLine("skipped; depends on " + c.DependsOn[n])}}
+		} else {
+			lines = c.run(ctx)
+		}
+		notPassed[c.Name] = lines[0].Result == Failed || lines[0].Result == Skipped
+		report.Checks = append(report.Checks, lines...)
 		for _, line := range lines {
 			width = max(width, utf8.RuneCountInString(line.Name))
+			if line.Result == Failed {
+				report.Failed++
+			}
 		}
-		for _, line := range lines {
-			fmt.Fprintf(out, "%-4s  %-*s  %s\n", marks[line.Result], width, line.Name, line.Text)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	for _, line := range report.Checks {
-		if line.Result == Failed {
-			report.Failed++
+		if format.IsTable() {
+			for _, line := range lines {
+				fmt.Fprintf(out, "%-4s  %-*s  %s\n", marks[line.Result], width, line.Name, line.Text)
+			}
 		}
 	}
 	if !format.IsTable() {
@@ -180,43 +185,24 @@ func Run(ctx context.Context, out io.Writer, format command.Format, checks []Che
 	return nil
 }
 
-// runChecks passes on the lines of each check when it ends. Its error is that of ctx.
-func runChecks(ctx context.Context, checks []Check, done func(lines []Line)) error {
-	notPassed := map[string]bool{} // failed or skipped
-	for _, c := range checks {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return notPassed[name] }); n >= 0 {
-			notPassed[c.Name] = true
-			done([]Line{{c.Name, Skipped, singleLine("skipped; depends on " + c.DependsOn[n])}})
-			continue
-		}
-		findings := c.run(ctx)
-		notPassed[c.Name] = isFailure(findings[0].Err)
-		var lines []Line
-		for _, f := range findings {
-			lines = append(lines, newLine(f))
-		}
-		done(lines)
-	}
-	return nil
-}
-
-// run returns the check's own finding, and then those of its items that have a line.
-func (c Check) run(ctx context.Context) []Finding {
+// run returns the check's own line, and then those of its items that have one.
+func (c Check) run(ctx context.Context) []Line {
 	timeout := cmp.Or(c.Timeout, DefaultTimeout)
 	errTimeout := fmt.Errorf("no response within %s", timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
 	defer cancel()
 	observed, err := c.Run(ctx)
+	var items []Finding
 	if summary, ok := errors.AsType[*summaryError](err); ok {
-		return append([]Finding{{c.Name, summary.Observed, summary.Err}}, summary.items...)
-	}
-	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errTimeout) {
+		observed, err, items = summary.Observed, summary.Err, summary.items
+	} else if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errTimeout) {
 		err = fmt.Errorf("%w: %w", errTimeout, err)
 	}
-	return []Finding{{c.Name, observed, err}}
+	lines := []Line{newLine(Finding{c.Name, observed, err})}
+	for _, item := range items {
+		lines = append(lines, newLine(item))
+	}
+	return lines
 }
 
 // singleLine returns text as one bounded line. Part of it may come from another program.
