@@ -56,9 +56,9 @@ func (c *preflightChecker) grantedServices() []string {
 func (c *preflightChecker) exportPermissions() (all []preflight.Permission) {
 	var whole, namespaces []string // in which clients may see any Service, and some
 	for _, pattern := range c.grantedServices() {
-		namespace, name, _ := strings.Cut(pattern, "/")
+		namespace, _, _ := strings.Cut(pattern, "/")
 		namespaces = append(namespaces, namespace)
-		if isPattern(namespace) || isPattern(name) {
+		if strings.Contains(pattern, "*") {
 			whole = append(whole, namespace)
 		}
 	}
@@ -79,9 +79,6 @@ func mergeNamespaces(sorted []string) []string {
 	return slices.Compact(sorted)
 }
 
-// isPattern reports whether a part of namespace/name stands for any.
-func isPattern(part string) bool { return part == "*" }
-
 // checkExported reads each Service that a client may see by its name, and checks that it is exported.
 func (c *preflightChecker) checkExported(ctx context.Context) (string, error) {
 	selector, err := labels.Parse(c.cfg.ExportSelector)
@@ -91,11 +88,11 @@ func (c *preflightChecker) checkExported(ctx context.Context) (string, error) {
 	named := 0
 	var missing, unlabeled []string
 	for _, pattern := range c.grantedServices() {
-		namespace, name, _ := strings.Cut(pattern, "/")
-		if isPattern(namespace) || isPattern(name) {
+		if strings.Contains(pattern, "*") {
 			continue
 		}
 		named++
+		namespace, name, _ := strings.Cut(pattern, "/")
 		service, err := c.cluster.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
