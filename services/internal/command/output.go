@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // Format is the form in which a command prints its result.
@@ -51,9 +53,9 @@ func (f *Format) IsTable() bool { return *f == Table || *f == "" }
 func (f *Format) Write(out io.Writer, result any) error {
 	encoded, err := encodeJSON(result)
 	if err == nil && *f == YAML {
-		encoded, err = yaml.JSONToYAML(mapControls(encoded, func(rune) string { return " " }))
+		encoded, err = yaml.JSONToYAML([]byte(display.Sanitize(string(encoded))))
 	} else {
-		encoded = mapControls(encoded, escapeRune)
+		encoded = escapeControls(encoded)
 	}
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
@@ -66,39 +68,28 @@ func encodeJSON(result any) ([]byte, error) {
 	if m, ok := result.(proto.Message); ok {
 		result = Message{m}
 	}
-	var compact, indented bytes.Buffer
-	encoder := json.NewEncoder(&compact)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(result); err != nil {
-		return nil, err
-	}
-	if err := json.Indent(&indented, compact.Bytes(), "", "  "); err != nil {
-		return nil, err
-	}
-	return indented.Bytes(), nil
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(result)
+	return b.Bytes(), err
 }
 
-// mapControls replaces the control and format characters that an encoder of JSON leaves as they are. They occur in
+// escapeControls escapes the control and format characters that an encoder of JSON leaves as they are. They occur in
 // strings only, except the line ends.
-func mapControls(encoded []byte, replace func(r rune) string) []byte {
+func escapeControls(encoded []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(encoded) {
-		if r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf) {
-			b.WriteString(replace(r))
-		} else {
+		if r == '\n' || !unicode.In(r, unicode.Cc, unicode.Cf) {
 			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.Bytes()
-}
-
-// escapeRune escapes a character as JSON does.
-func escapeRune(r rune) string {
-	var b strings.Builder
-	for _, unit := range utf16.AppendRune(nil, r) {
-		fmt.Fprintf(&b, `\u%04x`, unit)
-	}
-	return b.String()
 }
 
 // Message is a message of a contract as a part of a result, in the JSON of protojson: fields have their lowerCamelCase
