@@ -58,31 +58,24 @@ func writeCommands(out io.Writer, cmd *cobra.Command) {
 
 // writeFlags writes the flags: first those that are no settings or have no group, then each group of settings.
 func writeFlags(out io.Writer, cmd *cobra.Command, all []settings.Field) {
-	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	own.AddFlagSet(cmd.LocalFlags())
-	grouped := map[string]*pflag.FlagSet{}
+	groupOf := map[string]string{} // of each setting's flag
+	flags := map[string]*pflag.FlagSet{"": pflag.NewFlagSet("", pflag.ContinueOnError)}
 	secrets := map[string]string{}
 	var groups []string // in the order of the settings
 	for i := range all {
 		f := &all[i]
-		if f.Group == "" {
-			continue
-		}
-		if grouped[f.Group] == nil {
+		if flags[f.Group] == nil {
 			groups = append(groups, f.Group)
-			grouped[f.Group] = pflag.NewFlagSet("", pflag.ContinueOnError)
+			flags[f.Group] = pflag.NewFlagSet("", pflag.ContinueOnError)
 		}
 		if f.Secret {
 			secrets[f.Group] += fmt.Sprintf("      no flag, only [$%s]: %s\n", f.Env, f.Help)
-			continue
 		}
-		flag := cmd.LocalFlags().Lookup(f.Flag)
-		grouped[f.Group].AddFlag(flag)
-		flag.Hidden = true // among the others
+		groupOf[f.Flag] = f.Group
 	}
-	fmt.Fprintf(out, "\nFlags:\n%s", own.FlagUsages())
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) { flags[groupOf[flag.Name]].AddFlag(flag) })
+	fmt.Fprintf(out, "\nFlags:\n%s", flags[""].FlagUsages())
 	for _, group := range groups {
-		grouped[group].VisitAll(func(flag *pflag.Flag) { flag.Hidden = false })
-		fmt.Fprintf(out, "\nSettings, %s:\n%s%s", group, grouped[group].FlagUsages(), secrets[group])
+		fmt.Fprintf(out, "\nSettings, %s:\n%s%s", group, flags[group].FlagUsages(), secrets[group])
 	}
 }
