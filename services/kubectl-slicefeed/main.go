@@ -37,8 +37,6 @@ func main() {
 // usageError is an invalid flag or argument.
 type usageError struct{ error }
 
-func (e usageError) Unwrap() error { return e.error }
-
 // exitCode returns 2 for an invalid flag or argument and 1 for any other error, as the components do.
 func exitCode(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok {

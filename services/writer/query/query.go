@@ -77,7 +77,7 @@ type request struct {
 	operator writerv1.WriterOperatorServiceClient
 	format   command.Format
 
-	explainFailure func(*status.Status) string // with advice; nil: the text of the call
+	handshakeError func() *identity.HandshakeError // of the last handshake with the writer
 	out, err       io.Writer
 }
 
@@ -93,7 +93,7 @@ func runQuery[C any](ctx context.Context, call command.Invocation[C], s *Setting
 	defer conn.Close() //nolint:errcheck // only fails if it is closed already
 	q.writer, q.operator = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn)
 	q.format, q.out, q.err = call.Format, call.Out, call.Err
-	q.explainFailure = func(err *status.Status) string { return explainFailure(err, client.HandshakeError()) }
+	q.handshakeError = client.HandshakeError
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := answer(ctx, q); err != nil {
@@ -105,25 +105,16 @@ func runQuery[C any](ctx context.Context, call command.Invocation[C], s *Setting
 	return nil
 }
 
-// describeFailure returns the code and the text of a failed call.
+// describeFailure returns the code and the text of a failed call, with advice if the handshake failed.
 func (q *request) describeFailure(s *status.Status) string {
 	text := s.Message()
-	if q.explainFailure != nil {
-		text = q.explainFailure(s)
+	if handshake := q.handshakeError(); handshake != nil && s.Code() == codes.Unavailable {
+		text = handshake.Error()
+		if errors.Is(handshake, identity.ErrRejected) {
+			text = handshake.Cause.Error() + "; the writer rejects CLIENT_CERT_FILE: its CLIENT_CA_FILE must contain the CA that signs it, and its ALLOWED_CLIENTS_FILE one of its SANs; the writer's log has the reason"
+		}
 	}
 	return s.Code().String() + ": " + display.Sanitize(text)
-}
-
-// explainFailure returns the text of a failed call, with advice if the writer rejected the certificate.
-func explainFailure(s *status.Status, handshake *identity.HandshakeError) string {
-	switch {
-	case s.Code() != codes.Unavailable || handshake == nil:
-		return s.Message()
-	case errors.Is(handshake, identity.ErrRejected):
-		return handshake.Cause.Error() + "; the writer rejects CLIENT_CERT_FILE: its CLIENT_CA_FILE must contain the CA that signs it, and its ALLOWED_CLIENTS_FILE one of its SANs; the writer's log has the reason"
-	default:
-		return handshake.Error()
-	}
 }
 
 // parseArgs parses NAMESPACE/SERVICE, where .serviceimport ends the name of a ServiceImport, and ADDRESS if there is one.

@@ -25,6 +25,7 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
@@ -122,6 +123,7 @@ func runFormat(t *testing.T, format command.Format, put func(*endpoints.Store), 
 			var out bytes.Buffer
 			q.writer, q.operator = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn)
 			q.format, q.out = format, &out
+			q.handshakeError = func() *identity.HandshakeError { return nil }
 			err = answer(t.Context(), q)
 			text = out.String()
 		}
