@@ -94,6 +94,20 @@ func (r *Reconciler) followPorts(s *state, view *targets.Resolution, snapshots [
 		return nil
 	}
 	t, followed := &view.Target, map[string]targets.SourcePorts{}
+	if view.Rejection != nil { // it has no ports to find by name, and those of its slices are not rewritten
+		for i := range snapshots {
+			name := snapshots[i].Source
+			ports, known := s.ports[name]
+			if !known {
+				ports, known = t.ListedPorts(name, view.Slices)
+			}
+			if known && t.FollowsPorts(name) && ports.ProbePort != 0 && r.allowsPort(name, ports.ProbePort) {
+				followed[name] = ports
+			}
+		}
+		t.SourcePorts = followed
+		return nil
+	}
 	unusable = map[string]string{}
 	for i := range snapshots {
 		name := snapshots[i].Source
@@ -130,10 +144,13 @@ func (r *Reconciler) keepPorts(view *targets.Resolution, applied []*discoveryv1.
 			_, reported := slices.BinarySearchFunc(s.Members, address, func(m verdict.Member, a netip.Addr) int { return m.Address.Compare(a) })
 			return reported
 		})
-	}, func(source string, port uint16) bool {
-		allows := r.sources[source].AllowsPort
-		return allows == nil || allows(port)
-	})
+	}, r.allowsPort)
+}
+
+// allowsPort reports whether a port may be written and probed for a source.
+func (r *Reconciler) allowsPort(source string, port uint16) bool {
+	allows := r.sources[source].AllowsPort
+	return allows == nil || allows(port)
 }
 
 // listedEndpoints converts what a decision lists to input of the planner. Endpoints whose ports are kept have them.

@@ -630,6 +630,32 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 	}
 }
 
+// A rejected Service has no ports of its own, from which those of a source could follow.
+func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
+	view := withSlice()
+	view.Slices[0].Labels[planner.LabelSource] = "blue"
+	view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "HasSelector"}, true
+	settings := &view.Target.Settings
+	settings.Sources, settings.SourceService, settings.PortsFromSource = []string{"blue"}, "shop/web", true
+	settings.Probe = probe.Spec{Mode: probe.TCP}
+	f := newFixture(view)
+	feeds := &serviceFeeds{used: map[string]string{}, ports: map[string]uint16{"shop/web": 30090}}
+	f.sources["blue"] = Source{Name: "blue", Services: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+	f.Decide(fixtureKey, time.Now())
+	probed := f.state(fixtureKey).probed
+	if len(probed) != 1 || probed[0].Key.Port != 30080 {
+		t.Errorf("probed: %v, want 10.0.0.1 at port 30080", probed)
+	}
+	blue := f.sources["blue"]
+	blue.AllowsPort = func(port uint16) bool { return port == 30000 }
+	f.sources["blue"] = blue
+	f.service.view.Target.ProbePort = 30000 // as resolved, and allowed
+	f.Decide(fixtureKey, time.Now())
+	if probed := f.state(fixtureKey).probed; len(probed) != 1 || probed[0].Key.Port != 30000 {
+		t.Errorf("probed: %v, at a port that the source may not use", probed)
+	}
+}
+
 func TestARejectedTargetShowsNoExportedServiceAsASource(t *testing.T) {
 	for name, change := range map[string]func(*targets.Resolution){
 		"it names no Service":  func(v *targets.Resolution) { v.Target.Settings.SourceService, v.ProbesOnly = "", true },

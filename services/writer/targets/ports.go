@@ -139,12 +139,13 @@ func (t Target) otherNumbers(ports, listed []discoveryv1.EndpointPort, allows fu
 	for i := range others {
 		p := &others[i]
 		at := slices.IndexFunc(listed, func(l discoveryv1.EndpointPort) bool {
-			return ptr.Deref(l.Name, "") == *p.Name && ptr.Deref(l.Protocol, corev1.ProtocolTCP) == *p.Protocol && l.Port != nil && allows(uint16(*l.Port))
+			return ptr.Deref(l.Name, "") == ptr.Deref(p.Name, "") && ptr.Deref(l.Protocol, corev1.ProtocolTCP) == ptr.Deref(p.Protocol, corev1.ProtocolTCP) &&
+				l.Port != nil && allows(uint16(*l.Port))
 		})
 		if at < 0 {
 			return SourcePorts{}
 		}
-		differ = differ || *p.Port != *listed[at].Port
+		differ = differ || ptr.Deref(p.Port, 0) != *listed[at].Port
 		p.Port = listed[at].Port
 	}
 	if !differ {

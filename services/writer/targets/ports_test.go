@@ -145,6 +145,38 @@ func TestPortsFollowTheSource(t *testing.T) {
 	}
 }
 
+// The ports of a source may come from a slice that others have edited, which need not name a number.
+func TestPortsWithoutANumberAreNotKept(t *testing.T) {
+	cfg := newConfig()
+	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
+	target := newResolver(cfg).resolve(withTwoPorts("ports", "from-source")).Target
+	slice := func(name string, number *int32) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: target.Namespace, Labels: map[string]string{
+				discoveryv1.LabelServiceName: target.Name, discoveryv1.LabelManagedBy: target.ManagedBy, planner.LabelSource: "green",
+			}},
+			AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: number}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+		}
+	}
+	for name, all := range map[string][]*discoveryv1.EndpointSlice{
+		"of the source":   {slice("a", nil), slice("b", new(int32(31080)))},
+		"of the endpoint": {slice("a", new(int32(31080))), slice("b", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ports, found := target.ListedPorts("green", all)
+			if !found {
+				t.Fatal("no ports are listed")
+			}
+			target.SourcePorts = map[string]SourcePorts{"green": ports}
+			kept := target.KeepPorts(all[1:], func(string, netip.Addr) bool { return false }, func(string, uint16) bool { return true })
+			if _, got := kept[netip.MustParseAddr("10.0.0.1")]; got != (name == "of the source") {
+				t.Errorf("kept %v", kept)
+			}
+		})
+	}
+}
+
 // An endpoint that its source no longer reports need not have the ports that the source has now.
 func TestEndpointsThatAreNotReportedKeepTheirPorts(t *testing.T) {
 	cfg := newConfig()
