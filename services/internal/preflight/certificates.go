@@ -23,8 +23,7 @@ const expiryWarning = 14 * 24 * time.Hour
 // Identity is the certificate files of one end of a link.
 type Identity struct {
 	Files  identity.Files
-	Server bool             // whether this end is the server
-	Now    func() time.Time // nil: time.Now
+	Server bool // whether this end is the server
 }
 
 // The names of the checks that Identity.Checks returns.
@@ -36,9 +35,6 @@ const (
 
 // Checks returns the checks of this end's certificate, its key and the CA of its peers.
 func (i Identity) Checks() []Check {
-	if i.Now == nil {
-		i.Now = time.Now
-	}
 	return []Check{
 		{Name: OwnCertificate, Run: func(context.Context) (string, error) { return i.checkCertificate() }},
 		{Name: OwnKey, DependsOn: []string{OwnCertificate}, Run: func(context.Context) (string, error) { return i.checkKey() }},
@@ -120,12 +116,12 @@ func (i Identity) checkPeerCA() (string, error) {
 // checkExpiry describes when a certificate expires. It fails if the certificate is not valid now, and
 // warns if it expires soon.
 func (i Identity) checkExpiry(file string, c *x509.Certificate) (string, error) {
-	left := c.NotAfter.Sub(i.Now())
+	left := time.Until(c.NotAfter)
 	expiry := fmt.Sprintf("expires in %d days, on %s", int(left.Hours()/24), c.NotAfter.UTC().Format(time.DateOnly))
 	if left < 48*time.Hour {
 		expiry = fmt.Sprintf("expires in %s", left.Round(time.Minute))
 	}
-	if err := certificate.CheckPeriod(c, i.Now()); err != nil {
+	if err := certificate.CheckPeriod(c, time.Now()); err != nil {
 		return "", fmt.Errorf("%s: %q %w; a running component reloads the file within a minute", file, certSubject(c), err)
 	}
 	if left < expiryWarning {

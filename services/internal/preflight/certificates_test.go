@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
@@ -144,7 +145,10 @@ func TestIdentityChecks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			expectLines(t, Identity{Files: files, Server: !tt.client, Now: func() time.Time { return now }}, tt.lines)
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(now))
+				expectLines(t, Identity{Files: files, Server: !tt.client}, tt.lines)
+			})
 		})
 	}
 }

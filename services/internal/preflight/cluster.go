@@ -88,8 +88,8 @@ func (c *Cluster) Checks(needed, excessive []Permission) []Check {
 	for _, p := range needed {
 		all = append(all, Check{Name: p.String(), DependsOn: []string{APIServer}, Run: func(ctx context.Context) (string, error) {
 			_, missing, err := c.review(ctx, p)
-			if missing != "" {
-				err = fmt.Errorf("permission to %s missing; bind the role of %s to the credential", missing, c.Role)
+			if len(missing) > 0 {
+				err = fmt.Errorf("permission to %s missing; bind the role of %s to the credential", p.in(missing), c.Role)
 			}
 			return "allowed", err
 		}})
@@ -114,10 +114,9 @@ func (c *Cluster) checkReachable(ctx context.Context) (string, error) {
 	return v.GitVersion + " at " + c.Host, nil
 }
 
-// review describes in which namespaces the credential has a permission, and in which not; empty: in none.
-// The API server does not store the reviews.
-func (c *Cluster) review(ctx context.Context, p Permission) (allowed, missing string, err error) {
-	byResult := map[bool][]string{}
+// review returns in which namespaces the credential has a permission, and in which not. Without namespaces, it returns
+// an empty one. The API server does not store the reviews.
+func (c *Cluster) review(ctx context.Context, p Permission) (allowed, missing []string, err error) {
 	namespaces := p.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
@@ -129,24 +128,22 @@ func (c *Cluster) review(ctx context.Context, p Permission) (allowed, missing st
 			}},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return "", "", fmt.Errorf("review permission to %s: %w", p.in([]string{namespace}), err)
+			return nil, nil, fmt.Errorf("review permission to %s: %w", p.in([]string{namespace}), err)
 		}
-		byResult[review.Status.Allowed] = append(byResult[review.Status.Allowed], namespace)
-	}
-	describe := func(result bool) string {
-		if byResult[result] == nil {
-			return ""
+		if review.Status.Allowed {
+			allowed = append(allowed, namespace)
+		} else {
+			missing = append(missing, namespace)
 		}
-		return p.in(byResult[result])
 	}
-	return describe(true), describe(false), nil
+	return allowed, missing, nil
 }
 
 // checkExcess warns of permissions that would make a stolen credential useful.
 func (c *Cluster) checkExcess(ctx context.Context, excessive []Permission) (string, error) {
 	advice := "use a separate credential with the role of " + c.Role
 	everything, _, err := c.review(ctx, Permission{Verb: "*", Group: "*", Resource: "*"})
-	if everything != "" {
+	if len(everything) > 0 {
 		return "", Warning("all permissions; a stolen credential controls the cluster; %s", advice)
 	}
 	var found []string
@@ -154,8 +151,8 @@ func (c *Cluster) checkExcess(ctx context.Context, excessive []Permission) (stri
 	for _, p := range excessive {
 		allowed, _, err := c.review(ctx, p)
 		problems = append(problems, err)
-		if allowed != "" {
-			found = append(found, allowed)
+		if len(allowed) > 0 {
+			found = append(found, p.in(allowed))
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
