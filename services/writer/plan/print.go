@@ -43,16 +43,9 @@ type Service struct {
 
 // Write is a request to the API server.
 type Write struct {
-	Verb    string   `json:"verb"` // create, update or delete
-	Slice   string   `json:"slice"`
-	Changes []Change `json:"changes"`
-}
-
-// Change is a field of a slice that differs.
-type Change struct {
-	Field string `json:"field"` // such as "endpoint 10.0.1.11"
-	Old   string `json:"old"`   // empty: it is added
-	New   string `json:"new"`   // empty: it is removed
+	Verb    string           `json:"verb"` // create, update or delete
+	Slice   string           `json:"slice"`
+	Changes []history.Change `json:"changes"`
 }
 
 // Endpoint is the verdict about one address.
@@ -162,11 +155,8 @@ func (s *Service) addWrites(verb string, all, current []*discoveryv1.EndpointSli
 		if verb == "delete" {
 			after = nil
 		}
-		w := Write{Verb: verb, Slice: slice.Name, Changes: []Change{}}
-		for _, c := range history.CompareSlices(before, after, nil) {
-			w.Changes = append(w.Changes, Change{c.Field, c.Old, c.New})
-		}
-		s.Writes = append(s.Writes, w)
+		changes := append([]history.Change{}, history.CompareSlices(before, after, nil)...)
+		s.Writes = append(s.Writes, Write{verb, slice.Name, changes})
 	}
 }
 
@@ -199,11 +189,7 @@ func (s *Service) print(b *strings.Builder) {
 		b.WriteString("Opted out: slices will be deleted.\n\n")
 	}
 	for _, w := range s.Writes {
-		changes := make([]history.Change, 0, len(w.Changes))
-		for _, c := range w.Changes {
-			changes = append(changes, history.Change{Field: c.Field, Old: c.Old, New: c.New})
-		}
-		fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", w.Verb, w.Slice, history.FormatChanges(changes))
+		fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", w.Verb, w.Slice, history.FormatChanges(w.Changes))
 	}
 	switch {
 	case s.State == statePaused:
