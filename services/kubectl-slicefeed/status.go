@@ -14,8 +14,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 )
 
-var errProblems = errors.New("problems found")
-
 func newStatusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:     "status",
@@ -56,7 +54,7 @@ func (c *component) printStatus(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	if page.Summary.Severity != statuspage.OK {
-		return fmt.Errorf("%s: %w", c.name, errProblems)
+		return fmt.Errorf("%s: problems found", c.name)
 	}
 	return nil
 }

@@ -36,13 +36,6 @@ func NewRegistry(component, version, cluster string) (*prometheus.Registry, prom
 	if cluster != "" {
 		registerer = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": cluster}, registry)
 	}
-	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newBuildInfo(component, version))
-	return registry, registerer
-}
-
-// newBuildInfo returns the metric that identifies the running build of a component.
-func newBuildInfo(component, version string) prometheus.Collector {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: component, Name: "build_info",
 		Help: "1, with labels that identify the build.",
@@ -51,7 +44,8 @@ func newBuildInfo(component, version string) prometheus.Collector {
 		},
 	})
 	info.Set(1)
-	return info
+	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return registry, registerer
 }
 
 // buildSetting returns a setting of the build, or nothing if it is unknown.
