@@ -56,7 +56,9 @@ func TestExitCodesAndAdvice(t *testing.T) {
 		{"explian worker-4", 2, "unknown command \"explian\""},
 		{"explain", 2, "explain NODE|NAMESPACE/SERVICE|ADDRESS"},
 		{"explain Worker_4", 2, "want the name of a node"},
-		{"explain worker-4 -o xml", 2, "want table, json or yaml"},
+		{"explain worker-4 -o xml", 2, "want one of table, json, yaml"},
+		{"status -o json", 1, "{\n  \"pages\": []\n}\n"},
+		{"preflight -o yml", 2, "want one of table, json, yaml"},
 		{"wait shop", 2, "want NAMESPACE/SERVICE"},
 		{"status --no-such-flag", 2, "unknown flag"},
 		{"status --secured-context red", 2, `context "red"`},
@@ -115,13 +117,13 @@ func TestWaitsUntilHealthyOrTimeout(t *testing.T) {
 			begun, looks := time.Now(), c.looks
 			var progress strings.Builder
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			err := waitHealthy(ctx, &progress, "web/shop", func(context.Context, string) (statuspage.Line, error) {
+			err := waitHealthy(ctx, &progress, "web/shop", func(context.Context, string) (string, *statuspage.Page, error) {
 				last := looks[0]
 				looks = looks[min(1, len(looks)-1):]
 				if last.Text == "" {
-					return last, errors.New("no Pod")
+					return "", nil, errors.New("no Pod")
 				}
-				return last, nil
+				return "writer-1", &statuspage.Page{Summary: last}, nil
 			})
 			cancel()
 			got := ""

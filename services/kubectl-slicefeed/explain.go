@@ -52,12 +52,12 @@ type reader struct {
 	listed func(ctx context.Context, service *writerv1.ServiceSelector) ([]netip.Addr, error)
 }
 
-// report is what the components know of a subject, in the messages of their own API.
+// report is what the components know of a subject.
 type report struct {
-	Nodes        messages[*inventoryv1.NodeDetails]          `json:"nodes"`
-	Explanations messages[*inventoryv1.NodeExplanation]      `json:"explanations"` // of a node; none for a Service
-	Targets      messages[*writerv1.TargetDetails]           `json:"targets"`      // those that the endpoints belong to
-	Endpoints    messages[*writerv1.ExplainEndpointResponse] `json:"endpoints"`    // by Service, then address
+	nodes     []*inventoryv1.NodeDetails
+	steps     []*inventoryv1.NodeExplanation      // of a node; none for a Service
+	targets   []*writerv1.TargetDetails           // those that the endpoints belong to
+	endpoints []*writerv1.ExplainEndpointResponse // by Service, then address
 
 	askedInventory bool // else no node is known
 }
@@ -77,13 +77,13 @@ func (r *reader) explain(ctx context.Context, s subject) (*report, error) {
 	var addresses []netip.Addr
 	for i := range sets {
 		sets[i].keep(s)
-		result.Nodes = append(result.Nodes, sets[i].nodes...)
+		result.nodes = append(result.nodes, sets[i].nodes...)
 		for _, n := range sets[i].nodes {
 			addresses = append(addresses, nodeAddresses(n)...)
 		}
 	}
 	if s.service == nil {
-		if result.Explanations, err = r.explainNodes(ctx, s, sets); err != nil {
+		if result.steps, err = r.explainNodes(ctx, s, sets); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +93,7 @@ func (r *reader) explain(ctx context.Context, s subject) (*report, error) {
 	if r.writer == nil {
 		return result, nil
 	}
-	if result.Targets, err = r.listTargets(ctx, s.service); err != nil {
+	if result.targets, err = r.listTargets(ctx, s.service); err != nil {
 		return nil, err
 	}
 	if s.service != nil {
@@ -133,11 +133,11 @@ func (r *reader) explainNodes(ctx context.Context, s subject, sets []nodeSet) (a
 // explainEndpoints adds the explanation of each address in each target. If only some of the targets concern an
 // address, it drops the others.
 func (r *reader) explainEndpoints(ctx context.Context, result *report, addresses []netip.Addr, all bool) error {
-	if len(result.Targets)*len(addresses) > maxExplained {
+	if len(result.targets)*len(addresses) > maxExplained {
 		return errTooMany
 	}
-	concerned := result.Targets[:0]
-	for _, target := range result.Targets {
+	concerned := result.targets[:0]
+	for _, target := range result.targets {
 		var of []*writerv1.ExplainEndpointResponse
 		for _, a := range addresses {
 			e, err := r.writer.ExplainEndpoint(ctx, &writerv1.ExplainEndpointRequest{
@@ -154,10 +154,10 @@ func (r *reader) explainEndpoints(ctx context.Context, result *report, addresses
 			}
 		}
 		if all || len(of) > 0 {
-			concerned, result.Endpoints = append(concerned, target), append(result.Endpoints, of...)
+			concerned, result.endpoints = append(concerned, target), append(result.endpoints, of...)
 		}
 	}
-	result.Targets = concerned
+	result.targets = concerned
 	return nil
 }
 
@@ -288,23 +288,23 @@ func nodeAddresses(n *inventoryv1.NodeDetails) (all []netip.Addr) {
 
 // check returns an error if something of the report is not as people want it.
 func (r *report) check(s subject) error {
-	for _, n := range r.Nodes {
+	for _, n := range r.nodes {
 		if n.GetOmitted() != nil && s.service == nil {
 			return errors.New("the node is not published")
 		}
 	}
-	if s.node != "" && r.askedInventory && len(r.Nodes) == 0 {
+	if s.node != "" && r.askedInventory && len(r.nodes) == 0 {
 		return errors.New("the source has no such node")
 	}
-	if s.address.IsValid() && len(r.Nodes)+len(r.Endpoints) == 0 {
+	if s.address.IsValid() && len(r.nodes)+len(r.endpoints) == 0 {
 		return errors.New("no node and no Service has the address")
 	}
-	for _, e := range r.Endpoints {
+	for _, e := range r.endpoints {
 		if e.GetDesired() != nil && !e.GetDesired().GetReady() {
 			return errors.New("an endpoint is not ready")
 		}
 	}
-	for _, t := range r.Targets {
+	for _, t := range r.targets {
 		if s.service != nil && t.GetTarget().GetReady() == 0 {
 			return errors.New("the Service has no ready endpoint")
 		}

@@ -15,6 +15,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 )
 
 func TestParseSubject(t *testing.T) {
@@ -139,16 +140,16 @@ func TestExplain(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, n := range r.Nodes {
+			for _, n := range r.nodes {
 				got = append(got, "node "+n.GetName())
 			}
-			for _, e := range r.Explanations {
+			for _, e := range r.steps {
 				got = append(got, "explains "+e.GetName())
 			}
-			for _, target := range r.Targets {
+			for _, target := range r.targets {
 				got = append(got, "target "+target.GetTarget().GetService())
 			}
-			for _, e := range r.Endpoints {
+			for _, e := range r.endpoints {
 				got = append(got, "endpoint "+e.GetService()+" "+e.GetAddress())
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -290,7 +291,7 @@ Service web/shop: managed, 1 ready, 0 draining, 0 not ready
 
 func TestReportAsJSONHasAllParts(t *testing.T) {
 	var b strings.Builder
-	if err := (&report{}).writeJSON(&b); err != nil || b.String() != "{\n  \"nodes\": [],\n  \"explanations\": [],\n  \"targets\": [],\n  \"endpoints\": []\n}\n" {
+	if err := (&report{}).write(&b, command.JSON); err != nil || b.String() != "{\n  \"nodes\": [],\n  \"explanations\": [],\n  \"targets\": [],\n  \"endpoints\": []\n}\n" {
 		t.Errorf("empty report: %v %s", err, b.String())
 	}
 	r := reader{fakeInventory{}, fakeWriter{}, listed}
@@ -299,7 +300,7 @@ func TestReportAsJSONHasAllParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Reset()
-	if err := found.writeYAML(&b); err != nil {
+	if err := found.write(&b, command.YAML); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"nodes:\n- name: worker-1\n", "explanations:\n- conclusion: It is worker-1.\n", "targets:\n", "endpoints:\n- address: 10.0.1.11\n"} {

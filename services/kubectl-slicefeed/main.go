@@ -93,6 +93,11 @@ Exit codes: 0 success; 1 a problem was found, or the command failed; 2 invalid f
 	return root
 }
 
+// addFormat adds the flag for the form of a command's result.
+func addFormat(cmd *cobra.Command, format *command.Format) {
+	cmd.Flags().VarP(format, "output", "o", "form of the result")
+}
+
 // wantArgs limits the number of arguments.
 func wantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

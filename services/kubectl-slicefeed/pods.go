@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/slicefeed/slicefeed/services/internal/command"
 )
 
 func newLogsCommand(o *options) *cobra.Command {
@@ -90,28 +92,38 @@ func printLogs(ctx context.Context, out io.Writer, components []*component, logO
 
 // newExecCommand returns the command that runs the command of the same name in a Pod of each component.
 func newExecCommand(o *options, name, short string, where ...string) *cobra.Command {
-	return &cobra.Command{
+	var format command.Format
+	cmd := &cobra.Command{
 		Use: name, Short: short, Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			components, err := o.components(where...)
 			if err != nil {
 				return err
 			}
+			out, headings, flags := cmd.OutOrStdout(), cmd.OutOrStdout(), []string(nil)
+			if !format.IsTable() { // standard output has only what the components print, a document each
+				headings, flags = cmd.ErrOrStderr(), []string{"--output", format.String()}
+			}
 			var problems []error
 			for _, c := range components {
 				pods, err := c.pods(cmd.Context())
 				if err == nil {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s in context %q, Pod %s/%s:\n", c.name, c.context, pods[0].Namespace, pods[0].Name)
-					err = c.exec(cmd.Context(), &pods[0], []string{"/" + c.name, name}, cmd.OutOrStdout(), cmd.ErrOrStderr())
+					fmt.Fprintf(headings, "%s in context %q, Pod %s/%s:\n", c.name, c.context, pods[0].Namespace, pods[0].Name)
+					if format == command.YAML {
+						fmt.Fprintln(out, "---")
+					}
+					err = c.exec(cmd.Context(), &pods[0], append([]string{"/" + c.name, name}, flags...), out, cmd.ErrOrStderr())
 				}
 				if err != nil {
 					problems = append(problems, fmt.Errorf("%s: %w", c.name, err))
 				}
-				fmt.Fprintln(cmd.OutOrStdout())
+				fmt.Fprintln(headings)
 			}
 			return errors.Join(problems...)
 		},
 	}
+	addFormat(cmd, &format)
+	return cmd
 }
 
 // exec runs a program in a Pod's first container.

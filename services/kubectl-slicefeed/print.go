@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
@@ -12,19 +11,17 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 func newExplainCommand(o *options) *cobra.Command {
-	format := "table"
+	var format command.Format
 	cmd := &cobra.Command{
 		Use:   "explain NODE|NAMESPACE/SERVICE|ADDRESS",
 		Short: "Explain a node, a Service or an address across both components",
@@ -36,10 +33,6 @@ func newExplainCommand(o *options) *cobra.Command {
 			s, err := parseSubject(args[0])
 			if err != nil {
 				return usageError{err}
-			}
-			write, ok := map[string]func(*report, io.Writer) error{"table": (*report).writeTable, "json": (*report).writeJSON, "yaml": (*report).writeYAML}[format]
-			if !ok {
-				return usageError{fmt.Errorf("--output=%q: want table, json or yaml", format)}
 			}
 			names := []string{inventory, writer}
 			if s.service != nil {
@@ -59,13 +52,13 @@ func newExplainCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := write(found, cmd.OutOrStdout()); err != nil {
+			if err := found.write(cmd.OutOrStdout(), format); err != nil {
 				return err
 			}
 			return found.check(s)
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", format, "table, json or yaml")
+	addFormat(cmd, &format)
 	return cmd
 }
 
@@ -115,6 +108,19 @@ var resultMarks = map[inventoryv1.StepResult]string{
 	inventoryv1.StepResult_STEP_RESULT_PASSED: "ok", inventoryv1.StepResult_STEP_RESULT_FAILED: "no", inventoryv1.StepResult_STEP_RESULT_SKIPPED: "-",
 }
 
+// write writes the report in a format.
+func (r *report) write(out io.Writer, format command.Format) error {
+	if format.IsTable() {
+		return r.writeTable(out)
+	}
+	return format.Write(out, struct {
+		Nodes        []command.Message `json:"nodes"`
+		Explanations []command.Message `json:"explanations"`
+		Targets      []command.Message `json:"targets"`
+		Endpoints    []command.Message `json:"endpoints"`
+	}{command.Messages(r.nodes), command.Messages(r.steps), command.Messages(r.targets), command.Messages(r.endpoints)})
+}
+
 // writeTable writes the report for people.
 func (r *report) writeTable(out io.Writer) error {
 	var b bytes.Buffer
@@ -126,15 +132,15 @@ func (r *report) writeTable(out io.Writer) error {
 		}
 		fmt.Fprintf(&b, format, args...)
 	}
-	for _, n := range r.Explanations {
+	for _, n := range r.steps {
 		printf("Node %s\n", n.GetName())
 		for _, step := range n.GetSteps() {
 			printf("  %-2s  %s %s\n", resultMarks[step.GetResult()], step.GetQuestion(), step.GetDetail())
 		}
 		printf("%s\n\n", n.GetConclusion())
 	}
-	rows := len(r.Explanations) == 0 // of a Service
-	for _, t := range r.Targets {
+	rows := len(r.steps) == 0 // of a Service
+	for _, t := range r.targets {
 		l := t.GetTarget()
 		printf("Service %s/%s: %s, %d ready, %d draining, %d not ready\n", l.GetNamespace(), l.GetService(),
 			strings.ToLower(strings.TrimPrefix(l.GetTarget().GetState().String(), "TARGET_STATE_")), l.GetReady(), l.GetDraining(), l.GetNotReady())
@@ -152,7 +158,7 @@ func (r *report) writeTable(out io.Writer) error {
 		printf("\n")
 	}
 	if rows {
-		for _, n := range r.Nodes {
+		for _, n := range r.nodes {
 			if reason := n.GetOmitted().GetReason(); n.GetOmitted() != nil && reason != inventoryv1.OmissionReason_OMISSION_REASON_CONTROL_PLANE {
 				printf("Node %s is omitted: %s\n", n.GetName(), n.GetOmitted().GetAdvice())
 			}
@@ -174,7 +180,7 @@ func (r *report) writeChains(printf func(format string, args ...any), t *writerv
 }
 
 func (r *report) endpointsOf(t *writerv1.ListedTarget) (its []*writerv1.ExplainEndpointResponse) {
-	for _, e := range r.Endpoints {
+	for _, e := range r.endpoints {
 		if e.GetNamespace() == t.GetNamespace() && e.GetService() == t.GetService() {
 			its = append(its, e)
 		}
@@ -208,37 +214,4 @@ func conditions(b *writerv1.Backend) string {
 		return "no"
 	}
 	return display.EndpointConditions(b.GetReady(), b.GetServing(), b.GetTerminating())
-}
-
-// messages are a part of a report, in the JSON of protojson. Without any, the part is an empty list.
-type messages[M proto.Message] []M
-
-// MarshalJSON makes messages a json.Marshaler.
-func (all messages[M]) MarshalJSON() ([]byte, error) {
-	encoded := make([]json.RawMessage, len(all))
-	for i, m := range all {
-		var err error
-		if encoded[i], err = protojson.Marshal(m); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(encoded)
-}
-
-func (r *report) writeJSON(out io.Writer) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, string(text))
-	return err
-}
-
-func (r *report) writeYAML(out io.Writer) error {
-	text, err := yaml.Marshal(r)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(text)
-	return err
 }

@@ -15,7 +15,8 @@ import (
 )
 
 func newStatusCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var format command.Format
+	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the status of both components, problems first",
 		Example: "  kubectl slicefeed status --secured-context blue --consuming-context green",
@@ -26,37 +27,54 @@ func newStatusCommand(o *options) *cobra.Command {
 				return err
 			}
 			var problems []error
+			pages := []*statuspage.Page{}
 			for _, c := range components {
-				if err := c.printStatus(cmd.Context(), cmd.OutOrStdout()); err != nil {
+				pod, page, err := c.page(cmd.Context(), "")
+				if err != nil {
 					problems = append(problems, err)
+					continue
 				}
+				if page.Summary.Severity != statuspage.OK {
+					problems = append(problems, fmt.Errorf("%s: problems found", c.name))
+				}
+				if pages = append(pages, page); format.IsTable() {
+					problems = append(problems, printPage(cmd.OutOrStdout(), pod, page))
+				}
+			}
+			if !format.IsTable() {
+				problems = append(problems, format.Write(cmd.OutOrStdout(), struct {
+					Pages []*statuspage.Page `json:"pages"`
+				}{pages}))
 			}
 			return errors.Join(problems...)
 		},
 	}
+	addFormat(cmd, &format)
+	return cmd
 }
 
-// printStatus prints the status page of one Pod. Its error says that it could not, or that the page has problems.
-func (c *component) printStatus(ctx context.Context, out io.Writer) error {
+// page returns the status page of one Pod, if possible of the leading writer, and says which Pod that is. With a filter
+// it is limited to that name.
+func (c *component) page(ctx context.Context, filter string) (pod string, page *statuspage.Page, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pod, err := c.connect(ctx)
+	conn, err := c.connect(ctx)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
-	page, err := statuspage.Fetch(ctx, c.name, pod.address, "")
-	if err != nil {
-		return fmt.Errorf("%s: %w", pod, err)
+	if page, err = statuspage.Fetch(ctx, c.name, conn.address, filter); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", conn, err)
 	}
-	fmt.Fprintf(out, "%s:\n", display.Sanitize(pod.String()))
+	return conn.String(), page, nil
+}
+
+func printPage(out io.Writer, pod string, page *statuspage.Page) error {
+	fmt.Fprintf(out, "%s:\n", display.Sanitize(pod))
 	if err := statuspage.NewTerminal(out).Write(out, page); err != nil {
 		return err
 	}
-	fmt.Fprintln(out)
-	if page.Summary.Severity != statuspage.OK {
-		return fmt.Errorf("%s: problems found", c.name)
-	}
-	return nil
+	_, err := fmt.Fprintln(out)
+	return err
 }
 
 func newWaitCommand(o *options) *cobra.Command {
@@ -77,42 +95,27 @@ func newWaitCommand(o *options) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return waitHealthy(ctx, cmd.ErrOrStderr(), args[0], components[0].summary)
+			return waitHealthy(ctx, cmd.ErrOrStderr(), args[0], components[0].page)
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait")
 	return cmd
 }
 
-// waitHealthy returns nil when the summary of the Service is OK, and an error with the last problem when ctx is done.
-func waitHealthy(ctx context.Context, progress io.Writer, service string, summary func(context.Context, string) (statuspage.Line, error)) error {
+// waitHealthy returns nil when the page of the Service is OK, and an error with the last problem when ctx is done.
+func waitHealthy(ctx context.Context, progress io.Writer, service string, page func(ctx context.Context, filter string) (pod string, page *statuspage.Page, err error)) error {
 	problem, err := command.WaitHealthy(ctx, progress, func(ctx context.Context) (string, error) {
-		line, err := summary(ctx, service)
-		if err == nil && line.Severity == statuspage.OK {
-			return "", nil
+		_, page, err := page(ctx, service)
+		problem := ""
+		if err != nil { // it may succeed later
+			problem = err.Error()
+		} else if page.Summary.Severity != statuspage.OK {
+			problem = page.Summary.Text
 		}
-		if err != nil {
-			line.Text = err.Error()
-		}
-		return line.Text, nil
+		return problem, nil
 	})
 	if err != nil {
 		return fmt.Errorf("%s is not healthy: %s", service, problem)
 	}
 	return nil
-}
-
-// summary returns the leading writer's summary of a Service.
-func (c *component) summary(ctx context.Context, service string) (statuspage.Line, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pod, err := c.connect(ctx)
-	if err != nil {
-		return statuspage.Line{}, err
-	}
-	page, err := statuspage.Fetch(ctx, c.name, pod.address, service)
-	if err != nil {
-		return statuspage.Line{}, err
-	}
-	return page.Summary, nil
 }
