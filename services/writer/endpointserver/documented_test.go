@@ -13,6 +13,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 func TestDocumentedLimitsMatchCode(t *testing.T) {
@@ -44,14 +45,16 @@ func TestContractStatesHowManySourcesAreListed(t *testing.T) {
 	if sentence := fmt.Sprintf("sorted by name; at most %d. repeated SourceStatus sources = 3;", maxSources); !strings.Contains(contract, sentence) {
 		t.Errorf("writer.proto does not say %q", sentence)
 	}
+	label := strings.Repeat("n", maxNameLength)
+	longestFeed := strings.TrimSuffix(subscriber.FeedName(label, label+"/"+label), "nnnn")
 	for _, n := range []int{maxSources, maxSources + 1} { // any number can be configured
 		status := endpoints.Status{Synced: true}
 		for i := range n {
-			status.Sources = append(status.Sources, endpoints.SourceStatus{Name: fmt.Sprintf("source-%03d", i)})
+			status.Sources = append(status.Sources, endpoints.SourceStatus{Name: longestFeed + fmt.Sprintf("-%03d", i)})
 		}
 		listed := encodeStatus(status).GetSources()
 		checkEqual(t, "sources listed", len(listed), maxSources)
-		checkEqual(t, "the last of them", listed[maxSources-1].GetName(), fmt.Sprintf("source-%03d", maxSources-1))
+		checkEqual(t, "the last of them", listed[maxSources-1].GetName(), longestFeed+fmt.Sprintf("-%03d", maxSources-1))
 	}
 }
 

@@ -71,7 +71,7 @@ func encodeStatus(s endpoints.Status) *writerv1.WriterStatus {
 }
 
 func encodeSourceStatus(s endpoints.SourceStatus) *writerv1.SourceStatus {
-	return &writerv1.SourceStatus{Name: truncateName(s.Name), Connected: s.Connected, Reason: truncateText(s.Reason)}
+	return &writerv1.SourceStatus{Name: display.Truncate(s.Name, maxFeedLength), Connected: s.Connected, Reason: truncateText(s.Reason)}
 }
 
 func encodeSummary(l endpoints.Summary) *writerv1.ListedTarget {

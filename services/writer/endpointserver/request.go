@@ -17,6 +17,7 @@ const (
 	maxSelectors         = 100 // of one request
 	maxNameLength        = 63  // of namespaces, ports, sources and zones
 	maxServiceLength     = 77  // of Services: 63, and .serviceimport after the name of a ServiceImport
+	maxFeedLength        = 191 // of a source, followed by /namespace/name of a Service that it exports
 	maxKeyLength         = 256
 	maxAppProtocolLength = 317 // a prefix of 253, a slash and a name of 63
 	maxReasonLength      = 128 // of a target's reason

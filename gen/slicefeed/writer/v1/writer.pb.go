@@ -1102,7 +1102,8 @@ func (x *WriterStatus) GetReason() string {
 // SourceStatus is the state of the writer's link to a source.
 type SourceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name of the source in the writer's configuration. At most 63 bytes.
+	// name of the source in the writer's configuration. If it exports Services, each of those in use has a
+	// status of its own, named source/namespace/name. At most 191 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// connected means that the link is up and has synced since it came up. Without it, the last
 	// reports of the source stay in effect.
