@@ -77,7 +77,7 @@ kubernetes: build race upstream ## Kubernetes' controllers, kube-proxy with real
 	@lab build kubelet kube-controller-manager kube-scheduler kube-proxy coredns >/dev/null
 	@tools/build . charts
 	@tools/node
-	@SLICEFEED_VERIFY=1 tools/gotest -p 1 -v -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothCharts' ./lab/e2e ./lab/charts
+	@SLICEFEED_VERIFY=1 tools/gotest -p 1 -v -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled' ./lab/e2e ./lab/charts
 
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
