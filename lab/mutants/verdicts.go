@@ -273,7 +273,7 @@ func verdicts() []Mutant {
 			Name:   "kept-endpoints-at-the-ports-of-others",
 			Harm:   "Endpoints that a guard keeps get the ports of another exported Service, at which they do not listen.",
 			File:   inTargets + "/ports.go",
-			Edits:  one("!reports(planner.SourceOf(slice), e.Address)", "reports(planner.SourceOf(slice), e.Address)"),
+			Edits:  one("!reports(source, e.Address)", "reports(source, e.Address)"),
 			Suites: []string{inTargets},
 		},
 		{

@@ -53,7 +53,7 @@ type Target struct {
 	Ports []discoveryv1.EndpointPort
 	// SourcePorts are the written ports of sources that have others, while Managed.
 	SourcePorts map[string][]discoveryv1.EndpointPort
-	// KeptPorts are the written ports of endpoints that have others than their source, while Managed.
+	// KeptPorts are the written ports of endpoints with other ports than their source, while Managed.
 	KeptPorts map[netip.Addr][]discoveryv1.EndpointPort
 	// ServiceType and ServicePorts are the type of the Service, and the numbers of its own ports by name.
 	ServiceType  string
@@ -181,15 +181,20 @@ type publishedState struct {
 
 	backends    []Backend             // by address, each address once
 	sourcePorts map[string][]Port     // of sources whose ports are others
-	portsAt     map[netip.Addr][]Port // of endpoints whose ports are not those of their source
+	portsAt     map[netip.Addr][]Port // of endpoints with other ports than their source
+}
+
+// portsOf returns the ports of an endpoint; false: it has those of the target.
+func (p *publishedState) portsOf(source string, address netip.Addr) (ports []Port, others bool) {
+	if ports, others = p.portsAt[address]; !others {
+		ports, others = p.sourcePorts[source]
+	}
+	return ports, others
 }
 
 // numberAt returns the number of a port at a backend; 0: the backend does not have it.
 func (p *publishedState) numberAt(b *Backend, port Port) uint16 {
-	ports, others := p.portsAt[b.Address]
-	if !others {
-		ports, others = p.sourcePorts[cmp.Or(b.Source, verdict.DefaultSource)]
-	}
+	ports, others := p.portsOf(cmp.Or(b.Source, verdict.DefaultSource), b.Address)
 	if !others {
 		return port.Number
 	}
@@ -307,8 +312,8 @@ func (p *publishedState) addPorts(source string, ports []discoveryv1.EndpointPor
 	p.sourcePorts[source] = convertPorts(ports)
 }
 
-// addListed adds the ports of a slice: as those of its source, or of its endpoints if another slice of the source lists
-// others. Without endpoints they say nothing about the source.
+// addListed adds the ports of a slice: as those of its source, or only of its endpoints if an earlier slice of the source
+// lists other ports. The ports of a slice without endpoints are not added.
 func (p *publishedState) addListed(slice *discoveryv1.EndpointSlice) {
 	if len(slice.Endpoints) == 0 {
 		return

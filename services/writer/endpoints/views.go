@@ -88,21 +88,18 @@ func (t *Target) portsDiffer(published publishedState) bool {
 		if s.DeletionTimestamp != nil || len(s.Endpoints) == 0 || !desired.Owns(s) {
 			return false
 		}
-		ports, others := published.sourcePorts[planner.SourceOf(s)]
-		if !others {
-			ports = published.Ports
-		}
-		listed := convertPorts(s.Ports)
-		if len(published.portsAt) == 0 {
+		listed, source := convertPorts(s.Ports), planner.SourceOf(s)
+		differ := func(address netip.Addr) bool {
+			ports, others := published.portsOf(source, address)
+			if !others {
+				ports = published.Ports
+			}
 			return !samePorts(listed, ports)
 		}
-		return slices.ContainsFunc(planner.EndpointsOf(s), func(e planner.Endpoint) bool {
-			own, kept := published.portsAt[e.Address]
-			if !kept {
-				own = ports
-			}
-			return !samePorts(listed, own)
-		})
+		if len(published.portsAt) == 0 { // all endpoints of the slice have the same ports
+			return differ(netip.Addr{})
+		}
+		return slices.ContainsFunc(planner.EndpointsOf(s), func(e planner.Endpoint) bool { return differ(e.Address) })
 	})
 }
 

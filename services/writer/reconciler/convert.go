@@ -153,7 +153,8 @@ func (r *Reconciler) allowsPort(source string, port uint16) bool {
 	return allows == nil || allows(port)
 }
 
-// listedEndpoints converts what a decision lists to input of the planner. Endpoints whose ports are kept have them.
+// listedEndpoints converts what a decision lists to input of the planner. Endpoints that keep their ports have a port
+// group of their own.
 func listedEndpoints(decided []verdict.Endpoint, kept map[netip.Addr]targets.SourcePorts) []planner.Endpoint {
 	listed := inputs.ListedEndpoints(decided)
 	for i := range listed {

@@ -22,7 +22,7 @@ type order struct {
 
 	withdraw bool                               // delete the current slices
 	decided  []verdict.Endpoint                 // Desired.Endpoints are made of these when it is carried out
-	kept     map[netip.Addr]targets.SourcePorts // ports of endpoints; Desired.PortGroups has them
+	kept     map[netip.Addr]targets.SourcePorts // endpoints with port groups of their own in Desired
 	term     int                                // in which it was given
 	causes   propagation.Causes                 // the oldest of each kind
 }

@@ -95,36 +95,28 @@ func (t Target) ListedPorts(source string, existing []*discoveryv1.EndpointSlice
 	return SourcePorts{}, false
 }
 
-// KeepPorts returns the ports of the endpoints that the owned slices list with other numbers than those of their source,
-// if that follows the ports of its source and no longer reports the endpoint. Its source may have other ports by now,
-// which the endpoint need not have: above all if the target has chosen another exported Service. A port that the source
-// must not use is not kept.
+// KeepPorts returns the ports of endpoints that the owned slices list, but that their source no longer reports, if they
+// differ from the ports of the source. Such an endpoint may not listen at the source's ports: they may have changed since,
+// or belong to another exported Service. Ports that the source may not use are not kept, nor those of sources with fixed
+// ports.
 func (t Target) KeepPorts(listed []*discoveryv1.EndpointSlice, reports func(source string, address netip.Addr) bool, allows func(source string, port uint16) bool) map[netip.Addr]SourcePorts {
 	if !t.Settings.PortsFromSource {
 		return nil
 	}
-	desired, others := t.Desired(), false
-	var owned []*discoveryv1.EndpointSlice
-	var ports []SourcePorts // of these slices; zero: they list those of their source
+	desired := t.Desired()
+	kept, seen := map[netip.Addr]SourcePorts{}, map[netip.Addr]bool{}
 	for _, slice := range listed {
 		source := planner.SourceOf(slice)
 		if slice.DeletionTimestamp != nil || !desired.Owns(slice) || !t.FollowsPorts(source) {
 			continue
 		}
-		other := t.otherNumbers(t.PortsOf(source), slice.Ports, func(port uint16) bool { return allows(source, port) })
-		owned, ports, others = append(owned, slice), append(ports, other), others || other.Ports != nil
-	}
-	if !others {
-		return nil
-	}
-	kept, seen := map[netip.Addr]SourcePorts{}, map[netip.Addr]bool{}
-	for i, slice := range owned {
+		ports, differ := t.otherNumbers(t.PortsOf(source), slice.Ports, func(port uint16) bool { return allows(source, port) })
 		for _, e := range planner.EndpointsOf(slice) {
 			switch {
-			case seen[e.Address]: // it moves from one slice to another
+			case seen[e.Address]: // two slices list it, since it moves to the ports of its source
 				delete(kept, e.Address)
-			case ports[i].Ports != nil && !reports(planner.SourceOf(slice), e.Address):
-				kept[e.Address] = ports[i]
+			case differ && !reports(source, e.Address):
+				kept[e.Address] = ports
 			}
 			seen[e.Address] = true
 		}
@@ -132,26 +124,23 @@ func (t Target) KeepPorts(listed []*discoveryv1.EndpointSlice, reports func(sour
 	return kept
 }
 
-// otherNumbers returns the ports with the numbers that a slice lists; zero: those are the same, are not all of the ports,
-// or are not allowed.
-func (t Target) otherNumbers(ports, listed []discoveryv1.EndpointPort, allows func(port uint16) bool) SourcePorts {
-	others, differ := slices.Clone(ports), false
-	for i := range others {
-		p := &others[i]
+// otherNumbers returns the ports with the numbers that a slice lists; false: the numbers are the same, or the slice does
+// not list all of the ports with numbers that are allowed.
+func (t Target) otherNumbers(ports, listed []discoveryv1.EndpointPort, allows func(port uint16) bool) (others SourcePorts, differ bool) {
+	ports = slices.Clone(ports)
+	for i := range ports {
+		p := &ports[i]
 		at := slices.IndexFunc(listed, func(l discoveryv1.EndpointPort) bool {
 			return ptr.Deref(l.Name, "") == ptr.Deref(p.Name, "") && ptr.Deref(l.Protocol, corev1.ProtocolTCP) == ptr.Deref(p.Protocol, corev1.ProtocolTCP) &&
 				l.Port != nil && allows(uint16(*l.Port))
 		})
 		if at < 0 {
-			return SourcePorts{}
+			return SourcePorts{}, false
 		}
 		differ = differ || ptr.Deref(p.Port, 0) != *listed[at].Port
 		p.Port = listed[at].Port
 	}
-	if !differ {
-		return SourcePorts{}
-	}
-	return SourcePorts{others, t.probePortAmong(others)}
+	return SourcePorts{ports, t.probePortAmong(ports)}, differ
 }
 
 // probePortAmong returns the port of the settings, or else the first TCP port; 0: there is none.

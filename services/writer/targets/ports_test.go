@@ -159,18 +159,21 @@ func TestPortsWithoutANumberAreNotKept(t *testing.T) {
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
 		}
 	}
-	for name, all := range map[string][]*discoveryv1.EndpointSlice{
-		"of the source":   {slice("a", nil), slice("b", new(int32(31080)))},
-		"of the endpoint": {slice("a", new(int32(31080))), slice("b", nil)},
+	for name, tc := range map[string]struct {
+		source, endpoint *discoveryv1.EndpointSlice
+		kept             bool
+	}{
+		"of the source":   {slice("a", nil), slice("b", new(int32(31080))), true},
+		"of the endpoint": {slice("a", new(int32(31080))), slice("b", nil), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ports, found := target.ListedPorts("green", all)
+			ports, found := target.ListedPorts("green", []*discoveryv1.EndpointSlice{tc.source})
 			if !found {
 				t.Fatal("no ports are listed")
 			}
 			target.SourcePorts = map[string]SourcePorts{"green": ports}
-			kept := target.KeepPorts(all[1:], func(string, netip.Addr) bool { return false }, func(string, uint16) bool { return true })
-			if _, got := kept[netip.MustParseAddr("10.0.0.1")]; got != (name == "of the source") {
+			kept := target.KeepPorts([]*discoveryv1.EndpointSlice{tc.endpoint}, func(string, netip.Addr) bool { return false }, func(string, uint16) bool { return true })
+			if _, got := kept[netip.MustParseAddr("10.0.0.1")]; got != tc.kept {
 				t.Errorf("kept %v", kept)
 			}
 		})
@@ -204,7 +207,7 @@ func TestEndpointsThatAreNotReportedKeepTheirPorts(t *testing.T) {
 		"ports of that source":             {annotations: append(follows, "ports.green", "http=31081"), source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}},
 		"one that is missing":              {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{http(31080)}},
 		"one that is not allowed":          {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(22)}},
-		"a slice of somebody else":         {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, change: func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "others" }},
+		"a slice of another writer":        {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, change: func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "others" }},
 		"a slice that is deleted":          {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, change: func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{} }},
 		"an endpoint that is listed twice": {annotations: follows, source: "green", ports: []discoveryv1.EndpointPort{dns, http(31080)}, twice: true},
 	} {

@@ -111,8 +111,8 @@ type Target struct {
 	Families      []discoveryv1.AddressType
 	Ports         []discoveryv1.EndpointPort
 	ProbePort     uint16                     // 0: none, only if probing is off
-	SourcePorts   map[string]SourcePorts     // of sources whose endpoints have other ports
-	KeptPorts     map[netip.Addr]SourcePorts // of endpoints that have other ports than those of their source now; see KeepPorts
+	SourcePorts   map[string]SourcePorts     // of sources with other ports
+	KeptPorts     map[netip.Addr]SourcePorts // of endpoints with other ports than their source; see KeepPorts
 	ForeignSlices []string                   // slices of this Service that others manage; consumers use their endpoints too
 	// OtherClassSlices are slices of this Service that writers of other classes wrote.
 	OtherClassSlices []string
@@ -128,7 +128,7 @@ type Target struct {
 }
 
 // Desired converts the target to the planner's input, without endpoints. Its port groups are named like their sources,
-// or like the address whose ports are kept.
+// or like the address of an endpoint that keeps its ports.
 func (t Target) Desired() planner.Desired {
 	var groups map[string][]discoveryv1.EndpointPort
 	if n := len(t.SourcePorts) + len(t.KeptPorts); n > 0 {
