@@ -2,10 +2,12 @@ package app
 
 import (
 	"flag"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,7 +74,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	metricstest.CheckMetrics(t, "../../../docs/reference/metrics.md", "inventory", *update, all...)
 }
 
-// docs/operate/monitoring.md has the number.
 func TestAnExportedServiceHasFewSeries(t *testing.T) {
 	exporting := build(t, exportingEnv(t))
 	client := nodeserver.Client{Name: "writer", AllowsService: func(string) bool { return true }}
@@ -100,5 +101,9 @@ func TestAnExportedServiceHasFewSeries(t *testing.T) {
 	want := map[string]int{"shop/web": 21, "shop/api": 21}
 	if !maps.Equal(series, want) {
 		t.Errorf("%v series, want %v", series, want)
+	}
+	page, err := os.ReadFile("../../../docs/operate/monitoring.md")
+	if sentence := fmt.Sprintf("Each exported Service has\n%d series at the inventory", want["shop/web"]); err != nil || !strings.Contains(string(page), sentence) {
+		t.Errorf("docs/operate/monitoring.md does not state %q (%v)", sentence, err)
 	}
 }
