@@ -100,9 +100,10 @@ func newExecCommand(o *options, name, short string, where ...string) *cobra.Comm
 			if err != nil {
 				return err
 			}
-			out, headings, flags := cmd.OutOrStdout(), cmd.OutOrStdout(), []string(nil)
-			if !format.IsTable() { // standard output has only what the components print, a document each
-				headings, flags = cmd.ErrOrStderr(), []string{"--output", format.String()}
+			out := cmd.OutOrStdout()
+			headings, program := out, []string{name}
+			if !format.IsTable() { // then standard output has the components' documents alone
+				headings, program = cmd.ErrOrStderr(), []string{name, "--output", format.String()}
 			}
 			var problems []error
 			for _, c := range components {
@@ -112,7 +113,7 @@ func newExecCommand(o *options, name, short string, where ...string) *cobra.Comm
 					if format == command.YAML {
 						fmt.Fprintln(out, "---")
 					}
-					err = c.exec(cmd.Context(), &pods[0], append([]string{"/" + c.name, name}, flags...), out, cmd.ErrOrStderr())
+					err = c.exec(cmd.Context(), &pods[0], append([]string{"/" + c.name}, program...), out, cmd.ErrOrStderr())
 				}
 				if err != nil {
 					problems = append(problems, fmt.Errorf("%s: %w", c.name, err))

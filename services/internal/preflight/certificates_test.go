@@ -146,7 +146,7 @@ func TestIdentityChecks(t *testing.T) {
 				}
 			}
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Until(now))
+				time.Sleep(time.Until(now)) // sets the clock
 				expectLines(t, Identity{Files: files, Server: !tt.client}, tt.lines)
 			})
 		})

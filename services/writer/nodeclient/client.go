@@ -114,8 +114,8 @@ func (s *Client) ObserveNow() {
 	}
 }
 
-// Retire has the client publish no snapshot and no metrics of one after it has returned, so that they are those of
-// another client of the same set. The caller ends Run.
+// Retire stops the publication of snapshots and of their metrics: once it returns, another client can publish those of the
+// same set. It does not end Run.
 func (s *Client) Retire() {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -180,7 +180,7 @@ func (s *Client) handleSessionEnd(synced time.Duration, err error) time.Duration
 }
 
 // isDenial reports whether a stream ended because the inventory rejected its request. A stream that was synced was
-// not above a limit: RESOURCE_EXHAUSTED then says that its messages were not read (rule R10).
+// not above a limit: RESOURCE_EXHAUSTED then means that this client did not read its messages (rule R10).
 func isDenial(synced time.Duration, err error) bool {
 	switch status.Code(err) {
 	case codes.PermissionDenied, codes.InvalidArgument:
