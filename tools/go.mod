@@ -8,7 +8,6 @@ tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
 	google.golang.org/protobuf/cmd/protoc-gen-go
-	mvdan.cc/gofumpt
 )
 
 require (

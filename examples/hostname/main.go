@@ -62,7 +62,17 @@ func run(ctx context.Context) error {
 		if plan, err := f.sync(ctx); err != nil {
 			slog.Error("sync failed", "service", *service, "host", *host, "error", err)
 		} else if !plan.Empty() {
-			slog.Info("slices written", "service", *service, "created", len(plan.Create), "updated", len(plan.Update), "deleted", len(plan.Delete))
+			slog.Info(
+				"slices written",
+				"service",
+				*service,
+				"created",
+				len(plan.Create),
+				"updated",
+				len(plan.Update),
+				"deleted",
+				len(plan.Delete),
+			)
 		}
 		select {
 		case <-ctx.Done():

@@ -105,7 +105,10 @@ func desiredSlices(svc *corev1.Service, addrs []netip.Addr) (planner.Desired, er
 		if port.TargetPort.Type == intstr.String {
 			return desired, fmt.Errorf("port %q has a named targetPort, and only Pods have names for ports", port.Name)
 		}
-		desired.Ports = append(desired.Ports, discoveryv1.EndpointPort{Name: &port.Name, Port: &port.TargetPort.IntVal, Protocol: &port.Protocol})
+		desired.Ports = append(
+			desired.Ports,
+			discoveryv1.EndpointPort{Name: &port.Name, Port: &port.TargetPort.IntVal, Protocol: &port.Protocol},
+		)
 	}
 	for _, addr := range addrs {
 		desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: addr.Unmap(), Ready: true, Serving: true})

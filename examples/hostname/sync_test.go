@@ -25,7 +25,9 @@ func newService(alter ...func(*corev1.Service)) *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "database", UID: "uid-1"},
 		Spec: corev1.ServiceSpec{
 			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
-			Ports:      []corev1.ServicePort{{Name: "postgres", Port: 5432, TargetPort: intstr.FromInt32(15432), Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{
+				{Name: "postgres", Port: 5432, TargetPort: intstr.FromInt32(15432), Protocol: corev1.ProtocolTCP},
+			},
 		},
 	}
 	for _, f := range alter {
@@ -108,7 +110,10 @@ func (s *memoryStore) Get(_ context.Context, _, name string) (*discoveryv1.Endpo
 	return nil, apierrors.NewNotFound(discoveryv1.Resource("endpointslices"), name)
 }
 
-func (s *memoryStore) List(_ context.Context, service corev1.ObjectReference) (all []*discoveryv1.EndpointSlice, version string, err error) {
+func (s *memoryStore) List(
+	_ context.Context,
+	service corev1.ObjectReference,
+) (all []*discoveryv1.EndpointSlice, version string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(s.slices)) {
 		if s.slices[name].Labels[discoveryv1.LabelServiceName] == service.Name {
 			all = append(all, s.slices[name].DeepCopy())
@@ -126,7 +131,8 @@ func addressesOf(t *testing.T, s *memoryStore, manager string) (all []string) {
 			continue
 		}
 		for _, endpoint := range slice.Endpoints {
-			if manager == managedBy && (!*endpoint.Conditions.Ready || *slice.Ports[0].Port != 15432 || slice.OwnerReferences[0].UID != "uid-1") {
+			if manager == managedBy &&
+				(!*endpoint.Conditions.Ready || *slice.Ports[0].Port != 15432 || slice.OwnerReferences[0].UID != "uid-1") {
 				t.Errorf("slice %+v", slice)
 			}
 			all = append(all, endpoint.Addresses...)

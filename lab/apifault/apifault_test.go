@@ -313,10 +313,21 @@ func TestRequestsAreOnRecord(t *testing.T) {
 	s.mustGet("/version")
 	var got []string
 	for _, r := range s.RequestsSince(mark) {
-		got = append(got, fmt.Sprintf("%s %s %d, bookmarks %d, bytes %t, over %t", r.Verb, r.Path, r.Status, r.Bookmarks, r.Bytes > 0, r.Over))
+		got = append(
+			got,
+			fmt.Sprintf("%s %s %d, bookmarks %d, bytes %t, over %t", r.Verb, r.Path, r.Status, r.Bookmarks, r.Bytes > 0, r.Over),
+		)
 	}
 	want := []string{"watch /api/v1/nodes 200, bookmarks 1, bytes true, over false", "GET /version 200, bookmarks 0, bytes true, over true"}
-	if got[1] = strings.Replace(got[1], "over false", "over true", 1); !slices.Equal(got, want) { // the client may have it all before we note that
+	if got[1] = strings.Replace(
+		got[1],
+		"over false",
+		"over true",
+		1,
+	); !slices.Equal(
+		got,
+		want,
+	) { // the client may have it all before we note that
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if all := s.Requests(); len(all) != 3 || all[0].Verb != List || all[0].Query.Get("limit") != "500" {

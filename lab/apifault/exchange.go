@@ -140,7 +140,9 @@ func (x *exchange) refused(f Fault) (status int, body []byte) {
 	switch {
 	case x.expired:
 		// As the watch cache of an API server does it: an event within a 200.
-		event, _ := json.Marshal(map[string]any{"type": "ERROR", "object": failure(http.StatusGone, "Expired", "too old resource version", 0)})
+		event, _ := json.Marshal(
+			map[string]any{"type": "ERROR", "object": failure(http.StatusGone, "Expired", "too old resource version", 0)},
+		)
 		return http.StatusOK, append(event, '\n')
 	case f.RefuseWrites != 0 && x.writes() && strings.Contains(x.seen.Path, "/"+f.Resource):
 		return f.RefuseWrites, failure(f.RefuseWrites, reason(f.RefuseWrites), "the server was told to refuse writes", f.RetryAfter)
@@ -149,7 +151,12 @@ func (x *exchange) refused(f Fault) (status int, body []byte) {
 	case f.Refuse != 0:
 		return f.Refuse, failure(f.Refuse, reason(f.Refuse), "the server was told to fail", f.RetryAfter)
 	case f.Torn && x.seen.Query.Get("continue") != "":
-		return http.StatusGone, failure(http.StatusGone, "Expired", "The provided continue parameter is too old to display a consistent list result.", 0)
+		return http.StatusGone, failure(
+			http.StatusGone,
+			"Expired",
+			"The provided continue parameter is too old to display a consistent list result.",
+			0,
+		)
 	}
 	return 0, nil
 }

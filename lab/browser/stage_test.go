@@ -58,11 +58,21 @@ func troubled(t *testing.T) *pair.Pair {
 	list := filepath.Join(p.Inventory.Dir(), "clients.yaml")
 	raw, err := os.ReadFile(list)
 	must(err)
-	must(os.WriteFile(list, []byte(strings.Replace(string(raw), "role: subscriber\n", "role: subscriber\n  view: {labels: [pool]}\n", 1)), 0o600))
+	must(
+		os.WriteFile(
+			list,
+			[]byte(strings.Replace(string(raw), "role: subscriber\n", "role: subscriber\n  view: {labels: [pool]}\n", 1)),
+			0o600,
+		),
+	)
 
 	var workers []*pair.Worker
 	for n, name := range []string{"standardnodes-3xk7a", "standardnodes-9pqw2", "standardnodes-m4c6e", "standardnodes-t8z5b", "standardnodes-zz1d0"} {
-		options := pair.WorkerOptions{Name: name, Address: netip.AddrFrom4([4]byte{10, 0, 1, byte(11 + n)}), Labels: map[string]string{"pool": "blue"}}
+		options := pair.WorkerOptions{
+			Name:    name,
+			Address: netip.AddrFrom4([4]byte{10, 0, 1, byte(11 + n)}),
+			Labels:  map[string]string{"pool": "blue"},
+		}
 		if n == 0 {
 			options.Labels["pool"] = "stable"
 		}
@@ -71,7 +81,9 @@ func troubled(t *testing.T) *pair.Pair {
 		must(w.Join(ctx))
 		workers = append(workers, w)
 	}
-	late, err := p.AddWorker(pair.WorkerOptions{Name: "standardnodes-late1", Address: netip.MustParseAddr("10.0.1.31"), NICAfter: time.Hour})
+	late, err := p.AddWorker(
+		pair.WorkerOptions{Name: "standardnodes-late1", Address: netip.MustParseAddr("10.0.1.31"), NICAfter: time.Hour},
+	)
 	must(err)
 	must(late.Join(ctx))
 	_, err = p.SecuredClient().CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -84,7 +96,10 @@ func troubled(t *testing.T) *pair.Pair {
 	service(ctx, t, p, "mail", func(s *corev1.Service) { s.Annotations["slicefeed.dev/paused"] = "true" })
 	service(ctx, t, p, "search", func(s *corev1.Service) { s.Annotations["slicefeed.dev/node-selector"] = "pool=gpu" })
 	must(p.StartHalves(ctx))
-	_, err = p.WaitSlices(ctx, pair.Are(pair.Ready, workers[0].Address, workers[1].Address, workers[2].Address, workers[3].Address, workers[4].Address))
+	_, err = p.WaitSlices(
+		ctx,
+		pair.Are(pair.Ready, workers[0].Address, workers[1].Address, workers[2].Address, workers[3].Address, workers[4].Address),
+	)
 	must(err)
 	must(workers[1].Set(backend.Refuse))
 	_, err = p.WaitSlices(ctx, pair.Are(pair.Out, workers[1].Address))
@@ -98,7 +113,12 @@ func troubled(t *testing.T) *pair.Pair {
 func service(ctx context.Context, t *testing.T, p *pair.Pair, name string, change func(*corev1.Service)) {
 	t.Helper()
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pair.Namespace, Name: name, Labels: map[string]string{"slicefeed.dev/class": "default"}, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   pair.Namespace,
+			Name:        name,
+			Labels:      map[string]string{"slicefeed.dev/class": "default"},
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{
 			Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(pair.NodePort),
 		}}},

@@ -57,7 +57,19 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, leader, "Guard shrink", "rejected: ", "paused, nothing is written", "no ready endpoints", "ready, held", "not listed, would be ready", "probe failing", ">healthy<", "~ endpoint 10.0.1.12")
+	says(
+		t,
+		leader,
+		"Guard shrink",
+		"rejected: ",
+		"paused, nothing is written",
+		"no ready endpoints",
+		"ready, held",
+		"not listed, would be ready",
+		"probe failing",
+		">healthy<",
+		"~ endpoint 10.0.1.12",
+	)
 	says(t, p.Inventory, "omitted: ", "not ready at 10.0.1.14", "draining at 10.0.1.13", "excluded: CONTROL_PLANE", pair.WriterSAN)
 
 	ctx, cancel := context.WithTimeout(chromium, patience)
@@ -173,7 +185,8 @@ func terminal(ctx context.Context, t *testing.T, binary string, half *pair.Half)
 		return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 	}
 	code, text, errs := run(nil)
-	if code != 1 || strings.Contains(text, "\x1b") || !regexp.MustCompile(`(?m)^ERROR  `).MatchString(text) || !strings.Contains(errs, "problems found") {
+	if code != 1 || strings.Contains(text, "\x1b") || !regexp.MustCompile(`(?m)^ERROR  `).MatchString(text) ||
+		!strings.Contains(errs, "problems found") {
 		t.Errorf("exit code %d:\n%s%s", code, text, errs)
 	}
 	t.Logf("%s status\n%s", binary, text)
@@ -184,7 +197,10 @@ func terminal(ctx context.Context, t *testing.T, binary string, half *pair.Half)
 	if lines := regexp.MustCompile(`(?m)^.{41,}$`).FindAllString(narrow, -1); lines != nil {
 		t.Errorf("it does not fit 40 columns: %q", lines)
 	}
-	if code, _, errs := run([]string{"DEBUG_ADDRESS=127.0.0.1:1"}); code != 1 || !strings.Contains(errs, "connection refused at 127.0.0.1:1") {
+	if code, _, errs := run(
+		[]string{"DEBUG_ADDRESS=127.0.0.1:1"},
+	); code != 1 ||
+		!strings.Contains(errs, "connection refused at 127.0.0.1:1") {
 		t.Errorf("with nobody there: exit code %d: %s", code, errs)
 	}
 }

@@ -120,7 +120,13 @@ func (w *World) start(ctx context.Context, options Options) (err error) {
 	return nil
 }
 
-func (w *World) startNode(ctx context.Context, plane *controlplane.ControlPlane, address netip.Addr, pods netip.Prefix, options Options) (Node, error) {
+func (w *World) startNode(
+	ctx context.Context,
+	plane *controlplane.ControlPlane,
+	address netip.Addr,
+	pods netip.Prefix,
+	options Options,
+) (Node, error) {
 	dir, hosts := filepath.Join(w.dir, plane.Name()+"-node"), map[string]netip.Addr{InventoryHost: pair.InventoryAddress}
 	if len(options.Images) > 0 {
 		return node.Start(ctx, node.Options{
@@ -176,8 +182,11 @@ func (w *World) forLab() (inventory, writer string) {
 
 // Certificates makes certificates for both sides, or renews them, and puts them where they belong.
 func (w *World) Certificates(ctx context.Context) error {
-	_, err := w.Run(ctx, `deploy/certificates.sh --dns `+InventoryHost+` --writer-namespace `+WriterNamespace+` all "$DIR/certificates" >"$DIR/commands"
-sh -e "$DIR/commands"`)
+	_, err := w.Run(
+		ctx,
+		`deploy/certificates.sh --dns `+InventoryHost+` --writer-namespace `+WriterNamespace+` all "$DIR/certificates" >"$DIR/commands"
+sh -e "$DIR/commands"`,
+	)
 	return err
 }
 

@@ -54,7 +54,15 @@ func TestEveryOptionIsUnderstoodByTheAPIServer(t *testing.T) {
 				s.must(plane.ApplyYAML(s.ctx(), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: "+found[1]+"}}")))
 			}
 			s.must(plane.ApplyYAML(s.ctx(), []byte(out)))
-			s.run(fmt.Sprintf("helm template --show-only templates/test-preflight.yaml %s deploy/%s -n %[1]s %[3]s | kubectl --context %[4]s create --dry-run=server --validate=strict -f -", row.name, row.chart, row.values, plane.Name()))
+			s.run(
+				fmt.Sprintf(
+					"helm template --show-only templates/test-preflight.yaml %s deploy/%s -n %[1]s %[3]s | kubectl --context %[4]s create --dry-run=server --validate=strict -f -",
+					row.name,
+					row.chart,
+					row.values,
+					plane.Name(),
+				),
+			)
 			client, err := dynamic.NewForConfig(plane.AdminConfig())
 			s.must(err)
 			for _, resource := range row.custom {
@@ -84,11 +92,24 @@ func TestAWrongValueFailsByItsNameAndInstallsNothing(t *testing.T) {
 		{Writer, "--set settings.TARGET_NAMESPACE=shop", "settings.TARGET_SERVICE_NAME"},
 	} {
 		side := map[string]string{Inventory: Secured, Writer: Consuming}[row.chart]
-		out, err := s.Run(s.ctx(), fmt.Sprintf("helm --kube-context %s install wrong deploy/%s -n wrong --create-namespace -f deploy/%[2]s/examples/minimal.yaml %[3]s", side, row.chart, row.flags))
+		out, err := s.Run(
+			s.ctx(),
+			fmt.Sprintf(
+				"helm --kube-context %s install wrong deploy/%s -n wrong --create-namespace -f deploy/%[2]s/examples/minimal.yaml %[3]s",
+				side,
+				row.chart,
+				row.flags,
+			),
+		)
 		if err == nil || !strings.Contains(out, row.want) {
 			t.Errorf("%s %s: want %q:\n%s", row.chart, row.flags, row.want, out)
 		}
-		if _, err := s.Client(side).CoreV1().ServiceAccounts("wrong").Get(s.ctx(), "wrong", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := s.Client(side).
+			CoreV1().
+			ServiceAccounts("wrong").
+			Get(s.ctx(), "wrong", metav1.GetOptions{}); !apierrors.IsNotFound(
+			err,
+		) {
 			t.Errorf("%s %s: something was installed: %v", row.chart, row.flags, err)
 		}
 	}

@@ -45,7 +45,9 @@ func TestBothChartsInstalled(t *testing.T) {
 			}
 			return len(all) == 2
 		})
-		told := s.run(`kubectl --context secured -n slicefeed get pods -o jsonpath='{.items[0].status.containerStatuses[0].lastState.terminated.message}'`)
+		told := s.run(
+			`kubectl --context secured -n slicefeed get pods -o jsonpath='{.items[0].status.containerStatuses[0].lastState.terminated.message}'`,
+		)
 		files := []string{"/etc/slicefeed/tls/tls.crt", "/etc/slicefeed/peer-ca/ca.crt"}
 		for _, file := range files {
 			if !strings.Contains(told, file) {
@@ -64,7 +66,9 @@ func TestBothChartsInstalled(t *testing.T) {
 		s.until("the log names the token's file", func() bool {
 			return strings.Contains(s.run(logs), "/etc/slicefeed/ionos/token (IONOS_TOKEN_FILE): no such file or directory")
 		})
-		if ready := s.run(`kubectl --context secured -n slicefeed get deployment slicefeed-inventory -o jsonpath='{.status.readyReplicas}'`); ready != "" {
+		if ready := s.run(
+			`kubectl --context secured -n slicefeed get deployment slicefeed-inventory -o jsonpath='{.status.readyReplicas}'`,
+		); ready != "" {
 			s.t.Errorf("%s Pods are ready", ready)
 		}
 	})
@@ -108,8 +112,11 @@ kubectl --context consuming -n web delete pod slicefeed-writer-preflight`)
 		if out, err := s.Run(s.ctx(), askNodes); err == nil {
 			s.t.Fatalf("the operator may ask already: %s", out)
 		}
-		s.run(s.helmInventory("upgrade", "--wait",
-			"--set-json 'allowedClients=[{\"san\":\"spiffe://example.org/slicefeed/writer\",\"role\":\"subscriber\"},{\"san\":\"spiffe://example.org/slicefeed/operator\",\"role\":\"operator\"}]'"))
+		s.run(s.helmInventory(
+			"upgrade",
+			"--wait",
+			"--set-json 'allowedClients=[{\"san\":\"spiffe://example.org/slicefeed/writer\",\"role\":\"subscriber\"},{\"san\":\"spiffe://example.org/slicefeed/operator\",\"role\":\"operator\"}]'",
+		))
 		var out string
 		s.until("the operator may ask", func() bool {
 			var err error
@@ -154,7 +161,9 @@ kubectl --context consuming -n web delete pod slicefeed-writer-preflight`)
 		s.run(`helm --kube-context consuming uninstall slicefeed-writer -n web`)
 		s.until("its Pods are gone", func() bool { return len(s.pods(Consuming)) == 0 })
 		s.unchanged(slice)
-		left := s.run(`kubectl --context consuming get deploy,sa,role,rolebinding,cm,svc,pdb,netpol -n web -l app.kubernetes.io/instance=slicefeed-writer -o name; kubectl --context consuming get validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings -l app.kubernetes.io/instance=slicefeed-writer -o name`)
+		left := s.run(
+			`kubectl --context consuming get deploy,sa,role,rolebinding,cm,svc,pdb,netpol -n web -l app.kubernetes.io/instance=slicefeed-writer -o name; kubectl --context consuming get validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings -l app.kubernetes.io/instance=slicefeed-writer -o name`,
+		)
 		if left != "" {
 			s.t.Errorf("it left %s", left)
 		}
@@ -205,20 +214,32 @@ func (s *stage) slice() *discoveryv1.EndpointSlice {
 func (s *stage) unchanged(before *discoveryv1.EndpointSlice) {
 	s.t.Helper()
 	if now := s.slice(); now.UID != before.UID || now.ResourceVersion != before.ResourceVersion {
-		s.t.Errorf("the slice was written: resourceVersion %s, before %s: %s", now.ResourceVersion, before.ResourceVersion, pair.Describe(s.Now()))
+		s.t.Errorf(
+			"the slice was written: resourceVersion %s, before %s: %s",
+			now.ResourceVersion,
+			before.ResourceVersion,
+			pair.Describe(s.Now()),
+		)
 	}
 }
 
 // served is the certificate that the inventory shows.
 func (s *stage) served() string {
 	s.t.Helper()
-	own, err := tls.LoadX509KeyPair(filepath.Join(s.Dir(), "certificates/operator/tls.crt"), filepath.Join(s.Dir(), "certificates/operator/tls.key"))
+	own, err := tls.LoadX509KeyPair(
+		filepath.Join(s.Dir(), "certificates/operator/tls.crt"),
+		filepath.Join(s.Dir(), "certificates/operator/tls.key"),
+	)
 	s.must(err)
 	ca, err := os.ReadFile(filepath.Join(s.Dir(), "certificates/operator/peer-ca.crt"))
 	s.must(err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	conn, err := tls.Dial("tcp", pair.InventoryAddress.String()+":9443", &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: pool, ServerName: InventoryHost, NextProtos: []string{"h2"}})
+	conn, err := tls.Dial(
+		"tcp",
+		pair.InventoryAddress.String()+":9443",
+		&tls.Config{Certificates: []tls.Certificate{own}, RootCAs: pool, ServerName: InventoryHost, NextProtos: []string{"h2"}},
+	)
 	if err != nil {
 		return err.Error()
 	}
@@ -229,7 +250,10 @@ func (s *stage) served() string {
 // issued is the one that was made last.
 func (s *stage) issued() string {
 	s.t.Helper()
-	pair, err := tls.LoadX509KeyPair(filepath.Join(s.Dir(), "certificates/inventory/tls.crt"), filepath.Join(s.Dir(), "certificates/inventory/tls.key"))
+	pair, err := tls.LoadX509KeyPair(
+		filepath.Join(s.Dir(), "certificates/inventory/tls.crt"),
+		filepath.Join(s.Dir(), "certificates/inventory/tls.key"),
+	)
 	s.must(err)
 	return pair.Leaf.SerialNumber.String()
 }

@@ -45,7 +45,15 @@ func TestKustomizeRendersWhatHelmDoes(t *testing.T) {
 			if first := built[0]; first.GetKind() != "Namespace" || first.GetName() != row.namespace {
 				t.Fatalf("it begins with %s %s, want the namespace %s", first.GetKind(), first.GetName(), row.namespace)
 			}
-			want := s.objects(s.run("helm template --skip-tests " + row.chart + " deploy/" + row.chart + " -n " + row.namespace + " -f deploy/" + row.chart + "/examples/minimal.yaml " + strings.ReplaceAll(row.flags, "\n", " ")))
+			want := s.objects(
+				s.run(
+					"helm template --skip-tests " + row.chart + " deploy/" + row.chart + " -n " + row.namespace + " -f deploy/" + row.chart + "/examples/minimal.yaml " + strings.ReplaceAll(
+						row.flags,
+						"\n",
+						" ",
+					),
+				),
+			)
 			for _, object := range want { // helm has not installed them
 				unstructured.RemoveNestedField(object.Object, "metadata", "labels", "app.kubernetes.io/managed-by")
 				unstructured.RemoveNestedField(object.Object, "spec", "template", "metadata", "labels", "app.kubernetes.io/managed-by")
@@ -59,8 +67,10 @@ func TestKustomizeRendersWhatHelmDoes(t *testing.T) {
 				t.Errorf("(-helm +kustomize):\n%s", diff)
 			}
 			side := map[string]string{Inventory: Secured, Writer: Consuming}[row.chart]
-			s.run("kubectl --context " + side + " create namespace " + row.namespace + " --dry-run=client -o yaml | kubectl --context " + side + ` apply --server-side -f -
-kubectl --context ` + side + " apply --server-side --dry-run=server --validate=strict --force-conflicts -k deploy/manifests/" + row.dir)
+			s.run(
+				"kubectl --context " + side + " create namespace " + row.namespace + " --dry-run=client -o yaml | kubectl --context " + side + ` apply --server-side -f -
+kubectl --context ` + side + " apply --server-side --dry-run=server --validate=strict --force-conflicts -k deploy/manifests/" + row.dir,
+			)
 		})
 	}
 }

@@ -39,23 +39,41 @@ done`)
   --set settings.SECURED_SUBNET_CIDR=10.0.1.0/24 --set settings.RESOLVER=node-address \
   --set-json 'allowedClients=[{"san":"spiffe://example.org/slicefeed/writer","role":"subscriber"}]' \
   --set podSecurityContext.runAsUser=1000650000 --set podSecurityContext.runAsGroup=null --set podSecurityContext.fsGroup=1000650000` + names)
-		out, _ := s.Run(s.ctx(), `kubectl --context secured -n named exec deployment/chosen -- /slicefeed-inventory preflight`) // there is no node
+		out, _ := s.Run(
+			s.ctx(),
+			`kubectl --context secured -n named exec deployment/chosen -- /slicefeed-inventory preflight`,
+		) // there is no node
 		s.wantLines(out, "ok +certificate key +matches", "ok +list nodes +allowed", "ok +excess permissions +none found")
 	})
 	s.step("the writer runs as the user of its image, and leads", func(s *stage) {
 		s.run(`helm --kube-context consuming install unlike deploy/slicefeed-writer -n named --wait --timeout 60s \
   -f deploy/slicefeed-writer/examples/minimal.yaml \
   --set podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,podSecurityContext.fsGroup=1000650000` + names)
-		if ids := s.run(`kubectl --context consuming -n named get deployment chosen -o jsonpath='{.spec.template.spec.securityContext}'`); strings.Contains(ids, "runAsUser") {
+		if ids := s.run(
+			`kubectl --context consuming -n named get deployment chosen -o jsonpath='{.spec.template.spec.securityContext}'`,
+		); strings.Contains(
+			ids,
+			"runAsUser",
+		) {
 			s.t.Errorf("the template chooses a user: %s", ids)
 		}
 		s.until("it leads", func() bool {
-			return s.run(`kubectl --context consuming -n named get lease slicefeed-default -o jsonpath='{.spec.holderIdentity}' --ignore-not-found`) != ""
+			return s.run(
+				`kubectl --context consuming -n named get lease slicefeed-default -o jsonpath='{.spec.holderIdentity}' --ignore-not-found`,
+			) != ""
 		})
 	})
 	s.step("the policies limit the writer's account, whatever it is called", func(s *stage) {
-		out, _ := s.Run(s.ctx(), `kubectl --context consuming -n named exec deployment/chosen -- /slicefeed-writer preflight`) // it has no inventory
-		s.wantLines(out, "ok +excess permissions +none found", "ok +create endpointslices in named +allowed", "ok +admission policy +a slice with [0-9.]+ was denied")
+		out, _ := s.Run(
+			s.ctx(),
+			`kubectl --context consuming -n named exec deployment/chosen -- /slicefeed-writer preflight`,
+		) // it has no inventory
+		s.wantLines(
+			out,
+			"ok +excess permissions +none found",
+			"ok +create endpointslices in named +allowed",
+			"ok +admission policy +a slice with [0-9.]+ was denied",
+		)
 		out, err := s.Run(s.ctx(), `kubectl --context consuming --as system:serviceaccount:named:account create -f - <<'EOF'
 `+foreignSlice+`EOF`)
 		if err == nil || !strings.Contains(out, "ValidatingAdmissionPolicy 'chosen'") {
@@ -72,7 +90,9 @@ done`)
 	})
 	s.step("nothing but a label has the release's name", func(s *stage) {
 		for side, more := range map[string]string{Secured: "", Consuming: ",validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas"} {
-			out := s.run(`kubectl --context ` + side + ` get -n named deploy,sa,role,rolebinding,cm,svc,pdb,netpol,clusterroles,clusterrolebindings` + more + ` -l app.kubernetes.io/instance=unlike,team=platform -o name`)
+			out := s.run(
+				`kubectl --context ` + side + ` get -n named deploy,sa,role,rolebinding,cm,svc,pdb,netpol,clusterroles,clusterrolebindings` + more + ` -l app.kubernetes.io/instance=unlike,team=platform -o name`,
+			)
 			if names := strings.Fields(out); len(names) < 6 || regexp.MustCompile(`unlike|/slicefeed`).MatchString(out) {
 				s.t.Errorf("%s has %d objects:\n%s", side, len(names), out)
 			}

@@ -30,7 +30,15 @@ func TestTheNotesLeadToAHalfThatRuns(t *testing.T) {
 		s.step(half.side, func(s *stage) {
 			s.run("kubectl --context " + half.side + " create namespace " + there + "\n" + half.prepare)
 			chart, flags, _ := strings.Cut(half.flags, " ")
-			notes := s.run(fmt.Sprintf("helm --kube-context %s install %s deploy/%s -n %[2]s -f deploy/%[3]s/examples/minimal.yaml %s", half.side, there, chart, flags))
+			notes := s.run(
+				fmt.Sprintf(
+					"helm --kube-context %s install %s deploy/%s -n %[2]s -f deploy/%[3]s/examples/minimal.yaml %s",
+					half.side,
+					there,
+					chart,
+					flags,
+				),
+			)
 			commands := s.commands(notes, half.side)
 			wanted := strings.Split(half.want, ", ")
 			if len(commands) != len(wanted) {
@@ -50,7 +58,13 @@ func TestTheNotesLeadToAHalfThatRuns(t *testing.T) {
 	}
 	s.must(worker.Leave(s.ctx()))
 	for _, side := range []string{Secured, Consuming} {
-		s.run(fmt.Sprintf("helm --kube-context %s uninstall %s -n %[2]s --wait; kubectl --context %[1]s delete namespace %[2]s --wait=false", side, there))
+		s.run(
+			fmt.Sprintf(
+				"helm --kube-context %s uninstall %s -n %[2]s --wait; kubectl --context %[1]s delete namespace %[2]s --wait=false",
+				side,
+				there,
+			),
+		)
 	}
 }
 
@@ -58,8 +72,11 @@ func TestTheNotesLeadToAHalfThatRuns(t *testing.T) {
 func (s *stage) commands(notes, side string) (all []string) {
 	for line := range strings.Lines(notes) {
 		if command, ok := strings.CutPrefix(line, "  kubectl "); ok {
-			all = append(all, strings.NewReplacer("DIR/", s.Dir()+"/noted/", "=FILE", "="+s.Dir()+"/token", "NAMESPACE", "noted", "NAME", "shop").
-				Replace("kubectl --context "+side+" "+strings.TrimSpace(command)))
+			all = append(
+				all,
+				strings.NewReplacer("DIR/", s.Dir()+"/noted/", "=FILE", "="+s.Dir()+"/token", "NAMESPACE", "noted", "NAME", "shop").
+					Replace("kubectl --context "+side+" "+strings.TrimSpace(command)),
+			)
 		}
 	}
 	return all

@@ -35,7 +35,16 @@ func (s *stage) render(chart, release, namespace, flags string) rendered {
 	s.t.Helper()
 	inventory, writer := s.forLab()
 	lab := map[string]string{Inventory: inventory, Writer: writer}[chart]
-	out := s.run(fmt.Sprintf("helm template --skip-tests %s deploy/%s -n %s -f deploy/%[2]s/examples/minimal.yaml --set replicas=1 %[4]s %[5]s", release, chart, namespace, lab, flags))
+	out := s.run(
+		fmt.Sprintf(
+			"helm template --skip-tests %s deploy/%s -n %s -f deploy/%[2]s/examples/minimal.yaml --set replicas=1 %[4]s %[5]s",
+			release,
+			chart,
+			namespace,
+			lab,
+			flags,
+		),
+	)
 	var all rendered
 	for reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(out))); ; {
 		document, err := reader.Read()
@@ -60,7 +69,15 @@ func atoms(rules []rbacv1.PolicyRule) (all []rbacv1.PolicyRule) {
 		for _, group := range r.APIGroups {
 			for _, resource := range r.Resources {
 				for _, verb := range r.Verbs {
-					all = append(all, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{verb}, ResourceNames: r.ResourceNames})
+					all = append(
+						all,
+						rbacv1.PolicyRule{
+							APIGroups:     []string{group},
+							Resources:     []string{resource},
+							Verbs:         []string{verb},
+							ResourceNames: r.ResourceNames,
+						},
+					)
 				}
 			}
 		}
@@ -227,7 +244,11 @@ func (tr *trial) credentials(ctx context.Context, s *stage, t *tenant) error {
 	dir := filepath.Join(s.Dir(), "certificates", strings.TrimPrefix(tr.chart, "slicefeed-"))
 	read := func(name string) []byte { raw, _ := os.ReadFile(filepath.Join(dir, name)); return raw }
 	secrets := []*corev1.Secret{
-		{ObjectMeta: metav1.ObjectMeta{Name: tr.chart + "-tls"}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": read("tls.crt"), "tls.key": read("tls.key")}},
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: tr.chart + "-tls"},
+			Type:       corev1.SecretTypeTLS,
+			Data:       map[string][]byte{"tls.crt": read("tls.crt"), "tls.key": read("tls.key")},
+		},
 		{ObjectMeta: metav1.ObjectMeta{Name: tr.chart + "-ionos"}, StringData: map[string]string{"token": s.Cloud.Token}},
 	}
 	for _, secret := range secrets {

@@ -29,7 +29,9 @@ func (t *tenant) service(ctx context.Context, name string) error {
 
 // slices are those of a Service; none if they cannot be read.
 func (t *tenant) slices(ctx context.Context, service string) []discoveryv1.EndpointSlice {
-	list, err := t.client.DiscoveryV1().EndpointSlices(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	list, err := t.client.DiscoveryV1().
+		EndpointSlices(t.namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	if err != nil {
 		return nil
 	}
@@ -86,7 +88,9 @@ func (t *tenant) contest(ctx context.Context) error {
 		others.Go(func() {
 			for i := 0; !closed(over) && ctx.Err() == nil; i++ {
 				patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.org/%d":"%d"}}}`, n, i)
-				_, _ = t.client.DiscoveryV1().EndpointSlices(t.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+				_, _ = t.client.DiscoveryV1().
+					EndpointSlices(t.namespace).
+					Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 			}
 		})
 	}
@@ -156,14 +160,18 @@ var writerDeeds = []deed{
 	{
 		name: "it gets over a slice of another owner that has the name of its own", done: serves("taken"),
 		do: func(ctx context.Context, t *tenant) error {
-			foreign := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "taken-slicefeed"}, AddressType: discoveryv1.AddressTypeIPv4}
+			foreign := &discoveryv1.EndpointSlice{
+				ObjectMeta:  metav1.ObjectMeta{Name: "taken-slicefeed"},
+				AddressType: discoveryv1.AddressTypeIPv4,
+			}
 			_, err := t.client.DiscoveryV1().EndpointSlices(t.namespace).Create(ctx, foreign, metav1.CreateOptions{})
 			return errors.Join(err, t.service(ctx, "taken"))
 		},
 	},
 	{
-		name: "it gets over a write that met another one", done: func(ctx context.Context, t *tenant) bool { return t.named(ctx, "contested", "last") },
-		do: func(ctx context.Context, t *tenant) error { return t.contest(ctx) },
+		name: "it gets over a write that met another one",
+		done: func(ctx context.Context, t *tenant) bool { return t.named(ctx, "contested", "last") },
+		do:   func(ctx context.Context, t *tenant) error { return t.contest(ctx) },
 	},
 	{
 		name: "it tells what is wrong with a Service", done: func(ctx context.Context, t *tenant) bool {
@@ -182,7 +190,11 @@ var writerDeeds = []deed{
 		do: func(ctx context.Context, t *tenant) error {
 			// Mended and broken in between, each long enough to be seen: with a Service that is
 			// changed twice at once the writer sees the last of it.
-			if err := t.annotate(ctx, "shop", map[string]any{"slicefeed.dev/probe": nil, "slicefeed.dev/shrink-window": "45s"}); err != nil {
+			if err := t.annotate(
+				ctx,
+				"shop",
+				map[string]any{"slicefeed.dev/probe": nil, "slicefeed.dev/shrink-window": "45s"},
+			); err != nil {
 				return err
 			}
 			t.pause(ctx)
@@ -190,9 +202,12 @@ var writerDeeds = []deed{
 		},
 	},
 	{
-		name: "a Service that opts out loses its slices", done: func(ctx context.Context, t *tenant) bool { return len(t.slices(ctx, "shop")) == 0 },
+		name: "a Service that opts out loses its slices",
+		done: func(ctx context.Context, t *tenant) bool { return len(t.slices(ctx, "shop")) == 0 },
 		do: func(ctx context.Context, t *tenant) error {
-			_, err := t.client.CoreV1().Services(t.namespace).Patch(ctx, "shop", types.MergePatchType, []byte(`{"metadata":{"labels":{"slicefeed.dev/class":"none"}}}`), metav1.PatchOptions{})
+			_, err := t.client.CoreV1().
+				Services(t.namespace).
+				Patch(ctx, "shop", types.MergePatchType, []byte(`{"metadata":{"labels":{"slicefeed.dev/class":"none"}}}`), metav1.PatchOptions{})
 			return err
 		},
 	},

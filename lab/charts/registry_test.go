@@ -41,10 +41,17 @@ sh -e "$DIR/registry/pki.sh"`)
 		pushed := s.run(`helm package --destination "$DIR/registry" deploy/` + chart + ` >/dev/null
 helm push --plain-http "$DIR/registry/` + chart + `-"*.tgz ` + repository)
 		digest := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(pushed)
-		s.run("helm --kube-context consuming -n registry install " + chart + " " + repository + chart + "@" + digest + ` --plain-http -f "$DIR/registry/` + chart +
-			`.yaml" --set image.digest=` + pinned + " --wait --timeout 50s")
+		s.run(
+			"helm --kube-context consuming -n registry install " + chart + " " + repository + chart + "@" + digest + ` --plain-http -f "$DIR/registry/` + chart +
+				`.yaml" --set image.digest=` + pinned + " --wait --timeout 50s",
+		)
 		defer s.run("helm --kube-context consuming -n registry uninstall " + chart + " --wait")
-		if image := s.run(k + "get deployment " + chart + " -o jsonpath='{.spec.template.spec.containers[0].image}'"); !strings.HasSuffix(image, "@"+pinned) {
+		if image := s.run(
+			k + "get deployment " + chart + " -o jsonpath='{.spec.template.spec.containers[0].image}'",
+		); !strings.HasSuffix(
+			image,
+			"@"+pinned,
+		) {
 			t.Errorf("%s runs the image %s", chart, image)
 		}
 	}

@@ -133,7 +133,11 @@ deploy/certificates.sh --inventory-namespace proxied all "$DIR/proxied" >/dev/nu
 helm --kube-context secured install proxied deploy/slicefeed-inventory -n proxied -f deploy/slicefeed-inventory/examples/https-proxy.yaml` + lab + ` \
   --set extraEnv[0].value=http://10.0.0.71:3128 --set extraEnv[1].value=` + s.Secured.Endpoint().Addr().String() + ` --wait --timeout 50s`)
 	defer s.run(`helm --kube-context secured uninstall proxied -n proxied --wait; ` + k + `delete namespace proxied --wait=false`)
-	s.wantLines(s.run(k+"exec deployment/proxied -- /slicefeed-inventory preflight"), "ok +IONOS token +accepted", "ok +list nodes +allowed")
+	s.wantLines(
+		s.run(k+"exec deployment/proxied -- /slicefeed-inventory preflight"),
+		"ok +IONOS token +accepted",
+		"ok +list nodes +allowed",
+	)
 	s.must(worker.Leave(s.ctx()))
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,11 @@ func TestEachChartRendersInUmbrellaAsItDoesAlone(t *testing.T) {
 			if diff := cmp.Diff(alone, below); diff != "" {
 				t.Errorf("%s (-alone +in an umbrella chart):\n%s", chart, diff)
 			}
-			if out, err := s.Run(s.ctx(), fmt.Sprintf(`helm template x "$DIR/umbrella" -n shop -f "$DIR/umbrella/%s.yaml" --set %[1]s.enabledd=true`, chart)); err == nil || !strings.Contains(out, "enabledd") {
+			if out, err := s.Run(
+				s.ctx(),
+				fmt.Sprintf(`helm template x "$DIR/umbrella" -n shop -f "$DIR/umbrella/%s.yaml" --set %[1]s.enabledd=true`, chart),
+			); err == nil ||
+				!strings.Contains(out, "enabledd") {
 				t.Errorf("a value that neither knows was accepted: %v\n%s", err, out)
 			}
 		})
@@ -80,7 +84,10 @@ helm --kube-context consuming install platform "$DIR/umbrella" -n umbrella -f "$
 	out, _ := s.Run(s.ctx(), k+"exec deployment/slices -- /slicefeed-writer preflight") // no DNS has the inventory's name
 	s.wantLines(out, "ok +admission policy +a slice", "ok +excess permissions +none found")
 	for _, name := range []string{"nodes", "slices"} { // null reaches a chart below another
-		if ids := s.run(k + "get deployment " + name + " -o jsonpath='{.spec.template.spec.securityContext}'"); strings.Contains(ids, "runAsGroup") || !strings.Contains(ids, `"runAsUser":65532`) {
+		if ids := s.run(
+			k + "get deployment " + name + " -o jsonpath='{.spec.template.spec.securityContext}'",
+		); strings.Contains(ids, "runAsGroup") ||
+			!strings.Contains(ids, `"runAsUser":65532`) {
 			t.Errorf("%s has the security context %s", name, ids)
 		}
 	}
@@ -90,9 +97,11 @@ helm --kube-context consuming install platform "$DIR/umbrella" -n umbrella -f "$
 func TestMapsAndListsCanBeTakenAway(t *testing.T) {
 	s := enter(t)
 	for _, chart := range []string{Inventory, Writer} {
-		out := s.run("helm template x deploy/" + chart + " -f deploy/" + chart + "/examples/minimal.yaml --set monitoring.alerts=true,monitoring.podMonitor=true,monitoring.dashboard=true" +
-			" --set podLabels=null,commonLabels=null,podAnnotations=null,podSecurityContext=null,securityContext=null,monitoring.labels=null,monitoring.alertLabels=null" +
-			",monitoring.relabelings=null,topologySpreadConstraints=null,extraEnv=null,extraArgs=null,extraVolumes=null,extraVolumeMounts=null,affinity=null,serviceAccount.annotations=null")
+		out := s.run(
+			"helm template x deploy/" + chart + " -f deploy/" + chart + "/examples/minimal.yaml --set monitoring.alerts=true,monitoring.podMonitor=true,monitoring.dashboard=true" +
+				" --set podLabels=null,commonLabels=null,podAnnotations=null,podSecurityContext=null,securityContext=null,monitoring.labels=null,monitoring.alertLabels=null" +
+				",monitoring.relabelings=null,topologySpreadConstraints=null,extraEnv=null,extraArgs=null,extraVolumes=null,extraVolumeMounts=null,affinity=null,serviceAccount.annotations=null",
+		)
 		if n := len(s.objects(out)); n < 9 {
 			t.Errorf("%s renders %d objects", chart, n)
 		}

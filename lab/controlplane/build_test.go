@@ -211,7 +211,11 @@ func TestBuildsOtherProgramsOnDemandOnly(t *testing.T) {
 func TestAKubernetesThatThereIsNotIsRefused(t *testing.T) {
 	checkout(t)
 	t.Setenv(KubernetesEnv, "1.31")
-	if _, err := Build(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), `SLICEFEED_KUBERNETES is "1.31": want "oldest"`) {
+	if _, err := Build(
+		t.Context(),
+		io.Discard,
+	); err == nil ||
+		!strings.Contains(err.Error(), `SLICEFEED_KUBERNETES is "1.31": want "oldest"`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -91,7 +91,13 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Address.IsLoopback() || !options.Address.IsValid() {
 		return nil, fmt.Errorf("start control plane %s: address %s: a kube-apiserver does not advertise it", options.Name, options.Address)
 	}
-	cp := &ControlPlane{name: options.Name, options: options, dir: options.Dir, processes: map[Program]*process.Process{}, changed: map[Program]time.Time{}}
+	cp := &ControlPlane{
+		name:      options.Name,
+		options:   options,
+		dir:       options.Dir,
+		processes: map[Program]*process.Process{},
+		changed:   map[Program]time.Time{},
+	}
 	if err := cp.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare control plane %s: %w", cp.name, err), cp.Stop())
 	}

@@ -54,7 +54,11 @@ func (s *story) label(ctx context.Context) error {
 			return fmt.Errorf("%s probes %v backends for two Services that share %d", writer.Name, probed, len(all))
 		}
 	}
-	s.tookf(d, "%s is created, with the label slicefeed.dev/class: default. Its slice has all three workers. Their backends are probed already, so it causes no more probes.", cart)
+	s.tookf(
+		d,
+		"%s is created, with the label slicefeed.dev/class: default. Its slice has all three workers. Their backends are probed already, so it causes no more probes.",
+		cart,
+	)
 
 	service.Annotations = map[string]string{"slicefeed.dev/probe": "ping"}
 	if service, err = services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {

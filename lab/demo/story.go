@@ -131,7 +131,11 @@ func (s *story) quote(text string) {
 }
 
 // propagated waits until a change of a Node shows in the slices, and keeps the figure.
-func (s *story) propagated(ctx context.Context, change func(context.Context) error, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
+func (s *story) propagated(
+	ctx context.Context,
+	change func(context.Context) error,
+	are func([]*discoveryv1.EndpointSlice) bool,
+) (time.Duration, error) {
 	d, err := s.pair.Propagation(ctx, change, are)
 	if err == nil {
 		s.samples = append(s.samples, d)

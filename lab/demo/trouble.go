@@ -126,7 +126,13 @@ func (s *story) fence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "%s has the address %s, and the writer's allowlist is %s: it writes nothing, and an Event on the Service says why.", stray.Name, stray.Address, pair.Subnet)
+	s.tookf(
+		time.Since(begun),
+		"%s has the address %s, and the writer's allowlist is %s: it writes nothing, and an Event on the Service says why.",
+		stray.Name,
+		stray.Address,
+		pair.Subnet,
+	)
 	s.quoteEvent(event)
 	if err := stray.Leave(ctx); err != nil {
 		return err
@@ -140,12 +146,17 @@ func (s *story) empty(ctx context.Context) error {
 	if err := s.restart(ctx); err != nil {
 		return err
 	}
-	s.sayf("An operator restarts it with a typing mistake, NODE_SELECTOR=pool=bleu. It sees everything and selects nothing: a complete and empty list.")
+	s.sayf(
+		"An operator restarts it with a typing mistake, NODE_SELECTOR=pool=bleu. It sees everything and selects nothing: a complete and empty list.",
+	)
 	event, err := s.pair.WaitEvent(ctx, reasonIs("empty"))
 	if err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "The writer waits until 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and an Event on the Service says so.")
+	s.tookf(
+		time.Since(begun),
+		"The writer waits until 3 complete observations, at least 4 s apart, agree (EMPTY_RESULT_THRESHOLD), and an Event on the Service says so.",
+	)
 	s.quoteEvent(event)
 	if err := s.pair.WaitObservations(ctx, 2); err != nil {
 		return err

@@ -47,11 +47,17 @@ func inventorySettings() map[string]string {
 
 func (s *story) opening() {
 	fmt.Fprintf(s.out, "\n%s\n\n", s.bold("Slicefeed: one cluster's Service, kept pointed at the workers of another"))
-	s.sayf(`A secured Kubernetes cluster has the workers, a consuming one has a Service without selector. The inventory, beside the first, knows Nodes and the cloud's API; the writer, in the second, writes EndpointSlices. Neither holds a credential of the other's side: between them there is one gRPC stream over mutual TLS.`)
+	s.sayf(
+		`A secured Kubernetes cluster has the workers, a consuming one has a Service without selector. The inventory, beside the first, knows Nodes and the cloud's API; the writer, in the second, writes EndpointSlices. Neither holds a credential of the other's side: between them there is one gRPC stream over mutual TLS.`,
+	)
 	fmt.Fprintln(s.out)
-	s.sayf("Everything here is real except the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.")
+	s.sayf(
+		"Everything here is real except the cloud and the machines: two etcd, two kube-apiservers with RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the cause to the watch event that shows the effect.",
+	)
 	fmt.Fprintln(s.out)
-	s.sayf("Shortened for the demo: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s), and so IONOS_REQUEST_BUDGET=6000 (120 a minute), SHRINK_WINDOW=2s (60s). All other durations have their defaults.")
+	s.sayf(
+		"Shortened for the demo: IONOS_POLL_INTERVAL=1s (default 60s), SOURCE_POLL_INTERVAL=1s (5s), and so IONOS_REQUEST_BUDGET=6000 (120 a minute), SHRINK_WINDOW=2s (60s). All other durations have their defaults.",
+	)
 }
 
 // play is the order of the scenes.
@@ -78,7 +84,12 @@ func (s *story) play(ctx context.Context) error {
 }
 
 func (s *story) start(ctx context.Context) error {
-	s.tookf(time.Since(s.began), "Both control planes and the cloud are up: %d servers in the datacenter, at most %d in one answer.", otherServers, pageLimit)
+	s.tookf(
+		time.Since(s.began),
+		"Both control planes and the cloud are up: %d servers in the datacenter, at most %d in one answer.",
+		otherServers,
+		pageLimit,
+	)
 	if err := s.pair.OpenNamespace(ctx, pair.OtherNamespace); err != nil {
 		return err
 	}
@@ -96,7 +107,11 @@ func (s *story) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tookf(time.Since(begun), "The inventory and both writers are ready, with only the permissions of the manifests in deploy/. %s leads, the other one is the standby.", leader.Name)
+	s.tookf(
+		time.Since(begun),
+		"The inventory and both writers are ready, with only the permissions of the manifests in deploy/. %s leads, the other one is the standby.",
+		leader.Name,
+	)
 	return nil
 }
 
@@ -119,13 +134,22 @@ func (s *story) appear(ctx context.Context) error {
 	if pages < 3 {
 		return fmt.Errorf("the cloud was listed in %d pages, expected several", pages)
 	}
-	s.sayf("Their servers are in the cloud, each with a public and a private NIC, between %d others; the inventory has read them all, on %d pages. Now their Nodes join, one after another:", otherServers, pages)
+	s.sayf(
+		"Their servers are in the cloud, each with a public and a private NIC, between %d others; the inventory has read them all, on %d pages. Now their Nodes join, one after another:",
+		otherServers,
+		pages,
+	)
 	for i, w := range s.workers {
 		d, err := s.propagated(ctx, w.Join, pair.AreJust(pair.Ready, all[:i+1]...))
 		if err != nil {
 			return err
 		}
-		s.tookf(d, "%s is Ready in the secured cluster; its private address %s is in the consuming cluster's EndpointSlice.", w.Name, w.Address)
+		s.tookf(
+			d,
+			"%s is Ready in the secured cluster; its private address %s is in the consuming cluster's EndpointSlice.",
+			w.Name,
+			w.Address,
+		)
 	}
 	s.startClient()
 	s.sayf("From now on a client sends %d requests a second to what the slices say, as kube-proxy would choose.", requestsPerSecond)
@@ -156,7 +180,12 @@ func (s *story) replace(ctx context.Context) error {
 	if d < nicDelay {
 		return fmt.Errorf("%s was listed %s after it joined, before the cloud showed its NIC", fresh.Name, d)
 	}
-	s.tookf(d-nicDelay, "The cloud shows the NIC after %s (and is asked once a second here); %s is in the slice that much later.", short(nicDelay), fresh.Address)
+	s.tookf(
+		d-nicDelay,
+		"The cloud shows the NIC after %s (and is asked once a second here); %s is in the slice that much later.",
+		short(nicDelay),
+		fresh.Address,
+	)
 
 	before, err := s.writes(ctx)
 	if err != nil {
@@ -246,7 +275,12 @@ func (s *story) goAgain(ctx context.Context, extra []*pair.Worker) error {
 			return err
 		}
 	}
-	s.tookf(time.Since(begun), "%d more are removed, one by one; the slowest took %s. Now half of the workers remain.", half-1, short(worst(s.samples[first:])))
+	s.tookf(
+		time.Since(begun),
+		"%d more are removed, one by one; the slowest took %s. Now half of the workers remain.",
+		half-1,
+		short(worst(s.samples[first:])),
+	)
 	var rest []netip.Addr
 	left := time.Now()
 	for _, w := range extra[half:] {
@@ -259,7 +293,10 @@ func (s *story) goAgain(ctx context.Context, extra []*pair.Worker) error {
 	if err != nil {
 		return err
 	}
-	s.sayf("The other %d are removed as well. All of them still answer, and the writer removes at most half of the ready endpoints on the inventory's report alone:", len(rest))
+	s.sayf(
+		"The other %d are removed as well. All of them still answer, and the writer removes at most half of the ready endpoints on the inventory's report alone:",
+		len(rest),
+	)
 	s.quoteEvent(event)
 	d, err = s.pair.WaitSlicesSince(ctx, left, pair.Are(pair.Absent, rest...))
 	if err != nil {
@@ -310,7 +347,12 @@ func (s *story) backendsDie(ctx context.Context) error {
 }
 
 // found waits for a death to be found out, which must be within its bound.
-func (s *story) found(ctx context.Context, since time.Time, bound time.Duration, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
+func (s *story) found(
+	ctx context.Context,
+	since time.Time,
+	bound time.Duration,
+	are func([]*discoveryv1.EndpointSlice) bool,
+) (time.Duration, error) {
 	d, err := s.pair.WaitSlicesSince(ctx, since, are)
 	if err == nil && d > bound {
 		err = fmt.Errorf("it took %s until a dead backend was not ready, more than %s", d, bound)

@@ -19,7 +19,11 @@ import (
 // adopt runs the command as a person who may do everything, unless the settings say otherwise.
 func (s *stage) adopt(settings ...string) (int, string) {
 	s.t.Helper()
-	env := []string{"KUBECONFIG=" + s.Consuming.AdminKubeconfig(), "TARGET_NAMESPACE=" + pair.Namespace, "TARGET_SERVICE_NAME=" + pair.Service}
+	env := []string{
+		"KUBECONFIG=" + s.Consuming.AdminKubeconfig(),
+		"TARGET_NAMESPACE=" + pair.Namespace,
+		"TARGET_SERVICE_NAME=" + pair.Service,
+	}
 	return run(s.t, "slicefeed-writer", append(env, settings...), "adopt", pair.Namespace+"/by-hand")
 }
 
@@ -92,7 +96,11 @@ func (s *stage) always(since time.Time, what string, are func([]*discoveryv1.End
 // What kubectl needs to look a Service up by its name, and kubectl apply to change a slice.
 var (
 	getServices = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"}}
-	patchSlices = rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"patch"}}
+	patchSlices = rbacv1.PolicyRule{
+		APIGroups: []string{"discovery.k8s.io"},
+		Resources: []string{"endpointslices"},
+		Verbs:     []string{"patch"},
+	}
 )
 
 // may gives the writer's account rights that it does not have by its Role, until the test ends.
@@ -203,7 +211,10 @@ func TestAdoptsASliceAppliedByHandInPlace(t *testing.T) {
 		s.slices("it belongs to the Service", owned(s))
 		s.metric(writer, `slicefeed_writer_endpoints{namespace="web",service="shop",state="ready"}`, equals(2))
 		after := s.slice()
-		if diff := cmp.Diff([]any{before.UID, before.Endpoints, before.Ports, before.Annotations}, []any{after.UID, after.Endpoints, after.Ports, after.Annotations}); diff != "" {
+		if diff := cmp.Diff(
+			[]any{before.UID, before.Endpoints, before.Ports, before.Annotations},
+			[]any{after.UID, after.Endpoints, after.Ports, after.Annotations},
+		); diff != "" {
 			s.t.Errorf("more than its metadata changed (-before +after):\n%s", diff)
 		}
 		all, err := s.Writes(s.ctx())

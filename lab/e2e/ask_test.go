@@ -50,7 +50,8 @@ func (s *stage) list(conn *grpc.ClientConn) *inventoryv1.ListNodesResponse {
 // details returns all nodes that the inventory knows, as an operator sees them.
 func (s *stage) details() *inventoryv1.ListNodeDetailsResponse {
 	s.t.Helper()
-	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.operator()).ListNodeDetails(s.ctx(), &inventoryv1.ListNodeDetailsRequest{}, grpc.WaitForReady(true))
+	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.operator()).
+		ListNodeDetails(s.ctx(), &inventoryv1.ListNodeDetailsRequest{}, grpc.WaitForReady(true))
 	s.must(err)
 	return list
 }
@@ -59,7 +60,8 @@ func (s *stage) details() *inventoryv1.ListNodeDetailsResponse {
 // requests that overlap share them, and the last one may be over.
 func (s *stage) observe() {
 	s.t.Helper()
-	_, err := inventoryv1.NewInventoryServiceClient(s.operator()).RequestObservations(s.ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3})
+	_, err := inventoryv1.NewInventoryServiceClient(s.operator()).
+		RequestObservations(s.ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3})
 	s.must(err)
 }
 

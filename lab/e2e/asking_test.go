@@ -242,10 +242,30 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 			"probe: passing for T", "decision: hold, by rule shrink: source default: DRAINING, probe: passing",
 			"current: ready desired: ready", "guard: Guard shrink (source default) holds 1 address:",
 			"next decision: in T", "Guard shrink holds a change: still listed as ready.")
-		d.answers(s, writer, personSAN, 1, explain(dead.Address.String()), "default: ready for T, as "+dead.Name, "failing for T: ", "last passed T ago",
-			"unready, by rule table", "desired: not ready", "The probe fails:")
-		d.answers(s, writer, personSAN, 1, explain("10.0.1.9"), "default: does not list it", "this address is not probed", "none for this address",
-			"No source and no slice lists this address")
+		d.answers(
+			s,
+			writer,
+			personSAN,
+			1,
+			explain(dead.Address.String()),
+			"default: ready for T, as "+dead.Name,
+			"failing for T: ",
+			"last passed T ago",
+			"unready, by rule table",
+			"desired: not ready",
+			"The probe fails:",
+		)
+		d.answers(
+			s,
+			writer,
+			personSAN,
+			1,
+			explain("10.0.1.9"),
+			"default: does not list it",
+			"this address is not probed",
+			"none for this address",
+			"No source and no slice lists this address",
+		)
 	})
 	s.step("a subscriber is told what is listed, and not why", func(s *stage) {
 		d.answers(s, writer, proxySAN, 0, list, table, "changes held by guards: 1; only clients with role operator see the guards")
@@ -289,8 +309,24 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		}
 		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.ctx(), slice, metav1.UpdateOptions{})
 		s.must(err)
-		d.answers(s, writer, personSAN, 0, list, "web/shop: paused (Paused:", strings.Replace(table, leaving+" ready", leaving+" draining", 1))
-		d.answers(s, writer, personSAN, 1, explain(leaving), "paused (Paused:", "Service is paused; nothing is written. Its slices list the address as draining.")
+		d.answers(
+			s,
+			writer,
+			personSAN,
+			0,
+			list,
+			"web/shop: paused (Paused:",
+			strings.Replace(table, leaving+" ready", leaving+" draining", 1),
+		)
+		d.answers(
+			s,
+			writer,
+			personSAN,
+			1,
+			explain(leaving),
+			"paused (Paused:",
+			"Service is paused; nothing is written. Its slices list the address as draining.",
+		)
 	})
 	s.step("so is one that is refused", func(s *stage) {
 		s.patchService(`{"metadata":{"annotations":{"slicefeed.dev/paused":null}},"spec":{"selector":{"app":"shop"}}}`)
@@ -327,7 +363,10 @@ func (d *doors) grpcurl(s *stage, writer *pair.Half, address string) {
 			args = append(args, "-d", one.request)
 		}
 		asked, err := process.Start(process.Spec{
-			Name: "grpcurl", Path: program, Args: append(args, doorAt(writer), one.method), Log: filepath.Join(s.t.TempDir(), "grpcurl.log"),
+			Name: "grpcurl",
+			Path: program,
+			Args: append(args, doorAt(writer), one.method),
+			Log:  filepath.Join(s.t.TempDir(), "grpcurl.log"),
 		})
 		s.must(err)
 		s.until(one.method+" says "+one.says, func() bool {

@@ -21,9 +21,18 @@ import (
 // leaseOf is the writer's Lease as a writer makes it, altered.
 func leaseOf(alter ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	now := metav1.NowMicro()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: pair.Namespace, Name: "slicefeed-default"}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: new("thief_ABCDEFGH"), LeaseDurationSeconds: new(int32(12)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: new(int32(0)),
-	}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pair.Namespace, Name: "slicefeed-default"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new(
+				"thief_ABCDEFGH",
+			),
+			LeaseDurationSeconds: new(int32(12)),
+			AcquireTime:          &now,
+			RenewTime:            &now,
+			LeaseTransitions:     new(int32(0)),
+		},
+	}
 	for _, one := range alter {
 		one(lease)
 	}
@@ -62,28 +71,66 @@ func TestAttackLeaseThatOutlivesTheCredential(t *testing.T) {
 		alter func(*coordinationv1.Lease)
 		says  string
 	}{
-		{"lasts for 68 years", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(math.MaxInt32)) }, "15 seconds at most"},
+		{
+			"lasts for 68 years",
+			func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(math.MaxInt32)) },
+			"15 seconds at most",
+		},
 		{"lasts for 16 seconds", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(16)) }, "15 seconds at most"},
 		{"says no duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, "15 seconds at most"},
-		{"is held by no writer", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("kube-controller-manager") }, "not named like a writer"},
-		{"is held by a long name", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(strings.Repeat("x", 100_000) + "_ABCDEFGH") }, "not named like a writer"},
-		{"has had as many terms as there are", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(math.MaxInt32)) }, "transitions"},
-		{"cannot be deleted", func(l *coordinationv1.Lease) { l.Finalizers = []string{"example.org/never"} }, "labels, annotations, owners or finalizers"},
+		{
+			"is held by no writer",
+			func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("kube-controller-manager") },
+			"not named like a writer",
+		},
+		{
+			"is held by a long name",
+			func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(strings.Repeat("x", 100_000) + "_ABCDEFGH") },
+			"not named like a writer",
+		},
+		{
+			"has had as many terms as there are",
+			func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(math.MaxInt32)) },
+			"transitions",
+		},
+		{
+			"cannot be deleted",
+			func(l *coordinationv1.Lease) { l.Finalizers = []string{"example.org/never"} },
+			"labels, annotations, owners or finalizers",
+		},
 		{"keeps its owner from being deleted", func(l *coordinationv1.Lease) {
-			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: s.service.Name, UID: s.service.UID, BlockOwnerDeletion: new(true)}}
+			l.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Service", Name: s.service.Name, UID: s.service.UID, BlockOwnerDeletion: new(true)},
+			}
 		}, "labels, annotations, owners or finalizers"},
 		{"has a label", func(l *coordinationv1.Lease) {
 			l.Labels = map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"}
 		}, "labels, annotations, owners or finalizers"},
-		{"is 200 KB large", func(l *coordinationv1.Lease) { l.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }, "labels, annotations, owners or finalizers"},
+		{
+			"is 200 KB large",
+			func(l *coordinationv1.Lease) { l.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} },
+			"labels, annotations, owners or finalizers",
+		},
 		{"has large notes of who set which field", func(l *coordinationv1.Lease) {
 			l.ManagedFields = append(l.ManagedFields, largeManagedFields("coordination.k8s.io/v1", 1_000_000))
 		}, "8,192 bytes"},
 	}
 	all := []attack{
-		{"another controller's Lease", createLease(func(l *coordinationv1.Lease) { l.Name = "their-controller" }), "the Lease web/slicefeed-default alone"},
-		{"the Lease of another class", createLease(func(l *coordinationv1.Lease) { l.Name = "slicefeed-blue" }), "the Lease web/slicefeed-default alone"},
-		{"a Lease with a name that the server finds", createLease(func(l *coordinationv1.Lease) { l.Name, l.GenerateName = "", "slicefeed-default" }), "the Lease web/slicefeed-default alone"},
+		{
+			"another controller's Lease",
+			createLease(func(l *coordinationv1.Lease) { l.Name = "their-controller" }),
+			"the Lease web/slicefeed-default alone",
+		},
+		{
+			"the Lease of another class",
+			createLease(func(l *coordinationv1.Lease) { l.Name = "slicefeed-blue" }),
+			"the Lease web/slicefeed-default alone",
+		},
+		{
+			"a Lease with a name that the server finds",
+			createLease(func(l *coordinationv1.Lease) { l.Name, l.GenerateName = "", "slicefeed-default" }),
+			"the Lease web/slicefeed-default alone",
+		},
 	}
 	for _, one := range poison {
 		all = append(all, attack{"a new Lease that " + one.name, createLease(one.alter), one.says})
@@ -149,10 +196,21 @@ func TestAttackLeaseTakenFromTheLeader(t *testing.T) {
 // eventOf is an Event as the writer tells it, altered.
 func eventOf(service *corev1.Service, alter ...func(*eventsv1.Event)) *eventsv1.Event {
 	event := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pair.Namespace, Name: service.Name + ".attack"}, EventTime: metav1.NowMicro(),
-		ReportingController: "slicefeed.dev/writer", ReportingInstance: "writer", Action: "Reconcile", Reason: "Attack", Type: corev1.EventTypeWarning,
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: pair.Namespace, Name: service.Name, UID: service.UID},
-		Note:      strings.Repeat("n", 1024),
+		ObjectMeta:          metav1.ObjectMeta{Namespace: pair.Namespace, Name: service.Name + ".attack"},
+		EventTime:           metav1.NowMicro(),
+		ReportingController: "slicefeed.dev/writer",
+		ReportingInstance:   "writer",
+		Action:              "Reconcile",
+		Reason:              "Attack",
+		Type:                corev1.EventTypeWarning,
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "Service",
+			Namespace:  pair.Namespace,
+			Name:       service.Name,
+			UID:        service.UID,
+		},
+		Note: strings.Repeat("n", 1024),
 	}
 	for _, one := range alter {
 		one(event)
@@ -173,7 +231,9 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 	}
 	patch := func(name, what string) attempt {
 		return func(ctx context.Context, as *kubernetes.Clientset, dry []string) error {
-			_, err := as.EventsV1().Events(pair.Namespace).Patch(ctx, name, types.MergePatchType, []byte(what), metav1.PatchOptions{DryRun: dry})
+			_, err := as.EventsV1().
+				Events(pair.Namespace).
+				Patch(ctx, name, types.MergePatchType, []byte(what), metav1.PatchOptions{DryRun: dry})
 			return err
 		}
 	}
@@ -182,7 +242,10 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 	s.must(tell(named("ours"))(s.ctx(), thief, nil))
 	t.Cleanup(func() {
 		for _, name := range []string{"theirs", "ours"} {
-			if err := s.ConsumingClient().EventsV1().Events(pair.Namespace).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+			if err := s.ConsumingClient().
+				EventsV1().
+				Events(pair.Namespace).
+				Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -193,13 +256,23 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 		{"another's Event labelled", patch("theirs", `{"metadata":{"labels":{"a":"b"}}}`), own},
 		{"an Event in another's name", tell(func(e *eventsv1.Event) { e.ReportingController = "kubelet" }), own},
 		{"an Event on a Node", tell(func(e *eventsv1.Event) { e.Regarding.Kind = "Node" }), "on Services of the Event's namespace"},
-		{"an Event with a second object", tell(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Secret", Name: "x"} }), "on Services of the Event's namespace"},
+		{
+			"an Event with a second object",
+			tell(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Secret", Name: "x"} }),
+			"on Services of the Event's namespace",
+		},
 		{"an Event that cannot be deleted", tell(func(e *eventsv1.Event) { e.Finalizers = []string{"example.org/never"} }), fields},
 		{"ours made so that it cannot be deleted", patch("ours", `{"metadata":{"finalizers":["example.org/never"]}}`), fields},
 		{"an Event that keeps its owner from being deleted", tell(func(e *eventsv1.Event) {
-			e.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: s.service.Name, UID: s.service.UID, BlockOwnerDeletion: new(true)}}
+			e.OwnerReferences = []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Service", Name: s.service.Name, UID: s.service.UID, BlockOwnerDeletion: new(true)},
+			}
 		}), fields},
-		{"an Event of 200 KB", tell(func(e *eventsv1.Event) { e.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }), fields},
+		{
+			"an Event of 200 KB",
+			tell(func(e *eventsv1.Event) { e.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }),
+			fields,
+		},
 		{"an Event on a long name", tell(func(e *eventsv1.Event) { e.Regarding.FieldPath = strings.Repeat("x", 200_000) }), "4,096 bytes"},
 		{"an Event with large notes of who set which field", tell(func(e *eventsv1.Event) {
 			e.ManagedFields = []metav1.ManagedFieldsEntry{largeManagedFields("events.k8s.io/v1", 1_000_000)}

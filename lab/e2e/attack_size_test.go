@@ -81,7 +81,10 @@ func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
 	s.refusedByPolicy("slicefeed-writer", []attack{
 		{"1.25 MB of endpoints", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
 			for i := range 900 {
-				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("fd00:1::b:%x", i)}, Zone: new(strings.Repeat("z", 1250))})
+				slice.Endpoints = append(
+					slice.Endpoints,
+					discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("fd00:1::b:%x", i)}, Zone: new(strings.Repeat("z", 1250))},
+				)
 			}
 		})), "at most 100 endpoints"},
 		{"one endpoint too many", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
@@ -92,7 +95,11 @@ func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
 				slice.Endpoints[0].Addresses = append(slice.Endpoints[0].Addresses, fmt.Sprintf("10.0.1.%d", i+100))
 			}
 		})), fields},
-		{"a zone without an end", change(pair.Namespace, "ours", endpoint(func(e *discoveryv1.Endpoint) { e.Zone = new(strings.Repeat("z", 64)) })), fields},
+		{
+			"a zone without an end",
+			change(pair.Namespace, "ours", endpoint(func(e *discoveryv1.Endpoint) { e.Zone = new(strings.Repeat("z", 64)) })),
+			fields,
+		},
 		{"a node's name", change(pair.Namespace, "ours", endpoint(func(e *discoveryv1.Endpoint) { e.NodeName = new("node-1") })), fields},
 		{"a target", create(changed(template, endpoint(func(e *discoveryv1.Endpoint) {
 			e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "kube-system", Name: "x", FieldPath: strings.Repeat("x", 100_000)}
@@ -105,15 +112,23 @@ func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
 				slice.Ports[i].AppProtocol = new(strings.Repeat(strings.Repeat("d", 60)+".", 4) + "d/" + strings.Repeat("p", 63))
 			}
 		})), "ports of an EndpointSlice"},
-		{"a port that is allowed for another protocol", create(changed(template, atPort(new(int32(8080))), func(slice *discoveryv1.EndpointSlice) {
-			slice.Ports[0].Protocol = new(corev1.ProtocolUDP)
-		})), "port 8080 is not among the allowed ports for UDP"},
+		{
+			"a port that is allowed for another protocol",
+			create(changed(template, atPort(new(int32(8080))), func(slice *discoveryv1.EndpointSlice) {
+				slice.Ports[0].Protocol = new(corev1.ProtocolUDP)
+			})),
+			"port 8080 is not among the allowed ports for UDP",
+		},
 		{"annotations", change(pair.Namespace, "ours", bigAnnotation(200_000)), metadata},
 		{"annotations just too large", create(changed(template, bigAnnotation(20_480))), metadata},
 		{"annotations in characters of four bytes", create(changed(template, func(slice *discoveryv1.EndpointSlice) {
 			slice.Annotations = map[string]string{"a": strings.Repeat("𝄞", 10_000)}
 		})), metadata},
-		{"zones in characters of four bytes", create(changed(template, endpoint(func(e *discoveryv1.Endpoint) { e.Zone = new(strings.Repeat("𝄞", 60)) }))), fields},
+		{
+			"zones in characters of four bytes",
+			create(changed(template, endpoint(func(e *discoveryv1.Endpoint) { e.Zone = new(strings.Repeat("𝄞", 60)) }))),
+			fields,
+		},
 		{"labels", create(changed(template, manyLabels(1000, 300_000))), metadata},
 		{"an owner with a long name", create(changed(template, withOwner(metav1.OwnerReference{
 			APIVersion: "v1", Kind: "Service", Name: strings.Repeat("x", 1_000_000), UID: "1",

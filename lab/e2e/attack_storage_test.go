@@ -34,13 +34,19 @@ func TestAttackStorageIsMeasured(t *testing.T) {
 	s.patience = 20 * time.Minute
 	thief := s.as(s.writersKubeconfig())
 	// The control of the same moment: an account that no policy bounds.
-	t.Logf("control, slices of 1.25 MB updated without a policy: %s", s.fill(s.ConsumingClient(), updateOf(func(slice *discoveryv1.EndpointSlice) {
-		slice.Annotations = map[string]string{"a": strings.Repeat("x", 250_000)}
-		slice.Endpoints[0].TargetRef = &corev1.ObjectReference{FieldPath: strings.Repeat("x", 1_000_000)}
-	})))
+	t.Logf(
+		"control, slices of 1.25 MB updated without a policy: %s",
+		s.fill(s.ConsumingClient(), updateOf(func(slice *discoveryv1.EndpointSlice) {
+			slice.Annotations = map[string]string{"a": strings.Repeat("x", 250_000)}
+			slice.Endpoints[0].TargetRef = &corev1.ObjectReference{FieldPath: strings.Repeat("x", 1_000_000)}
+		})),
+	)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		if err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		if err := s.ConsumingClient().
+			DiscoveryV1().
+			EndpointSlices(pair.Namespace).
+			DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,8 +74,18 @@ func TestAttackStorageIsMeasured(t *testing.T) {
 			}},
 		} {
 			t.Logf("%s, %s: %s", name, way.name, s.fill(thief, way.do))
-			s.must(s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).DeleteCollection(s.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-			s.must(s.ConsumingClient().EventsV1().Events(pair.Namespace).DeleteCollection(s.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+			s.must(
+				s.ConsumingClient().
+					DiscoveryV1().
+					EndpointSlices(pair.Namespace).
+					DeleteCollection(s.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}),
+			)
+			s.must(
+				s.ConsumingClient().
+					EventsV1().
+					Events(pair.Namespace).
+					DeleteCollection(s.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}),
+			)
 		}
 	}
 }
@@ -121,8 +137,16 @@ func (s *stage) fill(as *kubernetes.Clientset, do filler) string {
 	group.Wait()
 	took := time.Since(began)
 	rate := float64(bytes.Load()) / took.Seconds()
-	return fmt.Sprintf("%.0f writes a second of %d bytes (%d refused), %.2f MB/s, the quota of 2 GiB in %s without compaction",
-		float64(done.Load())/took.Seconds(), bytes.Load()/max(1, done.Load()), refused.Load(), rate/1e6, time.Duration(etcdQuota/rate*float64(time.Second)).Round(time.Second))
+	return fmt.Sprintf(
+		"%.0f writes a second of %d bytes (%d refused), %.2f MB/s, the quota of 2 GiB in %s without compaction",
+		float64(
+			done.Load(),
+		)/took.Seconds(),
+		bytes.Load()/max(1, done.Load()),
+		refused.Load(),
+		rate/1e6,
+		time.Duration(etcdQuota/rate*float64(time.Second)).Round(time.Second),
+	)
 }
 
 // honest makes and changes the slices of 500 Services, all at once, as a writer does that fails over.
@@ -134,7 +158,12 @@ func (s *stage) honest(as *kubernetes.Clientset) string {
 		var group sync.WaitGroup
 		for i := range 500 {
 			group.Go(func() {
-				slice := sliceOf(fmt.Sprintf("honest-%d", i), "slicefeed-default", netip.MustParseAddr("10.0.1.66"), netip.MustParseAddr("10.0.1.67"))
+				slice := sliceOf(
+					fmt.Sprintf("honest-%d", i),
+					"slicefeed-default",
+					netip.MustParseAddr("10.0.1.66"),
+					netip.MustParseAddr("10.0.1.67"),
+				)
 				var err error
 				if verb == "created" {
 					_, err = as.DiscoveryV1().EndpointSlices(slice.Namespace).Create(s.t.Context(), slice, metav1.CreateOptions{})
@@ -150,7 +179,12 @@ func (s *stage) honest(as *kubernetes.Clientset) string {
 		group.Wait()
 		times = append(times, time.Since(began).Round(time.Millisecond))
 	}
-	s.must(s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).DeleteCollection(s.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=slicefeed-default"}))
+	s.must(
+		s.ConsumingClient().
+			DiscoveryV1().
+			EndpointSlices(pair.Namespace).
+			DeleteCollection(s.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=slicefeed-default"}),
+	)
 	return fmt.Sprintf("%s and %s", times[0], times[1])
 }
 

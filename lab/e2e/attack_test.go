@@ -235,7 +235,10 @@ func full(slice *discoveryv1.EndpointSlice) {
 	}
 	for i := range 100 {
 		name := fmt.Sprint("port-", i)
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(32000 + i))})
+		slice.Ports = append(
+			slice.Ports,
+			discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(32000 + i))},
+		)
 	}
 	slice.AddressType = discoveryv1.AddressTypeIPv6
 }
@@ -267,7 +270,11 @@ func TestAttackWithTheWritersOwnCredential(t *testing.T) {
 		{"a second slice for the API server's Service", create(changed(template, in("default"), func(slice *discoveryv1.EndpointSlice) {
 			slice.Labels[discoveryv1.LabelServiceName] = "kubernetes"
 		})), "namespace default"},
-		{"a slice of a Service named kubernetes in the writer's own namespace", create(changed(template, serviceName("kubernetes"))), "Service named kubernetes"},
+		{
+			"a slice of a Service named kubernetes in the writer's own namespace",
+			create(changed(template, serviceName("kubernetes"))),
+			"Service named kubernetes",
+		},
 		{"ours for a Service named kubernetes", change(here, "ours", serviceName("kubernetes")), "Service named kubernetes"},
 		{"a slice in a foreign namespace", create(changed(template, in(elsewhere))), "namespace elsewhere"},
 		{"a slice with our label in a foreign namespace, changed", change(elsewhere, "away", pointTo("10.0.1.67")), "namespace elsewhere"},
@@ -276,20 +283,36 @@ func TestAttackWithTheWritersOwnCredential(t *testing.T) {
 		{"a foreign slice changed", change(here, foreign, pointTo("10.0.1.67")), `managed by "somebody"`},
 		{"a foreign slice deleted", remove(here, foreign), `managed by "somebody"`},
 		{"a foreign slice taken in two steps: labelled as ours", change(here, foreign, managedBy(manager)), `managed by "somebody"`},
-		{"a foreign slice taken in two steps: then changed", change(here, foreign, managedBy(manager), pointTo("10.0.1.67")), `managed by "somebody"`},
-		{"a foreign slice taken in two steps: then labelled as before", change(here, foreign, managedBy("somebody")), `managed by "somebody"`},
+		{
+			"a foreign slice taken in two steps: then changed",
+			change(here, foreign, managedBy(manager), pointTo("10.0.1.67")),
+			`managed by "somebody"`,
+		},
+		{
+			"a foreign slice taken in two steps: then labelled as before",
+			change(here, foreign, managedBy("somebody")),
+			`managed by "somebody"`,
+		},
 		{"a slice with an empty label taken", change(here, empty, managedBy(manager)), `managed by ""`},
 		{"a slice with an empty label deleted", remove(here, empty), `managed by ""`},
 		{"a slice without the label taken", change(here, nobodys, managedBy(manager)), `managed by ""`},
 		{"a slice without the label deleted", remove(here, nobodys), `managed by ""`},
 		{"ours passed off as somebody else's", change(here, "ours", managedBy("somebody")), `as managed by "somebody"`},
-		{"ours passed off as the cluster's own", change(here, "ours", managedBy("endpointslice-controller.k8s.io")), `as managed by "endpointslice-controller.k8s.io"`},
+		{
+			"ours passed off as the cluster's own",
+			change(here, "ours", managedBy("endpointslice-controller.k8s.io")),
+			`as managed by "endpointslice-controller.k8s.io"`,
+		},
 		{"ours with the label emptied", change(here, "ours", managedBy("")), `as managed by ""`},
 		{"ours without the label", change(here, "ours", managedByNobody), `as managed by ""`},
 		{"a new slice in somebody else's name", create(changed(template, managedBy("somebody"))), `as managed by "somebody"`},
 		{"a new slice with an empty label", create(changed(template, managedBy(""))), `as managed by ""`},
 		{"a new slice without the label", create(changed(template, managedByNobody)), `as managed by ""`},
-		{"a new slice without any label", create(changed(template, func(slice *discoveryv1.EndpointSlice) { slice.Labels = nil })), `as managed by ""`},
+		{
+			"a new slice without any label",
+			create(changed(template, func(slice *discoveryv1.EndpointSlice) { slice.Labels = nil })),
+			`as managed by ""`,
+		},
 
 		{"a new slice with an address outside", create(changed(template, pointTo(outside))), "endpoint 10.0.2.66 is outside"},
 		{"ours with an address outside", change(here, "ours", pointTo(outside)), "endpoint 10.0.2.66 is outside"},
@@ -298,12 +321,20 @@ func TestAttackWithTheWritersOwnCredential(t *testing.T) {
 		{"an address outside in the last of a hundred endpoints", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
 			slice.Endpoints[99].Addresses[0] = "fd00:2::1"
 		})), "endpoint fd00:2::1 is outside"},
-		{"an IPv6 address outside", create(changed(template, ofType(discoveryv1.AddressTypeIPv6), pointTo("fd00:1::1"), func(slice *discoveryv1.EndpointSlice) {
-			slice.Endpoints[1].Addresses = []string{"fd00:1:0:1::1"}
-		})), "endpoint fd00:1:0:1::1 is outside"},
-		{"names instead of addresses", create(changed(template, ofType(discoveryv1.AddressTypeFQDN), pointTo("evil.example"), func(slice *discoveryv1.EndpointSlice) {
-			slice.Endpoints[1].Addresses = []string{"10-0-1-67.evil.example"}
-		})), "addresses of type FQDN"},
+		{
+			"an IPv6 address outside",
+			create(changed(template, ofType(discoveryv1.AddressTypeIPv6), pointTo("fd00:1::1"), func(slice *discoveryv1.EndpointSlice) {
+				slice.Endpoints[1].Addresses = []string{"fd00:1:0:1::1"}
+			})),
+			"endpoint fd00:1:0:1::1 is outside",
+		},
+		{
+			"names instead of addresses",
+			create(changed(template, ofType(discoveryv1.AddressTypeFQDN), pointTo("evil.example"), func(slice *discoveryv1.EndpointSlice) {
+				slice.Endpoints[1].Addresses = []string{"10-0-1-67.evil.example"}
+			})),
+			"addresses of type FQDN",
+		},
 		{"a port outside", change(here, "ours", atPort(new(int32(22)))), "port 22 is not"},
 		{"a port just outside", create(changed(template, atPort(new(int32(32768))))), "port 32768 is not"},
 		{"a port outside behind those inside", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {

@@ -37,7 +37,11 @@ func (s *stage) rotate(expires time.Time) authorities {
 		s.issue(writer, half.Dir(), pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client, NotAfter: expires})
 		s.authority(inventory, half.Dir())
 	}
-	s.issue(writer, filepath.Dir(s.Operator.CertFile), pki.Cert{CommonName: "operator", URIs: []string{pair.OperatorSAN}, Usage: pki.Client})
+	s.issue(
+		writer,
+		filepath.Dir(s.Operator.CertFile),
+		pki.Cert{CommonName: "operator", URIs: []string{pair.OperatorSAN}, Usage: pki.Client},
+	)
 	s.authority(inventory, filepath.Dir(s.Operator.CertFile))
 	return authorities{inventory, writer}
 }
@@ -92,23 +96,30 @@ func TestCredentialsChangeWhileBothComponentsRun(t *testing.T) {
 			s.t.Error("the writer was restarted")
 		}
 	})
-	s.step("an authority that is replaced by rubbish stays in use and is counted, and a client that is taken off the list loses its stream", func(s *stage) {
-		all, err := os.ReadFile(clients)
-		s.must(err)
-		s.write(inventory.Dir()+"/peer-ca.crt", "-----BEGIN CERTIFICATE-----\nrubbish\n")
-		s.write(clients, strings.Replace(string(all), pair.WriterSAN, "spiffe://lab.example/somebody-else", 1))
-		begun := time.Now()
-		s.quiet(func() {
-			s.metric(writer, sourceConnected, equals(0))
-			s.t.Logf("its stream ended after %s", time.Since(begun))
-			s.metric(inventory, `slicefeed_inventory_tls_reload_errors_total{file="ca",link="feed"}`, atLeast(1))
-			s.list(s.operator())
-			if err := tryList(s.ctx(), s.subscriber()); status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.Unavailable {
-				s.t.Errorf("a client that was taken off the list is told %v", err)
-			}
-		})
-		s.is(pair.Ready, worker)
-	})
+	s.step(
+		"an authority that is replaced by rubbish stays in use and is counted, and a client that is taken off the list loses its stream",
+		func(s *stage) {
+			all, err := os.ReadFile(clients)
+			s.must(err)
+			s.write(inventory.Dir()+"/peer-ca.crt", "-----BEGIN CERTIFICATE-----\nrubbish\n")
+			s.write(clients, strings.Replace(string(all), pair.WriterSAN, "spiffe://lab.example/somebody-else", 1))
+			begun := time.Now()
+			s.quiet(func() {
+				s.metric(writer, sourceConnected, equals(0))
+				s.t.Logf("its stream ended after %s", time.Since(begun))
+				s.metric(inventory, `slicefeed_inventory_tls_reload_errors_total{file="ca",link="feed"}`, atLeast(1))
+				s.list(s.operator())
+				if err := tryList(
+					s.ctx(),
+					s.subscriber(),
+				); status.Code(err) != codes.PermissionDenied &&
+					status.Code(err) != codes.Unavailable {
+					s.t.Errorf("a client that was taken off the list is told %v", err)
+				}
+			})
+			s.is(pair.Ready, worker)
+		},
+	)
 	s.step("strangers are refused", func(s *stage) {
 		other, err := pki.NewCA("nobody's")
 		s.must(err)

@@ -96,7 +96,9 @@ func (f *fleet) crowd(n int) []*corev1.Service {
 	f.must(err)
 	for i := range all {
 		group.Go(func() (err error) {
-			all[i], err = client.CoreV1().Services(pair.Namespace).Create(ctx, labelled(fmt.Sprintf("service-%03d", i)), metav1.CreateOptions{})
+			all[i], err = client.CoreV1().
+				Services(pair.Namespace).
+				Create(ctx, labelled(fmt.Sprintf("service-%03d", i)), metav1.CreateOptions{})
 			return err
 		})
 	}

@@ -47,7 +47,10 @@ func TestDebugLogsFollowChange(t *testing.T) {
 			s.start()
 			worker := s.join(2)[0]
 			writer := s.writers[0]
-			s.until("the write of both workers is logged", func() bool { return strings.Contains(s.log(writer), `"slice":"shop-slicefeed","endpoints":2}`) })
+			s.until(
+				"the write of both workers is logged",
+				func() bool { return strings.Contains(s.log(writer), `"slice":"shop-slicefeed","endpoints":2}`) },
+			)
 			before := []int{len(s.log(s.Inventory)), len(s.log(writer))}
 			s.must(worker.Drain(s.ctx(), true))
 			s.slices("it drains", pair.Are(pair.Draining, worker.Address))
@@ -71,7 +74,8 @@ func TestDebugLogsFollowChange(t *testing.T) {
 					{Level: "DEBUG", Msg: "write", Service: service, Slice: s.slice().Name},
 				}
 				if len(published) == len(inventoryWant) && len(applied) > 0 { // the delta has the same cursor in both
-					if last := published[len(published)-1]; last.Revision == 0 || last.Revision != applied[0].Revision || last.Epoch != applied[0].Epoch {
+					if last := published[len(published)-1]; last.Revision == 0 || last.Revision != applied[0].Revision ||
+						last.Epoch != applied[0].Epoch {
 						t.Errorf("published %+v, applied %+v", last, applied[0])
 					}
 				}

@@ -33,7 +33,9 @@ func enterExports(t *testing.T, services string, given func(*corev1.Service), se
 	}
 	x := &exports{enterFleet(t, script{
 		inventory: map[string]string{
-			"SOURCE_KIND": "service", "SOURCE_SERVICE_SELECTOR": "slicefeed.dev/export=true", "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64",
+			"SOURCE_KIND":             "service",
+			"SOURCE_SERVICE_SELECTOR": "slicefeed.dev/export=true",
+			"SECURED_SUBNET_CIDR":     pair.Subnet + ",fd00:1::/64",
 		},
 		writer:  writer,
 		service: given,
@@ -57,8 +59,11 @@ func enterExports(t *testing.T, services string, given func(*corev1.Service), se
 // allow grants Services to the writers.
 func (x *exports) allow(services string) {
 	x.t.Helper()
-	x.write(x.Inventory.Dir()+"/clients.yaml", fmt.Sprintf("clients:\n- {san: %q, role: subscriber, services: %s}\n- {san: %q, role: operator, services: ['*/*']}\n",
-		pair.WriterSAN, services, pair.OperatorSAN))
+	x.write(
+		x.Inventory.Dir()+"/clients.yaml",
+		fmt.Sprintf("clients:\n- {san: %q, role: subscriber, services: %s}\n- {san: %q, role: operator, services: ['*/*']}\n",
+			pair.WriterSAN, services, pair.OperatorSAN),
+	)
 }
 
 // offer makes a Service of the secured cluster, with or without the label that exports it.
@@ -177,7 +182,10 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	})
 	x.step("a Service that the client list does not grant is not sent", func(x *exports) {
 		hidden := x.make(labelled("hidden", annotated("source-service", "shop/hidden")))
-		x.until("the writer logs why", func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/hidden") })
+		x.until(
+			"the writer logs why",
+			func() bool { return strings.Contains(x.log(x.writers[0]), "client may not see service shop/hidden") },
+		)
 		if all := x.of(hidden); len(all) > 0 {
 			x.t.Errorf("it has slices: %s", pair.Describe(all))
 		}
@@ -202,7 +210,12 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		})
 		x.backed("web", "x7k2q", backing("web-0", a.Address, pair.Draining))
 		x.backed("api", "api-6", backing("api-0", v6, pair.Draining))
-		x.backed("api", "web", backing("api-0", c.Address, pair.Draining), backing("api-1", b.Address, pair.Ready)) // its change would come after that of web
+		x.backed(
+			"api",
+			"web",
+			backing("api-0", c.Address, pair.Draining),
+			backing("api-1", b.Address, pair.Ready),
+		) // its change would come after that of web
 		x.wait(api, "api follows", pair.Are(pair.Draining, c.Address))
 		if now := x.of(x.service); !web(now) {
 			x.t.Errorf("web is %s", pair.Describe(now))

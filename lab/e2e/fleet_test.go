@@ -134,7 +134,10 @@ func (f *fleet) make(service *corev1.Service) *corev1.Service {
 // patch changes a Service by a merge patch.
 func (f *fleet) patch(service *corev1.Service, patch string) {
 	f.t.Helper()
-	_, err := f.ConsumingClient().CoreV1().Services(service.Namespace).Patch(f.ctx(), service.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := f.ConsumingClient().
+		CoreV1().
+		Services(service.Namespace).
+		Patch(f.ctx(), service.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	f.must(err)
 }
 

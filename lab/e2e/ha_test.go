@@ -301,6 +301,11 @@ func TestATakeoverKeepsItsBound(t *testing.T) {
 		s.slices("it serves again", serve)
 		s.must(leader.Start(s.ctx()))
 	}
-	t.Logf("first write of the next leader after the death, %d deaths: p50 %s, longest %s", deaths, figures.Percentile(wrote, 50), slices.Max(wrote))
+	t.Logf(
+		"first write of the next leader after the death, %d deaths: p50 %s, longest %s",
+		deaths,
+		figures.Percentile(wrote, 50),
+		slices.Max(wrote),
+	)
 	s.inTime("writes, at the latest,", slices.Max(wrote))
 }

@@ -57,9 +57,15 @@ func (i *imports) define() {
 	i.must(i.Consuming.ApplyYAML(i.ctx(), definition))
 	admin, err := dynamic.NewForConfig(i.Consuming.AdminConfig())
 	i.must(err)
-	definitions := admin.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := admin.Resource(
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	)
 	i.t.Cleanup(func() {
-		if err := definitions.Delete(context.WithoutCancel(i.t.Context()), "serviceimports.multicluster.x-k8s.io", metav1.DeleteOptions{}); err != nil {
+		if err := definitions.Delete(
+			context.WithoutCancel(i.t.Context()),
+			"serviceimports.multicluster.x-k8s.io",
+			metav1.DeleteOptions{},
+		); err != nil {
 			i.t.Error(err)
 		}
 	})
@@ -72,9 +78,13 @@ func (i *imports) define() {
 // newImport is a ServiceImport with one port.
 func newImport(name string, labels, annotations map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceImport",
-		"metadata": map[string]any{"name": name, "labels": labels, "annotations": annotations},
-		"spec":     map[string]any{"type": "ClusterSetIP", "ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}},
+		"apiVersion": "multicluster.x-k8s.io/v1beta1",
+		"kind":       "ServiceImport",
+		"metadata":   map[string]any{"name": name, "labels": labels, "annotations": annotations},
+		"spec": map[string]any{
+			"type":  "ClusterSetIP",
+			"ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}},
+		},
 	}}
 }
 
@@ -102,7 +112,10 @@ func (i *imports) patch(name, patch string) {
 // of are the slices of a ServiceImport.
 func (i *imports) of(name string) (all []*discoveryv1.EndpointSlice) {
 	i.t.Helper()
-	list, err := i.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).List(i.ctx(), metav1.ListOptions{LabelSelector: importLabel + "=" + name})
+	list, err := i.ConsumingClient().
+		DiscoveryV1().
+		EndpointSlices(pair.Namespace).
+		List(i.ctx(), metav1.ListOptions{LabelSelector: importLabel + "=" + name})
 	i.must(err)
 	for n := range list.Items {
 		all = append(all, &list.Items[n])
@@ -159,17 +172,23 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		s.slices("both serve", both)
 		s.until("readiness says why", func() bool {
 			err := s.writers[0].Check(s.ctx(), "/readyz")
-			return err != nil && containsAll(err.Error(), "service-imports", "serviceimports.multicluster.x-k8s.io", "unset SERVICE_IMPORTS")
+			return err != nil &&
+				containsAll(err.Error(), "service-imports", "serviceimports.multicluster.x-k8s.io", "unset SERVICE_IMPORTS")
 		})
 		code, text := run(s.t, "slicefeed-writer", s.writers[0].Env(), "preflight")
-		if code != 1 || !inOrder(text, "FAIL ServiceImports", "does not serve serviceimports.multicluster.x-k8s.io", "sigs.k8s.io/mcs-api") {
+		if code != 1 ||
+			!inOrder(text, "FAIL ServiceImports", "does not serve serviceimports.multicluster.x-k8s.io", "sigs.k8s.io/mcs-api") {
 			s.t.Errorf("preflight, exit code %d:\n%s", code, text)
 		}
 	})
 	i.define()
 	s.must(s.writers[0].Ready(s.ctx()))
 
-	class, ports := map[string]any{"slicefeed.dev/class": "default"}, map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)}
+	class, ports := map[string]any{
+		"slicefeed.dev/class": "default",
+	}, map[string]any{
+		"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort),
+	}
 	object := i.make(newImport(pair.Service, class, ports))
 	i.make(newImport("stranger", nil, ports))
 	s.step("it gets slices of its own, with the labels of the multi-cluster API", func(s *stage) {
@@ -177,14 +196,19 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		i.wait(pair.Service, "both serve", both)
 		slice := i.of(pair.Service)[0]
 		want := map[string]string{
-			importLabel: pair.Service, "multicluster.kubernetes.io/source-cluster": "default", discoveryv1.LabelManagedBy: "slicefeed-default",
-			"slicefeed.dev/source": "default", "slicefeed.dev/writer": pair.Namespace,
+			importLabel: pair.Service,
+			"multicluster.kubernetes.io/source-cluster": "default",
+			discoveryv1.LabelManagedBy:                  "slicefeed-default",
+			"slicefeed.dev/source":                      "default",
+			"slicefeed.dev/writer":                      pair.Namespace,
 		}
 		if diff := cmp.Diff(want, slice.Labels); diff != "" {
 			s.t.Errorf("the slice's labels (-want +got):\n%s", diff)
 		}
 		owners := slice.OwnerReferences
-		if len(owners) != 1 || owners[0].Kind != "ServiceImport" || owners[0].UID != object.GetUID() || *slice.Ports[0].Port != pair.NodePort || *slice.Ports[0].Name != "http" {
+		if len(owners) != 1 || owners[0].Kind != "ServiceImport" || owners[0].UID != object.GetUID() ||
+			*slice.Ports[0].Port != pair.NodePort ||
+			*slice.Ports[0].Name != "http" {
 			s.t.Errorf("slice %s is owned by %v and has the ports %v", slice.Name, owners, slice.Ports)
 		}
 		if of := s.slice(); of.Labels[importLabel] != "" || of.OwnerReferences[0].Kind != "Service" {
@@ -200,10 +224,12 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		s.metric(s.writers[0], managed, equals(1))
 		s.until("the status page shows it alone, with what was written for it", func() bool {
 			code, text := run(s.t, "slicefeed-writer", nil, "status", name, "--debug-address", s.writers[0].DebugAddress())
-			return code == 0 && containsAll(text, name, address, pair.Service+".serviceimport-slicefeed") && !strings.Contains(text, "web/"+pair.Service+" ")
+			return code == 0 && containsAll(text, name, address, pair.Service+".serviceimport-slicefeed") &&
+				!strings.Contains(text, "web/"+pair.Service+" ")
 		})
 		code, text := run(s.t, "slicefeed-writer", s.writers[0].Env(), "preflight")
-		if code != 0 || !inOrder(text, "ok ServiceImports the API server serves them", "2 of 2 can be managed", pair.Service+".serviceimport") {
+		if code != 0 ||
+			!inOrder(text, "ok ServiceImports the API server serves them", "2 of 2 can be managed", pair.Service+".serviceimport") {
 			s.t.Errorf("preflight, exit code %d:\n%s", code, text)
 		}
 	})
@@ -216,8 +242,11 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		slice := i.of(pair.Service)[0]
 		for version, refused := range map[string]bool{"multicluster.x-k8s.io/v1alpha1": false, "example.org/v1": true} {
 			slice.OwnerReferences[0].APIVersion = version
-			_, err := writer.DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.ctx(), slice, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-			if refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only add a Service or ServiceImport as owner")) || !refused && err != nil {
+			_, err := writer.DiscoveryV1().
+				EndpointSlices(pair.Namespace).
+				Update(s.ctx(), slice, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			if refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only add a Service or ServiceImport as owner")) ||
+				!refused && err != nil {
 				s.t.Errorf("an owner of %s: %v", version, err)
 			}
 		}
@@ -271,7 +300,14 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		i := &imports{i.ResourceInterface, s}
 		s.must(i.Delete(s.ctx(), pair.Service, metav1.DeleteOptions{}))
 		s.metric(s.writers[0], `slicefeed_writer_target_managed{namespace="web",service="shop"}`, equals(1))
-		d.answers(s, s.writers[0], personSAN, 1, []string{"endpoints", "web/" + pair.Service + ".serviceimport"}, "is not a target of this writer")
+		d.answers(
+			s,
+			s.writers[0],
+			personSAN,
+			1,
+			[]string{"endpoints", "web/" + pair.Service + ".serviceimport"},
+			"is not a target of this writer",
+		)
 		before := i.of(pair.Service)[0].ResourceVersion
 		s.told()
 		if slice := i.of(pair.Service)[0]; slice.ResourceVersion != before || len(slice.OwnerReferences) != 1 {

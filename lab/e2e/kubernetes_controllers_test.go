@@ -169,9 +169,14 @@ func TestKubernetesControllersLeaveOwnedSlicesAlone(t *testing.T) {
 		f.wait(cart, "the slice of the selector is left beside ours", func(all []*discoveryv1.EndpointSlice) bool {
 			return len(all) == 2 && hasSlicesOf(endpointSliceController, 1, serve)(all)
 		})
-		f.must(f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).DeleteCollection(f.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{
-			LabelSelector: discoveryv1.LabelServiceName + "=cart," + discoveryv1.LabelManagedBy + "=" + endpointSliceController,
-		}))
+		f.must(
+			f.ConsumingClient().
+				DiscoveryV1().
+				EndpointSlices(pair.Namespace).
+				DeleteCollection(f.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{
+					LabelSelector: discoveryv1.LabelServiceName + "=cart," + discoveryv1.LabelManagedBy + "=" + endpointSliceController,
+				}),
+		)
 		f.wait(cart, "ours alone is left", func(all []*discoveryv1.EndpointSlice) bool { return len(all) == 1 && serve(all) })
 		if f.seen.Saw(begun, nameOf(cart), func(all []*discoveryv1.EndpointSlice) bool { return !anyReady(all) }) {
 			f.t.Error("nothing was ready for a moment")
@@ -190,7 +195,13 @@ func TestGarbageCollectorDeletesTheSlicesOfADeletedServiceImport(t *testing.T) {
 	i := openImports(f.stage)
 	i.define()
 	f.controllerManager(program)
-	i.make(newImport(pair.Service, map[string]any{"slicefeed.dev/class": "default"}, map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)}))
+	i.make(
+		newImport(
+			pair.Service,
+			map[string]any{"slicefeed.dev/class": "default"},
+			map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)},
+		),
+	)
 	f.start()
 	serve := pair.AreJust(pair.Ready, addresses(f.join(2))...)
 	i.wait(pair.Service, "both serve", serve)

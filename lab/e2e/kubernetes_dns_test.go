@@ -167,7 +167,13 @@ func TestHostnamesOfASourceResolveInCoreDNS(t *testing.T) {
 			return err == nil && slices.Equal(found, want)
 		})
 	}
-	s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80, named(backing("web-0", a.Address, pair.Ready), "db-0"), named(backing("web-1", b.Address, pair.Ready), "db-1"))
+	s.shopSlice(
+		"web-x7k2q",
+		discoveryv1.AddressTypeIPv4,
+		80,
+		named(backing("web-0", a.Address, pair.Ready), "db-0"),
+		named(backing("web-1", b.Address, pair.Ready), "db-1"),
+	)
 	s.start()
 	resolves("db-0", a.Address)
 	resolves("db-1", b.Address)
@@ -186,7 +192,11 @@ func TestRecordsOfAHeadlessServiceImportInCoreDNS(t *testing.T) {
 	i := openImports(s)
 	i.define()
 	resolver := s.dns(program, clusterSetZone)
-	object := newImport("elsewhere", map[string]any{"slicefeed.dev/class": "default"}, map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)})
+	object := newImport(
+		"elsewhere",
+		map[string]any{"slicefeed.dev/class": "default"},
+		map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)},
+	)
 	s.must(unstructured.SetNestedField(object.Object, "Headless", "spec", "type"))
 	i.make(object)
 	s.start()

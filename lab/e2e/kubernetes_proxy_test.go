@@ -35,7 +35,10 @@ func (s *stage) proxyHost(program string) *netns.Host {
 	if _, err := exec.LookPath("nft"); err != nil {
 		s.t.Skip("not run: packets through kube-proxy: there is no nft: apt-get install nftables")
 	}
-	nft := host.Command("nft", "add table ip probe { chain c { type nat hook output priority 0; numgen random mod 2 vmap { 0 : drop }; ct state new masquerade; }; }; delete table ip probe")
+	nft := host.Command(
+		"nft",
+		"add table ip probe { chain c { type nat hook output priority 0; numgen random mod 2 vmap { 0 : drop }; ct state new masquerade; }; }; delete table ip probe",
+	)
 	if out, err := exec.Command(nft[0], nft[1:]...).CombinedOutput(); err != nil {
 		s.t.Skipf("not run: packets through kube-proxy: the kernel lets nft do no NAT in a namespace: %s", out)
 	}

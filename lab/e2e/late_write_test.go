@@ -137,7 +137,10 @@ func (s *stage) deletes(proxy *apifault.Proxy) *apifault.HeldWrite {
 	held := proxy.HoldNextWrite()
 	label := func(value string) {
 		patch := `{"metadata":{"labels":{"slicefeed.dev/class":` + value + `}}}`
-		_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).Patch(s.ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := s.ConsumingClient().
+			CoreV1().
+			Services(pair.Namespace).
+			Patch(s.ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		s.must(err)
 	}
 	label(`"none"`)

@@ -273,7 +273,8 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 			m.t.Error("preflight fails")
 		}
 		changes, _, _ := strings.Cut(m.says("slicefeed-writer plan", "update EndpointSlice shop-nodes"), "\n\nADDRESS")
-		if !containsAll(changes, "+ label slicefeed.dev/writer web", "+ owner Service shop") || strings.Contains(changes, " endpoint 1") || strings.Contains(changes, " port ") {
+		if !containsAll(changes, "+ label slicefeed.dev/writer web", "+ owner Service shop") || strings.Contains(changes, " endpoint 1") ||
+			strings.Contains(changes, " port ") {
 			m.t.Errorf("it would change:\n%s", changes)
 		}
 	})
@@ -307,7 +308,11 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 		}
 	})
 	step("it is right, as the page says", func(m *migration) {
-		m.says("jsonpath='{.metadata.labels}", `"endpointslice.kubernetes.io/managed-by":"endpoint-updater"`, `"slicefeed.dev/writer":"web"`)
+		m.says(
+			"jsonpath='{.metadata.labels}",
+			`"endpointslice.kubernetes.io/managed-by":"endpoint-updater"`,
+			`"slicefeed.dev/writer":"web"`,
+		)
 		m.says("kubectl -n web get lease slicefeed-default", "slicefeed-default")
 		m.says("kubectl -n web events") // of Services of this name in earlier tests, too
 		events, err := m.ConsumingClient().EventsV1().Events(pair.Namespace).List(m.ctx(), metav1.ListOptions{})

@@ -28,16 +28,32 @@ func TestTheChainOfANodeIsExplained(t *testing.T) {
 		if code != 1 || !containsAll(text, "Omitted, NOT_FOUND_IN_IONOS") {
 			s.t.Errorf("exit code %d: %s", code, text)
 		}
-		if code, text = run(s.t, "slicefeed-inventory", s.Inventory.Env(), "explain", w.Name+"x"); code != 1 || !strings.Contains(text, w.Name+"\n") {
+		if code, text = run(
+			s.t,
+			"slicefeed-inventory",
+			s.Inventory.Env(),
+			"explain",
+			w.Name+"x",
+		); code != 1 ||
+			!strings.Contains(text, w.Name+"\n") {
 			s.t.Errorf("a name that nobody has: exit code %d: %s", code, text)
 		}
 	})
 	s.step("by the running inventory, to operators", func(s *stage) {
 		s.start()
-		if text := s.explained(w.Name); !containsAll(text, "EXPLANATION_STAGE_ELIGIBILITY", "STEP_RESULT_PASSED", w.Server, "READY at "+w.Address.String()) {
+		if text := s.explained(
+			w.Name,
+		); !containsAll(
+			text,
+			"EXPLANATION_STAGE_ELIGIBILITY",
+			"STEP_RESULT_PASSED",
+			w.Server,
+			"READY at "+w.Address.String(),
+		) {
 			s.t.Error(text)
 		}
-		_, err := inventoryv1.NewInventoryOperatorServiceClient(s.subscriber()).ExplainNodes(s.ctx(), &inventoryv1.ExplainNodesRequest{Names: []string{w.Name}})
+		_, err := inventoryv1.NewInventoryOperatorServiceClient(s.subscriber()).
+			ExplainNodes(s.ctx(), &inventoryv1.ExplainNodesRequest{Names: []string{w.Name}})
 		if status.Code(err) != codes.PermissionDenied {
 			s.t.Errorf("a subscriber is told: %v", err)
 		}
@@ -50,7 +66,8 @@ func TestPreflightSaysWhatToMendBeforeItIsServed(t *testing.T) {
 	s.must(w.Join(s.ctx()))
 
 	code, text := run(t, "slicefeed-inventory", s.Inventory.Env(), "preflight")
-	if code != 0 || strings.Contains(text, "FAIL") || !containsAll(text, "ok    list nodes", "ok    IONOS token", "ok    first observation", `"workers"`) {
+	if code != 0 || strings.Contains(text, "FAIL") ||
+		!containsAll(text, "ok    list nodes", "ok    IONOS token", "ok    first observation", `"workers"`) {
 		t.Errorf("with nothing wrong: exit code %d:\n%s", code, text)
 	}
 	for _, wrong := range []struct{ name, setting, value, says string }{

@@ -54,9 +54,13 @@ subjects:
 var worldsRules = policyfuzz.Rules{
 	Namespaces: []string{pair.Namespace, pair.OtherNamespace},
 	Managers:   []string{"slicefeed-default", "endpoint-updater"},
-	CIDRs:      []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/64")},
-	Ports:      [][2]int32{{30000, 32767}},
-	TCPPorts:   [][2]int32{{8080, 8080}},
+	CIDRs: []netip.Prefix{
+		netip.MustParsePrefix("10.0.1.0/24"),
+		netip.MustParsePrefix("10.1.0.0/16"),
+		netip.MustParsePrefix("fd00:1::/64"),
+	},
+	Ports:    [][2]int32{{30000, 32767}},
+	TCPPorts: [][2]int32{{8080, 8080}},
 }
 
 // fuzzer is a thief, its twin that the policy does not know, and who looks on.
@@ -143,8 +147,21 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 	after := f.all()
 	complain := func(format string, values ...any) {
 		f.t.Helper()
-		f.t.Errorf("%s\n%s %v of %s/%s\n%s %s?%s (dry: %t)\n%s\nanswer %d: %s", fmt.Sprintf(format, values...), a.Verb, a.Kinds,
-			planted.Namespace, planted.Name, request.Method, request.Path, request.Query.Encode(), a.Dry, clip(string(request.Body)), got.Code, clip(got.Message))
+		f.t.Errorf(
+			"%s\n%s %v of %s/%s\n%s %s?%s (dry: %t)\n%s\nanswer %d: %s",
+			fmt.Sprintf(format, values...),
+			a.Verb,
+			a.Kinds,
+			planted.Namespace,
+			planted.Name,
+			request.Method,
+			request.Path,
+			request.Query.Encode(),
+			a.Dry,
+			clip(string(request.Body)),
+			got.Code,
+			clip(got.Message),
+		)
 	}
 
 	why := f.forbidden(a, planted, wouldBe, before)
@@ -193,7 +210,12 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 }
 
 // forbidden is what the oracle says of an attempt that the twin could make.
-func (f *fuzzer) forbidden(a policyfuzz.Attempt, planted *discoveryv1.EndpointSlice, wouldBe policyfuzz.Answer, all map[string]*discoveryv1.EndpointSlice) []string {
+func (f *fuzzer) forbidden(
+	a policyfuzz.Attempt,
+	planted *discoveryv1.EndpointSlice,
+	wouldBe policyfuzz.Answer,
+	all map[string]*discoveryv1.EndpointSlice,
+) []string {
 	switch {
 	case !wouldBe.OK():
 		return nil
@@ -240,7 +262,13 @@ func (f *fuzzer) tidy(all map[string]*discoveryv1.EndpointSlice) {
 		}
 		slices := f.client.DiscoveryV1().EndpointSlices(one.Namespace)
 		if len(one.Finalizers) > 0 {
-			_, err := slices.Patch(f.ctx(), one.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			_, err := slices.Patch(
+				f.ctx(),
+				one.Name,
+				types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`),
+				metav1.PatchOptions{},
+			)
 			f.must(err)
 		}
 		if err := slices.Delete(f.ctx(), one.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

@@ -142,7 +142,11 @@ func TestAttackPolicyCanBeSeenToWork(t *testing.T) {
 	}
 	run := func(command string) string {
 		cmd := exec.CommandContext(s.ctx(), "sh", "-c", command+"\nEOF\n")
-		cmd.Env = []string{"PATH=" + filepath.Dir(programs.Kubectl) + ":" + os.Getenv("PATH"), "KUBECONFIG=" + s.Consuming.AdminKubeconfig(), "HOME=" + t.TempDir()}
+		cmd.Env = []string{
+			"PATH=" + filepath.Dir(programs.Kubectl) + ":" + os.Getenv("PATH"),
+			"KUBECONFIG=" + s.Consuming.AdminKubeconfig(),
+			"HOME=" + t.TempDir(),
+		}
 		said, _ := cmd.CombinedOutput()
 		return strings.TrimSpace(string(said))
 	}

@@ -33,8 +33,12 @@ func TestWriterPeoplePreflightOfMany(t *testing.T) {
 	create := func(namespace, name string, port int32, change func(*corev1.Service)) {
 		service := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: name,
-				Labels: map[string]string{"slicefeed.dev/class": "default"}, Annotations: map[string]string{"slicefeed.dev/source": "default"},
+				Namespace: namespace,
+				Name:      name,
+				Labels: map[string]string{
+					"slicefeed.dev/class": "default",
+				},
+				Annotations: map[string]string{"slicefeed.dev/source": "default"},
 			},
 			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(port)}}},
 		}
@@ -75,15 +79,40 @@ func TestWriterPeoplePreflightOfMany(t *testing.T) {
 		}
 	}
 
-	says(1, "ok default: initial sync", "FAIL olive: inventory", "check address of olive in SOURCES_FILE", "- olive: initial sync", "- olive: probes",
-		"ok Services 2 of 2 can be managed: checkout/cart, web/both", "ok default: probes 1 of 1 addresses")
+	says(
+		1,
+		"ok default: initial sync",
+		"FAIL olive: inventory",
+		"check address of olive in SOURCES_FILE",
+		"- olive: initial sync",
+		"- olive: probes",
+		"ok Services 2 of 2 can be managed: checkout/cart, web/both",
+		"ok default: probes 1 of 1 addresses",
+	)
 	s.must(olive.Start(s.ctx()))
-	says(0, "ok olive: peer CA", "ok default: inventory", "ok olive: inventory", "ok olive: initial sync members: 1, ready: 1",
-		"ok list services in "+pair.OtherNamespace+", "+pair.Namespace, "ok admission policy", "all allowlists of SOURCES_FILE was not",
-		"ok default: allowlist cidrs of default in SOURCES_FILE=[10.0.1.0/24]", "also allowed for olive", "ok olive: probes 1 of 1 addresses")
+	says(
+		0,
+		"ok olive: peer CA",
+		"ok default: inventory",
+		"ok olive: inventory",
+		"ok olive: initial sync members: 1, ready: 1",
+		"ok list services in "+pair.OtherNamespace+", "+pair.Namespace,
+		"ok admission policy",
+		"all allowlists of SOURCES_FILE was not",
+		"ok default: allowlist cidrs of default in SOURCES_FILE=[10.0.1.0/24]",
+		"also allowed for olive",
+		"ok olive: probes 1 of 1 addresses",
+	)
 	create(pair.OtherNamespace, "stranger", pair.NodePort, from("olive"))
 	create(pair.Namespace, "deaf", pair.NodePort+1, nil)
 	create(pair.Namespace, "outside", 22, nil)
-	says(1, "ok Services 3 of 5 can be managed", "FAIL Service checkout/stranger Services in namespace checkout may not use source olive",
-		"FAIL Service web/outside Port 22", "ok default: probes connections are accepted at 1 of 2 ports", "FAIL default: probes at 30081 0 of 1 addresses", "ok olive: probes")
+	says(
+		1,
+		"ok Services 3 of 5 can be managed",
+		"FAIL Service checkout/stranger Services in namespace checkout may not use source olive",
+		"FAIL Service web/outside Port 22",
+		"ok default: probes connections are accepted at 1 of 2 ports",
+		"FAIL default: probes at 30081 0 of 1 addresses",
+		"ok olive: probes",
+	)
 }

@@ -119,7 +119,10 @@ func (p *proof) judge(fault string) {
 			is   watchfeed.Part
 		}{{"membership", w.Membership}, {"addresses", w.Addresses}} {
 			if part.is.State != synced {
-				said = append(said, fmt.Sprintf("%s %s: %s", part.name, strings.TrimPrefix(part.is.State.String(), "SYNC_STATE_"), part.is.Reason))
+				said = append(
+					said,
+					fmt.Sprintf("%s %s: %s", part.name, strings.TrimPrefix(part.is.State.String(), "SYNC_STATE_"), part.is.Reason),
+				)
 			}
 		}
 		if !w.Synced {
@@ -218,7 +221,10 @@ func (r *rows) add(one row) { r.all = append(r.all, one) }
 
 func (p *proof) print() {
 	var text strings.Builder
-	fmt.Fprintln(&text, "\n| fault | what the feed said | nodes that lived through it | smallest set told | smaller than the truth |\n|---|---|---|---|---|")
+	fmt.Fprintln(
+		&text,
+		"\n| fault | what the feed said | nodes that lived through it | smallest set told | smaller than the truth |\n|---|---|---|---|---|",
+	)
 	for _, r := range p.rows.all {
 		smaller := "never"
 		if r.lost > 0 {

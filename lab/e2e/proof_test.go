@@ -47,7 +47,10 @@ func TestProofOfLife(t *testing.T) {
 			p.says(membership, degraded, "source verification failed")
 		})
 		p.proxy.Set(apifault.Fault{})
-		p.t.Logf("the deleted Node left %s after the API server answered again", p.slices("it is gone", pair.Are(pair.Absent, p.scout.Address)))
+		p.t.Logf(
+			"the deleted Node left %s after the API server answered again",
+			p.slices("it is gone", pair.Are(pair.Absent, p.scout.Address)),
+		)
 		p.says(membership, synced)
 		p.returns()
 	})
@@ -86,7 +89,8 @@ func TestProofOfLife(t *testing.T) {
 		p.once(p.scout, newcomer)
 		p.until("all Nodes are read anew", func() bool {
 			return slices.ContainsFunc(p.proxy.RequestsSince(requests), func(r apifault.Request) bool {
-				return r.Verb == apifault.Watch && r.Query.Get("sendInitialEvents") == "true" || r.Verb == apifault.List && r.Query.Get("limit") != "1"
+				return r.Verb == apifault.Watch && r.Query.Get("sendInitialEvents") == "true" ||
+					r.Verb == apifault.List && r.Query.Get("limit") != "1"
 			})
 		})
 		p.must(newcomer.Leave(p.ctx()))
@@ -160,30 +164,33 @@ func TestProofOfLife(t *testing.T) {
 		})
 		p.follows()
 	})
-	p.step("all Nodes are really deleted: believed after three observations, 4 s apart, and followed as the machines fall silent", func(s *stage) {
-		p := p.on(s)
-		begun, mark := time.Now(), p.feed.Count()
-		p.must(p.SecuredClient().CoreV1().Nodes().DeleteCollection(p.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-		empty, err := p.feed.Wait(p.ctx(), mark, func(w word) bool { return w.Synced && len(w.Set) == 0 })
-		p.must(err)
-		p.event("SourceEmpty")
-		p.event("LastEndpointsKept") // it is believed, and what still answers stays
-		took := time.Since(begun)
-		// The first to be deleted are gone before the set is empty, as SHRINK_WINDOW is 0 here.
-		if len(pair.Conditions(p.Now())) == 0 {
-			p.t.Errorf("none is left though %d still answer", len(p.stay))
-		}
-		observed := p.feed.Since(p.feed.Count())[0].Observation - empty.Observation
-		p.t.Logf("told as empty %s, and believed %s after the deletion, %d observations later", empty.At.Sub(begun), took, observed)
-		if took < 8*time.Second || observed < 3 {
-			p.t.Errorf("believed after %s and %d observations, which is too soon", took, observed)
-		}
-		p.rows.add(row{fault: "all Nodes are really deleted at once", said: "SYNCED, empty", truth: 0, smallest: 0})
-		for _, w := range append(p.stay, p.scout) {
-			p.must(w.Set(backend.Refuse))
-		}
-		p.slices("nothing is left", pair.AreJust(pair.Ready))
-	})
+	p.step(
+		"all Nodes are really deleted: believed after three observations, 4 s apart, and followed as the machines fall silent",
+		func(s *stage) {
+			p := p.on(s)
+			begun, mark := time.Now(), p.feed.Count()
+			p.must(p.SecuredClient().CoreV1().Nodes().DeleteCollection(p.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+			empty, err := p.feed.Wait(p.ctx(), mark, func(w word) bool { return w.Synced && len(w.Set) == 0 })
+			p.must(err)
+			p.event("SourceEmpty")
+			p.event("LastEndpointsKept") // it is believed, and what still answers stays
+			took := time.Since(begun)
+			// The first to be deleted are gone before the set is empty, as SHRINK_WINDOW is 0 here.
+			if len(pair.Conditions(p.Now())) == 0 {
+				p.t.Errorf("none is left though %d still answer", len(p.stay))
+			}
+			observed := p.feed.Since(p.feed.Count())[0].Observation - empty.Observation
+			p.t.Logf("told as empty %s, and believed %s after the deletion, %d observations later", empty.At.Sub(begun), took, observed)
+			if took < 8*time.Second || observed < 3 {
+				p.t.Errorf("believed after %s and %d observations, which is too soon", took, observed)
+			}
+			p.rows.add(row{fault: "all Nodes are really deleted at once", said: "SYNCED, empty", truth: 0, smallest: 0})
+			for _, w := range append(p.stay, p.scout) {
+				p.must(w.Set(backend.Refuse))
+			}
+			p.slices("nothing is left", pair.AreJust(pair.Ready))
+		},
+	)
 	p.print()
 }
 

@@ -41,7 +41,17 @@ func TestAServiceWithASelectorIsPublishedAndNotWritten(t *testing.T) {
 	})
 
 	list := []string{"endpoints", "web/cart"}
-	d.answers(s, s.writers[0], personSAN, 0, list, "web/cart: read-only", "ports: http 8080/TCP", "10.244.0.7 ready", "1 ready, 0 draining, 0 not ready")
+	d.answers(
+		s,
+		s.writers[0],
+		personSAN,
+		0,
+		list,
+		"web/cart: read-only",
+		"ports: http 8080/TCP",
+		"10.244.0.7 ready",
+		"1 ready, 0 draining, 0 not ready",
+	)
 	d.answers(s, s.writers[0], proxySAN, 0, list, "10.244.0.7 ready")
 	s.step("a change of its slice is published", func(s *stage) {
 		slice.Endpoints[0].Addresses[0] = "10.244.0.8"

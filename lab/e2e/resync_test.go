@@ -48,7 +48,10 @@ func TestEndpointsThatAnAttackerWroteLeaveAfterAResync(t *testing.T) {
 			"slicefeed.dev/resync": time.Now().UTC().Format(time.RFC3339),
 		}}})
 		s.must(err)
-		_, err = s.ConsumingClient().CoreV1().Services(pair.Namespace).Patch(s.ctx(), pair.Service, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err = s.ConsumingClient().
+			CoreV1().
+			Services(pair.Namespace).
+			Patch(s.ctx(), pair.Service, types.MergePatchType, patch, metav1.PatchOptions{})
 		s.must(err)
 		took := s.slices("the workers alone are listed", func(all []*discoveryv1.EndpointSlice) bool {
 			return pair.AreJust(pair.Ready, addresses(workers)...)(all)

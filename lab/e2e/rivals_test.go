@@ -24,7 +24,12 @@ func TestTwoInstallationsOfOneClassDoNotFight(t *testing.T) {
 	t.Cleanup(func() {
 		f.must(rival.Kill())
 		f.readLog(rival)
-		f.must(f.ConsumingClient().CoordinationV1().Leases("rival").DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		f.must(
+			f.ConsumingClient().
+				CoordinationV1().
+				Leases("rival").
+				DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}),
+		)
 	})
 	cart := f.make(labelled("cart", inNamespace(pair.OtherNamespace)))
 	f.start()
@@ -84,7 +89,10 @@ func TestWhoeverKeepsEditingIsAnsweredLessAndLessAndNamed(t *testing.T) {
 	edit := func(f *fleet) {
 		slice := f.slice().DeepCopy()
 		slice.Endpoints = slice.Endpoints[:1]
-		_, err := f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(f.ctx(), slice, metav1.UpdateOptions{FieldManager: "meddler"})
+		_, err := f.ConsumingClient().
+			DiscoveryV1().
+			EndpointSlices(pair.Namespace).
+			Update(f.ctx(), slice, metav1.UpdateOptions{FieldManager: "meddler"})
 		f.must(err)
 		f.slices("it is edited", pair.Are(pair.Absent, addressOf(slice.Endpoints, workers)))
 	}

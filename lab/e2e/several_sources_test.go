@@ -105,7 +105,14 @@ func sourceOf(metric, source string) string {
 }
 
 func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
-	f := enterSources(t, script{service: annotated("source", "east,north,west")}, nil, plot{"east", 14, 1}, plot{"west", 15, 2}, plot{"north", 16, 3})
+	f := enterSources(
+		t,
+		script{service: annotated("source", "east,north,west")},
+		nil,
+		plot{"east", 14, 1},
+		plot{"west", 15, 2},
+		plot{"north", 16, 3},
+	)
 	east, west, north := f.all["east"], f.all["west"], f.all["north"]
 	easts, wests, norths := f.workers(1, 1, 3), f.workers(2, 1, 3), f.workers(3, 1, 1)
 	f.must(east.Tell(easts[:2]...))
@@ -178,8 +185,15 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		f.metric(west.Half, partSynced("membership"), equals(1))
 	})
 	f.step("one that tells another's addresses is not believed, and takes nothing from it", func(f *sources) {
-		lie := []pair.Record{{Name: wests[0].Name, Address: wests[0].Address, Ready: true, Worker: true}, {Name: wests[1].Name, Address: wests[1].Address, Ready: true, Worker: true}}
-		lie = append(lie, pair.Record{Name: "x", Address: easts[2].Address, Ready: true, Worker: true}, pair.Record{Name: "y", Address: easts[0].Address, Worker: true})
+		lie := []pair.Record{
+			{Name: wests[0].Name, Address: wests[0].Address, Ready: true, Worker: true},
+			{Name: wests[1].Name, Address: wests[1].Address, Ready: true, Worker: true},
+		}
+		lie = append(
+			lie,
+			pair.Record{Name: "x", Address: easts[2].Address, Ready: true, Worker: true},
+			pair.Record{Name: "y", Address: easts[0].Address, Worker: true},
+		)
 		f.must(west.TellRecords(lie...))
 		f.t.Log(f.tells(f.service, "AddressNotAllowed", "west", "2 addresses", easts[0].Address.String()).Note)
 		f.slices("nothing came of it", pair.AreJust(pair.Ready, append(addresses(easts[:2]), theirs...)...))
@@ -206,7 +220,13 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 
 func TestASourceThatAServiceNoLongerNamesIsLeftAtOnce(t *testing.T) {
 	// Not even the guard against too many leaving holds that up: it is our own wish.
-	f := enterSources(t, script{writer: map[string]string{"SHRINK_WINDOW": "1h"}, service: annotated("source", "east, west")}, nil, plot{"east", 14, 1}, plot{"west", 15, 2})
+	f := enterSources(
+		t,
+		script{writer: map[string]string{"SHRINK_WINDOW": "1h"}, service: annotated("source", "east, west")},
+		nil,
+		plot{"east", 14, 1},
+		plot{"west", 15, 2},
+	)
 	easts, wests := f.workers(1, 11, 1), f.workers(2, 11, 3)
 	f.must(f.all["east"].Tell(easts...))
 	f.must(f.all["west"].Tell(wests...))
@@ -252,7 +272,13 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	f.step("the other's bad word on it has no weight", func(f *sources) {
 		f.quiet(func() {
 			f.must(second.TellRecords(
-				pair.Record{Name: both[0].Name, Address: both[0].Address, Worker: true}, pair.Record{Name: both[1].Name, Address: both[1].Address, Worker: true}))
+				pair.Record{
+					Name:    both[0].Name,
+					Address: both[0].Address,
+					Worker:  true,
+				},
+				pair.Record{Name: both[1].Name, Address: both[1].Address, Worker: true},
+			))
 			f.metric(second.Half, partSynced("membership"), equals(1))
 			f.must(second.Tell(both[1]))
 			f.metric(f.writers[0], sourceOf("members", two), equals(1))
@@ -260,8 +286,15 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	})
 	f.step("what the one leaves out and the other tells moves to it without a gap", func(f *sources) {
 		f.must(first.Tell(both[0]))
-		f.slices("it has moved", whose(map[string]string{one: both[0].Address.String() + " ready", two: both[1].Address.String() + " ready"}))
-		if f.seen.Saw(began, nameOf(f.service), func(all []*discoveryv1.EndpointSlice) bool { return len(all) > 0 && !listsAll(all, both) }) {
+		f.slices(
+			"it has moved",
+			whose(map[string]string{one: both[0].Address.String() + " ready", two: both[1].Address.String() + " ready"}),
+		)
+		if f.seen.Saw(
+			began,
+			nameOf(f.service),
+			func(all []*discoveryv1.EndpointSlice) bool { return len(all) > 0 && !listsAll(all, both) },
+		) {
 			f.t.Error("there was a gap")
 		}
 	})

@@ -84,24 +84,66 @@ func TestEachShapeThatWorksIsServed(t *testing.T) {
 	}{
 		{"one port", nil, []string{"http TCP 30080"}, v4},
 		{"one port without a name", []func(*corev1.Service){withPorts(portTo("", tcp, 80, pair.NodePort))}, []string{" TCP 30080"}, v4},
-		{"one port without a targetPort", []func(*corev1.Service){withPorts(corev1.ServicePort{Port: pair.NodePort})}, []string{" TCP 30080"}, v4},
+		{
+			"one port without a targetPort",
+			[]func(*corev1.Service){withPorts(corev1.ServicePort{Port: pair.NodePort})},
+			[]string{" TCP 30080"},
+			v4,
+		},
 		{
 			"several ports",
-			[]func(*corev1.Service){withPorts(portTo("http", tcp, 80, pair.NodePort), portTo("https", tcp, 443, 30443), portTo("dns", udp, 53, 30053))},
+			[]func(*corev1.Service){
+				withPorts(portTo("http", tcp, 80, pair.NodePort), portTo("https", tcp, 443, 30443), portTo("dns", udp, 53, 30053)),
+			},
 			[]string{"dns UDP 30053", "http TCP 30080", "https TCP 30443"},
 			v4,
 		},
 		{"an application protocol", []func(*corev1.Service){withPorts(grpcPort)}, []string{"grpc TCP 30080 kubernetes.io/h2c"}, v4},
-		{"another probe-port", []func(*corev1.Service){withPorts(portTo("quiet", tcp, 80, 30999)), annotated("probe-port", "30443")}, []string{"quiet TCP 30999"}, v4},
-		{"only UDP, with a probe-port", []func(*corev1.Service){withPorts(portTo("dns", udp, 53, 30053)), annotated("probe-port", "30080")}, []string{"dns UDP 30053"}, v4},
-		{"only SCTP, not probed", []func(*corev1.Service){withPorts(portTo("diameter", sctp, 3868, 30868)), annotated("probe", "off")}, []string{"diameter SCTP 30868"}, v4},
+		{
+			"another probe-port",
+			[]func(*corev1.Service){withPorts(portTo("quiet", tcp, 80, 30999)), annotated("probe-port", "30443")},
+			[]string{"quiet TCP 30999"},
+			v4,
+		},
+		{
+			"only UDP, with a probe-port",
+			[]func(*corev1.Service){withPorts(portTo("dns", udp, 53, 30053)), annotated("probe-port", "30080")},
+			[]string{"dns UDP 30053"},
+			v4,
+		},
+		{
+			"only SCTP, not probed",
+			[]func(*corev1.Service){withPorts(portTo("diameter", sctp, 3868, 30868)), annotated("probe", "off")},
+			[]string{"diameter SCTP 30868"},
+			v4,
+		},
 		{"both families", []func(*corev1.Service){ofFamilies(both)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
-		{"both families, IPv6 first", []func(*corev1.Service){ofFamilies(both, corev1.IPv6Protocol, corev1.IPv4Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
+		{
+			"both families, IPv6 first",
+			[]func(*corev1.Service){ofFamilies(both, corev1.IPv6Protocol, corev1.IPv4Protocol)},
+			[]string{"http TCP 30080"},
+			[]netip.Addr{shapeV4, shapeV6},
+		},
 		{"IPv6 alone", []func(*corev1.Service){ofFamilies(single, corev1.IPv6Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV6}},
-		{"publishing not ready addresses", []func(*corev1.Service){func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }}, []string{"http TCP 30080"}, v4},
+		{
+			"publishing not ready addresses",
+			[]func(*corev1.Service){func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }},
+			[]string{"http TCP 30080"},
+			v4,
+		},
 		{"headless of one family", []func(*corev1.Service){headless, ofFamilies(single)}, []string{"http TCP 30080"}, v4},
-		{"headless, which is of both unless it says otherwise", []func(*corev1.Service){headless}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
-		{"headless without a port, not probed", []func(*corev1.Service){headless, ofFamilies(single), withPorts(), annotated("probe", "off")}, nil, v4},
+		{
+			"headless, which is of both unless it says otherwise",
+			[]func(*corev1.Service){headless},
+			[]string{"http TCP 30080"},
+			[]netip.Addr{shapeV4, shapeV6},
+		},
+		{
+			"headless without a port, not probed",
+			[]func(*corev1.Service){headless, ofFamilies(single), withPorts(), annotated("probe", "off")},
+			nil,
+			v4,
+		},
 		{"of type NodePort", []func(*corev1.Service){ofKind(corev1.ServiceTypeNodePort)}, []string{"http TCP 30080"}, v4},
 		{"of type LoadBalancer", []func(*corev1.Service){ofKind(corev1.ServiceTypeLoadBalancer)}, []string{"http TCP 30080"}, v4},
 		{"the longest name " + strings.Repeat("x", 63), nil, []string{"http TCP 30080"}, v4},
@@ -198,7 +240,9 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 	}
 	const mendedPorts = `{"spec":{"ports":[{"name":"http","port":80,"protocol":"TCP","targetPort":30080}]}}`
 	annotation := func(name, value string) string {
-		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"slicefeed.dev/" + name: value}}})
+		raw, err := json.Marshal(
+			map[string]any{"metadata": map[string]any{"annotations": map[string]string{"slicefeed.dev/" + name: value}}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,20 +281,44 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 		{"a named targetPort", withPorts(named), "NamedTargetPort", []string{`"web"`, "Use a number"}, mendedPorts},
 		{"a port outside the fence", to(22), "PortNotAllowed", []string{"Port 22", "ALLOWED_PORTS"}, mendedPorts},
 		{"a port that is only TARGET_PORT of another", to(8080), "PortNotAllowed", []string{"Port 8080", "ALLOWED_PORTS"}, mendedPorts},
-		{"a probe-port outside the fence", annotated("probe", "http", "probe-port", "6443"), "PortNotAllowed", []string{"Port 6443", "probe port", "Change it"}, annotation("probe-port", "30443")},
-		{"only UDP", withPorts(portTo("dns", corev1.ProtocolUDP, 53, 30053)), "NoProbePort", []string{"slicefeed.dev/probe-port"}, annotation("probe-port", "30080")},
+		{
+			"a probe-port outside the fence",
+			annotated("probe", "http", "probe-port", "6443"),
+			"PortNotAllowed",
+			[]string{"Port 6443", "probe port", "Change it"},
+			annotation("probe-port", "30443"),
+		},
+		{
+			"only UDP",
+			withPorts(portTo("dns", corev1.ProtocolUDP, 53, 30053)),
+			"NoProbePort",
+			[]string{"slicefeed.dev/probe-port"},
+			annotation("probe-port", "30080"),
+		},
 		{"headless without a port", func(s *corev1.Service) {
 			s.Spec.Ports = nil
 			headless(s)
 			ofFamilies(corev1.IPFamilyPolicySingleStack)(s)
 		}, "NoProbePort", []string{"turn probing off"}, annotation("probe", "off")},
-		{"an annotation that cannot be read, from the first", annotated("probe", "ping"), "InvalidAnnotation", []string{"slicefeed.dev/probe", `"ping"`, "tcp"}, annotation("probe", "tcp")},
+		{
+			"an annotation that cannot be read, from the first",
+			annotated("probe", "ping"),
+			"InvalidAnnotation",
+			[]string{"slicefeed.dev/probe", `"ping"`, "tcp"},
+			annotation("probe", "tcp"),
+		},
 		{
 			"two annotations that cannot be read", annotated("probe", "ping", "shrink-window", "2d"), "InvalidAnnotation",
 			[]string{"slicefeed.dev/probe", "slicefeed.dev/shrink-window", "1h"},
 			`{"metadata":{"annotations":null}}`,
 		},
-		{"a source that there is not", annotated("source", "east"), "UnknownSource", []string{`"east"`, "Available: default"}, annotation("source", "default")},
+		{
+			"a source that there is not",
+			annotated("source", "east"),
+			"UnknownSource",
+			[]string{`"east"`, "Available: default"},
+			annotation("source", "default"),
+		},
 	}
 	f := enterShapes(t, map[string]string{"TARGET_NAMESPACE": pair.Namespace, "TARGET_SERVICE_NAME": pair.Service, "TARGET_PORT": "8080"})
 	// Somebody listens at the ports outside of the fence, and must not be asked.

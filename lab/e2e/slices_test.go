@@ -224,7 +224,10 @@ func TestBothFamiliesHaveASliceEach(t *testing.T) {
 	for _, one := range s.Now() {
 		got[one.AddressType] = pair.Describe([]*discoveryv1.EndpointSlice{one})
 	}
-	want := map[discoveryv1.AddressType]string{discoveryv1.AddressTypeIPv4: "10.0.1.1 ready", discoveryv1.AddressTypeIPv6: "fd00:1::1 ready"}
+	want := map[discoveryv1.AddressType]string{
+		discoveryv1.AddressTypeIPv4: "10.0.1.1 ready",
+		discoveryv1.AddressTypeIPv6: "fd00:1::1 ready",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Error(diff)
 	}

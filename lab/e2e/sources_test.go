@@ -173,11 +173,20 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 	s.shopService()
 	a, b, c := s.machine(pair.WorkerOptions{}), s.machine(pair.WorkerOptions{}), s.machine(pair.WorkerOptions{})
 	v6 := netip.MustParseAddr("fd00:1::1")
-	s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 8443, backing("web-0", a.Address, pair.Ready), backing("web-1", b.Address, pair.Ready))
+	s.shopSlice(
+		"web-x7k2q",
+		discoveryv1.AddressTypeIPv4,
+		8443,
+		backing("web-0", a.Address, pair.Ready),
+		backing("web-1", b.Address, pair.Ready),
+	)
 	s.shopSlice("handmade", discoveryv1.AddressTypeIPv4, 8443, backing("web-2", c.Address, pair.Out))
 	s.shopSlice("web-6-9wz", discoveryv1.AddressTypeIPv6, 8443, backing("web-0", v6, pair.Ready))
 	s.start()
-	s.slices("all three serve: the data plane answers for the one that is not ready", pair.AreJust(pair.Ready, addresses([]*pair.Worker{a, b, c})...))
+	s.slices(
+		"all three serve: the data plane answers for the one that is not ready",
+		pair.AreJust(pair.Ready, addresses([]*pair.Worker{a, b, c})...),
+	)
 
 	s.step("both families of a Pod are one node", func(s *stage) {
 		for _, n := range s.list(s.operator()).GetNodes() {
@@ -194,7 +203,13 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 	})
 	s.step("an update of a slice that is not named like its Service is seen", func(s *stage) {
 		s.shopSlice("web-6-9wz", discoveryv1.AddressTypeIPv6, 8443, backing("web-0", v6, pair.Draining))
-		s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 8443, backing("web-0", a.Address, pair.Draining), backing("web-1", b.Address, pair.Ready))
+		s.shopSlice(
+			"web-x7k2q",
+			discoveryv1.AddressTypeIPv4,
+			8443,
+			backing("web-0", a.Address, pair.Draining),
+			backing("web-1", b.Address, pair.Ready),
+		)
 		s.slices("the one drains", pair.Are(pair.Draining, a.Address))
 		s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 8443, backing("web-1", b.Address, pair.Ready))
 		s.shopSlice("web-6-9wz", discoveryv1.AddressTypeIPv6, 8443)
@@ -239,8 +254,17 @@ func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 	})
 	s.shopService()
 	a, b, c := s.machine(pair.WorkerOptions{}), s.machine(pair.WorkerOptions{}), s.machine(pair.WorkerOptions{})
-	s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80,
-		named(backing("web-0", a.Address, pair.Ready), "db-0"), named(backing("web-1", b.Address, pair.Ready), "db-1"), backing("web-2", c.Address, pair.Ready))
+	s.shopSlice(
+		"web-x7k2q",
+		discoveryv1.AddressTypeIPv4,
+		80,
+		named(
+			backing("web-0", a.Address, pair.Ready),
+			"db-0",
+		),
+		named(backing("web-1", b.Address, pair.Ready), "db-1"),
+		backing("web-2", c.Address, pair.Ready),
+	)
 	s.start()
 	s.slices("all three serve", pair.AreJust(pair.Ready, addresses([]*pair.Worker{a, b, c})...))
 	if diff := cmp.Diff(map[netip.Addr]string{a.Address: "db-0", b.Address: "db-1"}, s.hostnames()); diff != "" {
@@ -249,8 +273,17 @@ func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 
 	s.step("hostnames that change are one write", func(s *stage) {
 		before := s.writes()
-		s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80,
-			named(backing("web-0", a.Address, pair.Ready), "db-0"), backing("web-1", b.Address, pair.Ready), named(backing("web-2", c.Address, pair.Ready), "db-2"))
+		s.shopSlice(
+			"web-x7k2q",
+			discoveryv1.AddressTypeIPv4,
+			80,
+			named(
+				backing("web-0", a.Address, pair.Ready),
+				"db-0",
+			),
+			backing("web-1", b.Address, pair.Ready),
+			named(backing("web-2", c.Address, pair.Ready), "db-2"),
+		)
 		want := map[netip.Addr]string{a.Address: "db-0", c.Address: "db-2"}
 		s.until("the hostnames are followed", func() bool { return maps.Equal(want, s.hostnames()) })
 		if n := s.writes() - before; n != 1 {
@@ -268,8 +301,17 @@ func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 		s.until("they are as before", func() bool { return maps.Equal(want, s.hostnames()) })
 	})
 	s.step("what drains keeps its hostname", func(s *stage) {
-		s.shopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80,
-			named(backing("web-0", a.Address, pair.Draining), "db-0"), backing("web-1", b.Address, pair.Ready), named(backing("web-2", c.Address, pair.Ready), "db-2"))
+		s.shopSlice(
+			"web-x7k2q",
+			discoveryv1.AddressTypeIPv4,
+			80,
+			named(
+				backing("web-0", a.Address, pair.Draining),
+				"db-0",
+			),
+			backing("web-1", b.Address, pair.Ready),
+			named(backing("web-2", c.Address, pair.Ready), "db-2"),
+		)
 		s.slices("it drains", pair.Are(pair.Draining, a.Address))
 		if got := s.hostnames()[a.Address]; got != "db-0" {
 			s.t.Errorf("hostname %q", got)
@@ -284,10 +326,17 @@ func (s *stage) gatewayPods() {
 	s.t.Helper()
 	s.namespace(ingress)
 	s.must(s.Secured.Apply(s.ctx(), s.manifest("inventory-rbac-workload.yaml")))
-	s.must(s.Secured.ApplyYAML(s.ctx(), []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: "+ingress+"}}")))
+	s.must(
+		s.Secured.ApplyYAML(s.ctx(), []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: "+ingress+"}}")),
+	)
 	s.t.Cleanup(func() {
 		now := int64(0)
-		s.must(s.SecuredClient().CoreV1().Pods(ingress).DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
+		s.must(
+			s.SecuredClient().
+				CoreV1().
+				Pods(ingress).
+				DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}),
+		)
 	})
 }
 
@@ -300,8 +349,11 @@ func (s *stage) gateway(on *pair.Worker) string {
 func (s *stage) apiPod(on *pair.Worker) string {
 	yes := true
 	return s.readyPod(on, metav1.ObjectMeta{
-		Name: "api-" + on.Name, Labels: map[string]string{"pod-template-hash": "6d8f7"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "api-6d8f7", UID: "6d8f7", Controller: &yes}},
+		Name:   "api-" + on.Name,
+		Labels: map[string]string{"pod-template-hash": "6d8f7"},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "api-6d8f7", UID: "6d8f7", Controller: &yes},
+		},
 	})
 }
 
@@ -317,7 +369,10 @@ func (s *stage) readyPod(on *pair.Worker, meta metav1.ObjectMeta) string {
 		},
 	}, metav1.CreateOptions{})
 	s.must(err)
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	pod.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
 	_, err = pods.UpdateStatus(s.ctx(), pod, metav1.UpdateOptions{})
 	s.must(err)
 	return pod.Name
@@ -389,7 +444,15 @@ func TestEachServiceFollowsTheWorkloadThatItChooses(t *testing.T) {
 		}
 	})
 	f.step("the inventory explains each state", func(f *fleet) {
-		if text := f.explained(b.Name); !containsAll(text, "State for Services with workload web", "not_ready, no running Pod", "State for Services with workload api", "draining, 1 running, 0 ready, 1 ready and being deleted") {
+		if text := f.explained(
+			b.Name,
+		); !containsAll(
+			text,
+			"State for Services with workload web",
+			"not_ready, no running Pod",
+			"State for Services with workload api",
+			"draining, 1 running, 0 ready, 1 ready and being deleted",
+		) {
 			f.t.Error(text)
 		}
 	})

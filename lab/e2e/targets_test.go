@@ -22,7 +22,11 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 	f.keep(f.Inventory.Dir() + "/clients.yaml")
 	f.grant(`{labels: [pool]}`)
 	f.start()
-	blue, red := f.machine(pair.WorkerOptions{Labels: map[string]string{"pool": "blue"}}), f.machine(pair.WorkerOptions{Labels: map[string]string{"pool": "red"}})
+	blue, red := f.machine(
+		pair.WorkerOptions{Labels: map[string]string{"pool": "blue"}},
+	), f.machine(
+		pair.WorkerOptions{Labels: map[string]string{"pool": "red"}},
+	)
 	f.must(blue.Join(f.ctx()))
 	f.must(red.Join(f.ctx()))
 	both := pair.AreJust(pair.Ready, blue.Address, red.Address)
@@ -43,7 +47,10 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 		}
 		slice := f.of(cart)[0]
 		want := map[string]string{
-			discoveryv1.LabelServiceName: "cart", discoveryv1.LabelManagedBy: "slicefeed-default", "slicefeed.dev/source": "default", "slicefeed.dev/writer": pair.Namespace,
+			discoveryv1.LabelServiceName: "cart",
+			discoveryv1.LabelManagedBy:   "slicefeed-default",
+			"slicefeed.dev/source":       "default",
+			"slicefeed.dev/writer":       pair.Namespace,
 		}
 		if diff := cmp.Diff(want, slice.Labels); diff != "" {
 			f.t.Errorf("the slice's labels (-want +got):\n%s", diff)
@@ -253,7 +260,12 @@ func TestHandOverToAnotherClassIsNeverEmpty(t *testing.T) {
 	t.Cleanup(func() {
 		f.must(blue.Kill())
 		f.readLog(blue)
-		f.must(f.ConsumingClient().CoordinationV1().Leases("rival").DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		f.must(
+			f.ConsumingClient().
+				CoordinationV1().
+				Leases("rival").
+				DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}),
+		)
 	})
 	cart := f.make(labelled("cart", inNamespace(pair.OtherNamespace)))
 	f.start()
@@ -406,7 +418,10 @@ func TestServicesOfAllNamespacesAreServedWhereThePolicyLetsThem(t *testing.T) {
 	there := f.make(labelled("there", inNamespace(pair.OtherNamespace)))
 	beyond := f.make(labelled("beyond", inNamespace(elsewhere)))
 	t.Cleanup(func() {
-		if err := f.ConsumingClient().CoreV1().Services(elsewhere).Delete(context.WithoutCancel(t.Context()), beyond.Name, metav1.DeleteOptions{}); err != nil {
+		if err := f.ConsumingClient().
+			CoreV1().
+			Services(elsewhere).
+			Delete(context.WithoutCancel(t.Context()), beyond.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

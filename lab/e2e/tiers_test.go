@@ -59,7 +59,10 @@ func TestEndpointsOfASourceThatIsGoneExpire(t *testing.T) {
 	f.slices("all serve", pair.AreJust(pair.Ready, all...))
 	f.must(f.all["west"].Kill())
 	before := f.writes()
-	if took := f.slices("the endpoints of the source that is gone have left", pair.AreJust(pair.Ready, easts[0].Address)); took.Seconds() < 25 {
+	if took := f.slices(
+		"the endpoints of the source that is gone have left",
+		pair.AreJust(pair.Ready, easts[0].Address),
+	); took.Seconds() < 25 {
 		t.Errorf("they left after %s", took)
 	}
 	if n := f.writes() - before; n != 1 {
@@ -92,7 +95,8 @@ func TestSourcesWithOtherPorts(t *testing.T) {
 	portsOf := func(want map[string]int32) func([]*discoveryv1.EndpointSlice) bool {
 		return func(all []*discoveryv1.EndpointSlice) bool {
 			for _, slice := range all {
-				if number, known := want[slice.Labels["slicefeed.dev/source"]]; known && (len(slice.Ports) != 1 || *slice.Ports[0].Port != number) {
+				if number, known := want[slice.Labels["slicefeed.dev/source"]]; known &&
+					(len(slice.Ports) != 1 || *slice.Ports[0].Port != number) {
 					return false
 				}
 			}

@@ -20,7 +20,10 @@ func previousRelease(t *testing.T) string {
 	}
 	dir := filepath.Join(root, ".bin", "previous")
 	if _, err := os.Stat(filepath.Join(dir, "commit")); err != nil {
-		t.Skipf("not run: upgrade and downgrade: tools/previous builds the previous release from the history, which this clone may lack (%v)", err)
+		t.Skipf(
+			"not run: upgrade and downgrade: tools/previous builds the previous release from the history, which this clone may lack (%v)",
+			err,
+		)
 	}
 	return dir
 }

@@ -32,13 +32,15 @@ func TestEachClientSeesItsOwnView(t *testing.T) {
 	s.slices("the blue node serves alone", pair.AreJust(pair.Ready, blue.Address))
 
 	subscriber, operator := s.list(s.subscriber()), s.list(s.operator())
-	if n := subscriber.GetNodes(); len(n) != 1 || n[0].GetName() != blue.Name || len(n[0].GetLabels()) != 1 || n[0].GetLabels()["pool"] != "blue" {
+	if n := subscriber.GetNodes(); len(n) != 1 || n[0].GetName() != blue.Name || len(n[0].GetLabels()) != 1 ||
+		n[0].GetLabels()["pool"] != "blue" {
 		t.Errorf("the subscriber is told %v", n)
 	}
 	if len(operator.GetNodes()) != 2 || operator.GetNodes()[0].GetLabels() != nil {
 		t.Errorf("the operator is told %v", operator.GetNodes())
 	}
-	if subscriber.GetCursor().GetEpoch() == operator.GetCursor().GetEpoch() || string(subscriber.GetDigest()) == string(operator.GetDigest()) {
+	if subscriber.GetCursor().GetEpoch() == operator.GetCursor().GetEpoch() ||
+		string(subscriber.GetDigest()) == string(operator.GetDigest()) {
 		t.Errorf("two views with one cursor or digest: %v, %v", subscriber.GetCursor(), operator.GetCursor())
 	}
 
@@ -46,8 +48,10 @@ func TestEachClientSeesItsOwnView(t *testing.T) {
 		s.quiet(func() {
 			s.must(red.SetReady(s.ctx(), false))
 			s.called("the operator is told", func() bool {
-				list, err := inventoryv1.NewInventoryServiceClient(s.operator()).ListNodes(s.ctx(), &inventoryv1.ListNodesRequest{Names: []string{red.Name}})
-				return err == nil && len(list.GetNodes()) == 1 && list.GetNodes()[0].GetState() == inventoryv1.NodeState_NODE_STATE_NOT_READY
+				list, err := inventoryv1.NewInventoryServiceClient(s.operator()).
+					ListNodes(s.ctx(), &inventoryv1.ListNodesRequest{Names: []string{red.Name}})
+				return err == nil && len(list.GetNodes()) == 1 &&
+					list.GetNodes()[0].GetState() == inventoryv1.NodeState_NODE_STATE_NOT_READY
 			})
 		})
 		if got := s.list(s.subscriber()).GetCursor().GetRevision(); got != subscriber.GetCursor().GetRevision() {

@@ -72,7 +72,14 @@ func TestWriterPeoplePreflight(t *testing.T) {
 	s.step("a certificate that the inventory does not accept", func(s *stage) {
 		dir := s.t.TempDir()
 		s.issue(other, dir, pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client})
-		line("FAIL  inventory|the inventory rejects the writer's certificate", 1, "TLS_CERT_FILE="+dir+"/tls.crt", "TLS_KEY_FILE="+dir+"/tls.key")(s)
+		line(
+			"FAIL  inventory|the inventory rejects the writer's certificate",
+			1,
+			"TLS_CERT_FILE="+dir+"/tls.crt",
+			"TLS_KEY_FILE="+dir+"/tls.key",
+		)(
+			s,
+		)
 	})
 	s.step("a permission is missing", func(s *stage) {
 		s.withoutRole()
@@ -145,7 +152,10 @@ func (s *stage) withoutPolicy() {
 
 func (s *stage) patchService(patch string) {
 	s.t.Helper()
-	_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).Patch(s.ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := s.ConsumingClient().
+		CoreV1().
+		Services(pair.Namespace).
+		Patch(s.ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	s.must(err)
 }
 
@@ -173,7 +183,8 @@ func TestWriterPeoplePlan(t *testing.T) {
 	s.step("beside a running writer there is nothing to write", func(s *stage) {
 		s.quiet(func() {
 			code, text := s.asked("plan")
-			if code != 0 || !containsAll(text, "nothing to write", w.Address.String(), "serve") || strings.Contains(text, "EndpointSlice ") {
+			if code != 0 || !containsAll(text, "nothing to write", w.Address.String(), "serve") ||
+				strings.Contains(text, "EndpointSlice ") {
 				s.t.Errorf("exit code %d:\n%s", code, text)
 			}
 		})
@@ -189,8 +200,9 @@ func TestWriterPeoplePlan(t *testing.T) {
 		s.slices("somebody has put it out", pair.Are(pair.Out, w.Address))
 		s.quiet(func() {
 			code, text := s.asked("plan")
-			if code != 0 || !containsAll(text, "update EndpointSlice shop-slicefeed", "~ endpoint "+w.Address.String()+" not ready -> ready",
-				"+ endpoint "+silent.Address.String()+" ready") {
+			if code != 0 ||
+				!containsAll(text, "update EndpointSlice shop-slicefeed", "~ endpoint "+w.Address.String()+" not ready -> ready",
+					"+ endpoint "+silent.Address.String()+" ready") {
 				s.t.Errorf("exit code %d:\n%s", code, text)
 			}
 			s.t.Log("\n" + text)

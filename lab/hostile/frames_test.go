@@ -84,17 +84,37 @@ func watchHeaders() []byte {
 // where a flood has the connection closed.
 var frameFloods = []attack{
 	{name: "pings", silent: true, does: flood(true, func(f *http2.Framer, n uint32) error { return f.WritePing(false, [8]byte{byte(n)}) })},
-	{name: "answers to pings that nobody sent", silent: true, does: flood(false, func(f *http2.Framer, n uint32) error { return f.WritePing(true, [8]byte{byte(n)}) })},
+	{
+		name:   "answers to pings that nobody sent",
+		silent: true,
+		does:   flood(false, func(f *http2.Framer, n uint32) error { return f.WritePing(true, [8]byte{byte(n)}) }),
+	},
 	{name: "settings, whose answers are not read", silent: true, does: flood(false, func(f *http2.Framer, n uint32) error {
 		return f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: n%2 + 1})
 	})},
-	{name: "windows of the connection", silent: true, does: flood(false, func(f *http2.Framer, _ uint32) error { return f.WriteWindowUpdate(0, 1) })},
-	{name: "windows of a stream that is not read", silent: true, does: flood(false, func(f *http2.Framer, _ uint32) error { return f.WriteWindowUpdate(1, 1) })},
+	{
+		name:   "windows of the connection",
+		silent: true,
+		does:   flood(false, func(f *http2.Framer, _ uint32) error { return f.WriteWindowUpdate(0, 1) }),
+	},
+	{
+		name:   "windows of a stream that is not read",
+		silent: true,
+		does:   flood(false, func(f *http2.Framer, _ uint32) error { return f.WriteWindowUpdate(1, 1) }),
+	},
 	{name: "priorities of streams that are not there", silent: true, does: flood(true, func(f *http2.Framer, n uint32) error {
 		return f.WritePriority(2*n+3, http2.PriorityParam{Weight: 1})
 	})},
-	{name: "frames of data without any", silent: true, does: flood(true, func(f *http2.Framer, _ uint32) error { return f.WriteData(1, false, nil) })},
-	{name: "resets of streams that are not there", silent: true, does: flood(true, func(f *http2.Framer, n uint32) error { return f.WriteRSTStream(2*n+3, http2.ErrCodeCancel) })},
+	{
+		name:   "frames of data without any",
+		silent: true,
+		does:   flood(true, func(f *http2.Framer, _ uint32) error { return f.WriteData(1, false, nil) }),
+	},
+	{
+		name:   "resets of streams that are not there",
+		silent: true,
+		does:   flood(true, func(f *http2.Framer, n uint32) error { return f.WriteRSTStream(2*n+3, http2.ErrCodeCancel) }),
+	},
 	{name: "headers that never end", silent: true, does: flood(true, func(f *http2.Framer, n uint32) error {
 		if n == 0 {
 			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: watchHeaders()})

@@ -87,7 +87,13 @@ func startInventory(t *testing.T, nodes int) *inventory {
 	peerCA, err := i.clientCA.Write(dir, "peer-ca")
 	i.must(err)
 	allowed := filepath.Join(dir, "clients.yaml")
-	i.must(os.WriteFile(allowed, fmt.Appendf(nil, "clients:\n- {san: %s, role: subscriber}\n- {san: %s, role: subscriber}\n", honest, enemy), 0o600))
+	i.must(
+		os.WriteFile(
+			allowed,
+			fmt.Appendf(nil, "clients:\n- {san: %s, role: subscriber}\n- {san: %s, role: subscriber}\n", honest, enemy),
+			0o600,
+		),
+	)
 	i.tls = &tls.Config{RootCAs: own.Pool(), ServerName: "inventory.example", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13}
 
 	log, err := os.Create(filepath.Join(dir, "log"))
@@ -95,9 +101,18 @@ func startInventory(t *testing.T, nodes int) *inventory {
 	process := exec.Command(os.Args[0])
 	process.Stdout, process.Stderr = log, log
 	process.Env = []string{
-		asInventory + "=1", "SOURCE_KIND=file", "INVENTORY_FILE_PATH=" + i.file, "SOURCE_POLL_INTERVAL=1s", "SECURED_SUBNET_CIDR=10.0.0.0/8",
-		"LISTEN_ADDRESS=" + i.address, "ADMIN_ADDRESS=" + i.admin, "DEBUG_ADDRESS=" + free(t),
-		"TLS_CERT_FILE=" + cert, "TLS_KEY_FILE=" + key, "TLS_PEER_CA_FILE=" + peerCA, "ALLOWED_CLIENTS_FILE=" + allowed,
+		asInventory + "=1",
+		"SOURCE_KIND=file",
+		"INVENTORY_FILE_PATH=" + i.file,
+		"SOURCE_POLL_INTERVAL=1s",
+		"SECURED_SUBNET_CIDR=10.0.0.0/8",
+		"LISTEN_ADDRESS=" + i.address,
+		"ADMIN_ADDRESS=" + i.admin,
+		"DEBUG_ADDRESS=" + free(t),
+		"TLS_CERT_FILE=" + cert,
+		"TLS_KEY_FILE=" + key,
+		"TLS_PEER_CA_FILE=" + peerCA,
+		"ALLOWED_CLIENTS_FILE=" + allowed,
 	}
 	i.must(process.Start())
 	t.Cleanup(func() {

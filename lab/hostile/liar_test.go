@@ -227,7 +227,17 @@ var acts = []act{
 		l.addresses(func(i int) string { return fmt.Sprintf("10.0.%d.%d", i%3, 1+i) })
 	}),
 	lie("loopback, link-local, multicast, the Service's own address", func(l *liar) {
-		odd := []string{"127.0.0.1", "169.254.169.254", "224.0.0.1", "10.0.1.250", "255.255.255.255", "fe80::1", "::1", "ff02::1", "10.0.1.9"}
+		odd := []string{
+			"127.0.0.1",
+			"169.254.169.254",
+			"224.0.0.1",
+			"10.0.1.250",
+			"255.255.255.255",
+			"fe80::1",
+			"::1",
+			"ff02::1",
+			"10.0.1.9",
+		}
 		l.set = nil
 		for i, a := range odd {
 			l.set = append(l.set, aNode(fmt.Sprintf("odd-%d", i), a))
@@ -317,13 +327,25 @@ var acts = []act{
 	breach("a node without a name", "name", func(_ *liar, m *message) { m.Upserts[0].Name = "" }),
 	breach("a name without an end", "name", func(_ *liar, m *message) { m.Upserts[0].Name = strings.Repeat("x", 300) }),
 	breach("one name twice", "duplicate_name", func(_ *liar, m *message) { m.Upserts = append(m.Upserts, m.GetUpserts()[0]) }),
-	breach("one address twice", "duplicate_address", func(_ *liar, m *message) { m.Upserts[0].Addresses = m.GetUpserts()[1].GetAddresses() }),
+	breach(
+		"one address twice",
+		"duplicate_address",
+		func(_ *liar, m *message) { m.Upserts[0].Addresses = m.GetUpserts()[1].GetAddresses() },
+	),
 	breach("no address", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = nil }),
-	breach("an address of v4 in the dress of v6", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"::ffff:10.0.1.3"} }),
+	breach(
+		"an address of v4 in the dress of v6",
+		"address",
+		func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"::ffff:10.0.1.3"} },
+	),
 	breach("the unspecified address", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"0.0.0.0"} }),
 	breach("an address with a zone", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"fe80::1%eth0"} }),
 	breach("an address that is a host name", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"localhost"} }),
-	breach("two addresses of one family", "address", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"10.0.1.201", "10.0.1.202"} }),
+	breach(
+		"two addresses of one family",
+		"address",
+		func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"10.0.1.201", "10.0.1.202"} },
+	),
 	breach("three addresses", "limit", func(_ *liar, m *message) { m.Upserts[0].Addresses = []string{"10.0.1.201", "fd00::1", "fd00::2"} }),
 	breach("a short fingerprint", "fingerprint", func(_ *liar, m *message) { m.Upserts[0].Fingerprint = []byte{1} }),
 	breach("a name removed and upserted", "removed_and_upserted", func(_ *liar, m *message) {

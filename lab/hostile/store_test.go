@@ -34,7 +34,9 @@ func (s store) Get(ctx context.Context, namespace, name string) (*discoveryv1.En
 
 // List reads those of a Service.
 func (s store) List(ctx context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
-	list, err := s.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+	list, err := s.DiscoveryV1().
+		EndpointSlices(service.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if err != nil {
 		return nil, "", err
 	}

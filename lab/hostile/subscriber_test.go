@@ -62,7 +62,12 @@ var attacks = []attack{
 	{name: "headers of 15 KB", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
 		conn := i.dial(enemy)
 		for ctx.Err() == nil {
-			call(metadata.AppendToOutgoingContext(ctx, "x", strings.Repeat("y", 15<<10)), conn, &inventoryv1.WatchNodesRequest{}, 50*time.Millisecond)
+			call(
+				metadata.AppendToOutgoingContext(ctx, "x", strings.Repeat("y", 15<<10)),
+				conn,
+				&inventoryv1.WatchNodesRequest{},
+				50*time.Millisecond,
+			)
 		}
 	}},
 	{name: "streams that are never read", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
@@ -85,7 +90,8 @@ var attacks = []attack{
 	{name: "observations asked for at once, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
 		conn := i.dial(enemy)
 		for ctx.Err() == nil {
-			_, _ = inventoryv1.NewInventoryServiceClient(conn).RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 10})
+			_, _ = inventoryv1.NewInventoryServiceClient(conn).
+				RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 10})
 		}
 	}},
 	{name: "what only operators may ask, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
@@ -142,7 +148,9 @@ func rapidResets(ctx context.Context, i *inventory, _ *rand.Rand) {
 			} {
 				encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 			}
-			if err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}); err == nil {
+			if err = framer.WriteHeaders(
+				http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true},
+			); err == nil {
 				err = framer.WriteRSTStream(id, http2.ErrCodeCancel)
 			}
 		}
@@ -172,7 +180,11 @@ func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {
 			}
 			cancel()
 			attacking.Wait()
-			seen := i.metric("slicefeed_inventory_grpc_server_handled_total") + i.metric("slicefeed_inventory_streams_ended_total") - handled
+			seen := i.metric(
+				"slicefeed_inventory_grpc_server_handled_total",
+			) + i.metric(
+				"slicefeed_inventory_streams_ended_total",
+			) - handled
 			if seen == 0 && !attack.silent {
 				t.Error("it is counted nowhere")
 			}

@@ -90,7 +90,11 @@ func (w *writer) Release() func() { return func() {} }
 // work runs the writer against an inventory, in a bubble of its own time, while meanwhile lasts.
 func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(*writer)) {
 	t.Helper()
-	w := &writer{registry: prometheus.NewRegistry(), slices: map[string]*discoveryv1.EndpointSlice{}, version: 1_000_000} // above what the fake cluster's lists have
+	w := &writer{
+		registry: prometheus.NewRegistry(),
+		slices:   map[string]*discoveryv1.EndpointSlice{},
+		version:  1_000_000,
+	} // above what the fake cluster's lists have
 	log := slog.New(counting{w})
 	listener := bufconn.Listen(64 << 10)
 	server := grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.WaitForHandlers(true))
@@ -107,7 +111,12 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 		Random: func() float64 { return 0 },
 	})
 	client := fake.NewClientset(&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: types.UID("shop"), Labels: map[string]string{targets.LabelClass: "default"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web",
+			Name:      "shop",
+			UID:       types.UID("shop"),
+			Labels:    map[string]string{targets.LabelClass: "default"},
+		},
 		Spec: corev1.ServiceSpec{
 			ClusterIP: "10.0.1.250", ClusterIPs: []string{"10.0.1.250"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
 			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}},
@@ -115,9 +124,17 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	})
 	client.PrependReactor("*", "endpointslices", w.note)
 	followed, err := targetwatch.New(client, nil, targets.Config{
-		Class: "default", Writer: "web", Namespaces: []string{"web"},
-		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ShrinkWindow: shrinkWindow, EmptyThreshold: empty, ListUnready: true, MaxStaleness: 15 * time.Minute},
-		Sources:  []targets.Source{{Name: "default"}},
+		Class:      "default",
+		Writer:     "web",
+		Namespaces: []string{"web"},
+		Defaults: targets.Settings{
+			Probe:          probe.Spec{Mode: probe.Off},
+			ShrinkWindow:   shrinkWindow,
+			EmptyThreshold: empty,
+			ListUnready:    true,
+			MaxStaleness:   15 * time.Minute,
+		},
+		Sources: []targets.Source{{Name: "default"}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

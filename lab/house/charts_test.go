@@ -47,7 +47,8 @@ func TestArtifactHubsAnnotationsFitTheCharts(t *testing.T) {
 		}
 		must(t, yaml.Unmarshal([]byte(c.Annotations["artifacthub.io/changes"]), &changes))
 		for _, change := range changes {
-			if !slices.Contains([]string{"added", "changed", "deprecated", "removed", "fixed", "security"}, change.Kind) || change.Description == "" {
+			if !slices.Contains([]string{"added", "changed", "deprecated", "removed", "fixed", "security"}, change.Kind) ||
+				change.Description == "" {
 				t.Errorf("%s: a change is %+v", component, change)
 			}
 		}

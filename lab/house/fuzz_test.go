@@ -55,7 +55,11 @@ func TestMakeFuzzRunsEachTargetAndFailsIfOneDoes(t *testing.T) {
 			t.Errorf("call %d is %q, want %q at its end", i+1, fuzzed[i], want)
 		}
 	}
-	if fuzzed, output, err = fuzzWith(t, "FuzzOne"); err == nil || len(fuzzed) != 3 || !strings.Contains(output, "FAILED: services/a FuzzOne") {
+	if fuzzed, output, err = fuzzWith(
+		t,
+		"FuzzOne",
+	); err == nil || len(fuzzed) != 3 ||
+		!strings.Contains(output, "FAILED: services/a FuzzOne") {
 		t.Errorf("a failing target: %v, fuzzed %q\n%s", err, fuzzed, output)
 	}
 	if fuzzed, output, err = fuzzWith(t, "nothing", "lab/", "Two"); err != nil || len(fuzzed) != 2 {

@@ -86,7 +86,9 @@ func TestTheInventoryContainsTheIONOSSDK(t *testing.T) {
 	// Guards the test above: if the SDK's path changes, that one would pass for nothing.
 	p := list(t, inventory)[0]
 	if !slices.Contains(p.Deps, "github.com/ionos-cloud/sdk-go/v6") {
-		t.Error("the inventory does not contain github.com/ionos-cloud/sdk-go/v6: does the test of the writer still look for the right name?")
+		t.Error(
+			"the inventory does not contain github.com/ionos-cloud/sdk-go/v6: does the test of the writer still look for the right name?",
+		)
 	}
 }
 
@@ -128,7 +130,9 @@ func TestDataFlowsOneWay(t *testing.T) {
 }
 
 func TestPureCoresImportNoClient(t *testing.T) {
-	clients := regexp.MustCompile(`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`)
+	clients := regexp.MustCompile(
+		`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`,
+	)
 	for _, core := range []string{
 		inventory + "/source", inventory + "/resolve", inventory + "/assign", inventory + "/observe", inventory + "/roster", inventory + "/feed", writer + "/subscriber", writer + "/verdict", writer + "/inputs", writer + "/planner", writer + "/endpoints", writer + "/history",
 		module + "services/internal/deltaset",
@@ -152,13 +156,33 @@ func TestPureCoresImportNoClient(t *testing.T) {
 }
 
 func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
-	impure := regexp.MustCompile(`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`)
+	impure := regexp.MustCompile(
+		`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`,
+	)
 	files := []string{
-		"inventory/source/*.go", "inventory/resolve/*.go", "inventory/assign/*.go", "inventory/observe/*.go", "inventory/roster/*.go", "inventory/feed/*.go", "inventory/collector/publisher.go", "writer/verdict/*.go", "writer/inputs/*.go", "writer/subscriber/*.go", "writer/planner/*.go", "writer/targets/*.go",
-		"writer/endpoints/*.go", "writer/history/*.go", "internal/deltaset/*.go",
+		"inventory/source/*.go",
+		"inventory/resolve/*.go",
+		"inventory/assign/*.go",
+		"inventory/observe/*.go",
+		"inventory/roster/*.go",
+		"inventory/feed/*.go",
+		"inventory/collector/publisher.go",
+		"writer/verdict/*.go",
+		"writer/inputs/*.go",
+		"writer/subscriber/*.go",
+		"writer/planner/*.go",
+		"writer/targets/*.go",
+		"writer/endpoints/*.go",
+		"writer/history/*.go",
+		"internal/deltaset/*.go",
 		// The cores that share a package with their shell, by file.
-		"writer/nodeclient/schedule.go", "writer/prober/schedule.go",
-		"writer/prober/controls.go", "writer/prober/expiry.go", "writer/prober/shares.go", "writer/prober/status.go", "writer/prober/targets.go",
+		"writer/nodeclient/schedule.go",
+		"writer/prober/schedule.go",
+		"writer/prober/controls.go",
+		"writer/prober/expiry.go",
+		"writer/prober/shares.go",
+		"writer/prober/status.go",
+		"writer/prober/targets.go",
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))
@@ -198,7 +222,8 @@ func TestTheApplierIsImportableBesideThePlanner(t *testing.T) {
 	allowed := []string{writer + "/planner", writer + "/applier", module + "services/internal/tracepoint"}
 	for _, p := range list(t, writer+"/applier") {
 		for _, dep := range p.Deps {
-			if within(dep, module+"services") && !slices.Contains(allowed, dep) || strings.HasPrefix(dep, "github.com/prometheus/") || strings.HasPrefix(dep, "google.golang.org/grpc") {
+			if within(dep, module+"services") && !slices.Contains(allowed, dep) || strings.HasPrefix(dep, "github.com/prometheus/") ||
+				strings.HasPrefix(dep, "google.golang.org/grpc") {
 				t.Errorf("the applier contains %s: of this module it may contain %v, and metrics are its user's", dep, allowed)
 			}
 		}
@@ -206,7 +231,16 @@ func TestTheApplierIsImportableBesideThePlanner(t *testing.T) {
 }
 
 func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
-	edges := []string{inventory + "/nodeserver", writer + "/subscriber", writer + "/subscriber/subscribertest", writer + "/nodeclient", writer + "/endpointserver", writer + "/query", writer + "/preflight", plugin}
+	edges := []string{
+		inventory + "/nodeserver",
+		writer + "/subscriber",
+		writer + "/subscriber/subscribertest",
+		writer + "/nodeclient",
+		writer + "/endpointserver",
+		writer + "/query",
+		writer + "/preflight",
+		plugin,
+	}
 	importing := map[string]bool{}
 	for _, p := range list(t, module+"services/...") {
 		for _, imported := range p.Imports {

@@ -24,7 +24,8 @@ func TestEachGuardIsExplainedAndHasAHistory(t *testing.T) {
 		histories += read(t, name)
 	}
 	glossary := regexp.MustCompile(`(?m)^\| guard \|.*$`).FindString(read(t, filepath.Join(root, "docs/start/glossary.md")))
-	contract := regexp.MustCompile(`(?s)message Guard \{.*?;`).FindString(read(t, filepath.Join(root, "proto/slicefeed/writer/v1/writer.proto")))
+	contract := regexp.MustCompile(`(?s)message Guard \{.*?;`).
+		FindString(read(t, filepath.Join(root, "proto/slicefeed/writer/v1/writer.proto")))
 	for _, rule := range verdict.GuardOrder {
 		guard := string(rule)
 		for place, explained := range map[string]bool{

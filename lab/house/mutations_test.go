@@ -49,7 +49,10 @@ func mutates(f *types.Func) bool {
 	for param := range sig.Params().Variables() {
 		named, ok := types.Unalias(param.Type()).(*types.Named)
 		if ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == metaPackage &&
-			slices.Contains([]string{"CreateOptions", "UpdateOptions", "PatchOptions", "ApplyOptions", "DeleteOptions"}, named.Obj().Name()) {
+			slices.Contains(
+				[]string{"CreateOptions", "UpdateOptions", "PatchOptions", "ApplyOptions", "DeleteOptions"},
+				named.Obj().Name(),
+			) {
 			return true
 		}
 	}
@@ -117,7 +120,10 @@ type built struct {
 
 func newChecker(t *testing.T, patterns ...string) *checker {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles"}, patterns...)...)
+	cmd := exec.CommandContext(
+		t.Context(),
+		"go",
+		append([]string{"list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles"}, patterns...)...)
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

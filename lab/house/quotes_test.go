@@ -113,7 +113,8 @@ func eventTexts(t *testing.T) map[string][]template {
 			switch n := n.(type) {
 			case *ast.CallExpr: // newRejection(ReasonNoProbePort, "…")
 				reason, ok := first(n.Args).(*ast.Ident)
-				if name, called := n.Fun.(*ast.Ident); ok && called && strings.HasSuffix(name.Name, "Rejection") && strings.HasPrefix(reason.Name, "Reason") {
+				if name, called := n.Fun.(*ast.Ident); ok && called && strings.HasSuffix(name.Name, "Rejection") &&
+					strings.HasPrefix(reason.Name, "Reason") {
 					for _, arg := range n.Args[1:] {
 						reasons[reason.Name[len("Reason"):]] = append(reasons[reason.Name[len("Reason"):]], templates(arg)...)
 					}
@@ -245,7 +246,8 @@ func TestTextsOfTroubleshootingAreThoseOfTheProduct(t *testing.T) {
 			printed[oneLine(line)] = true
 		}
 	}
-	quoted := regexp.MustCompile("(?ms)^ *```text\\n(.*?)^ *```$").FindAllStringSubmatch(read(t, filepath.Join(root, "docs/operate/troubleshooting.md")), -1)
+	quoted := regexp.MustCompile("(?ms)^ *```text\\n(.*?)^ *```$").
+		FindAllStringSubmatch(read(t, filepath.Join(root, "docs/operate/troubleshooting.md")), -1)
 	if len(quoted) < 12 {
 		t.Errorf("only %d texts were found: does the page still show them as text?", len(quoted))
 	}

@@ -165,7 +165,9 @@ func usesInText(path string, source []byte) []wordUse {
 }
 
 // userFacingText matches the files outside services that users read or that alert them.
-var userFacingText = regexp.MustCompile(`^(README\.md|docs/(start|deploy|use|operate|reference|design)/.*\.md|docs/proof/(guarantees|mutants|performance|scaling|search|simulation)\.md|deploy/.*\.(yaml|json|tpl|txt|md)|proto/slicefeed/.*\.proto)$`)
+var userFacingText = regexp.MustCompile(
+	`^(README\.md|docs/(start|deploy|use|operate|reference|design)/.*\.md|docs/proof/(guarantees|mutants|performance|scaling|search|simulation)\.md|deploy/.*\.(yaml|json|tpl|txt|md)|proto/slicefeed/.*\.proto)$`,
+)
 
 func oldWordsOfTheProduct(t *testing.T) []wordUse {
 	t.Helper()

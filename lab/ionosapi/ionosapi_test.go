@@ -25,10 +25,17 @@ func uuid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
 // start runs an emulator of a datacenter with n servers on LAN 2, and the real SDK's client of it.
 func start(t *testing.T, n int) (*Emulator, *ionoscloud.APIClient) {
 	t.Helper()
-	d := Datacenter{ID: dc, LANs: []LAN{{ID: 2, Name: "private", IPv4CIDR: "10.0.0.0/16", Failover: []Failover{{IP: "10.0.9.9", NIC: "n"}}}}}
+	d := Datacenter{
+		ID:   dc,
+		LANs: []LAN{{ID: 2, Name: "private", IPv4CIDR: "10.0.0.0/16", Failover: []Failover{{IP: "10.0.9.9", NIC: "n"}}}},
+	}
 	for i := range n {
 		d.Servers = append(d.Servers, Server{ID: uuid(i), Name: fmt.Sprintf("node-%03d", i), NICs: []NIC{
-			{LAN: 2, IPs: []string{netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 10)}).String()}, IPv6s: []string{fmt.Sprintf("2001:db8::%d", i+1)}},
+			{
+				LAN:   2,
+				IPs:   []string{netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i%250 + 10)}).String()},
+				IPv6s: []string{fmt.Sprintf("2001:db8::%d", i+1)},
+			},
 			{LAN: 1, IPs: []string{"192.0.2.1"}},
 		}})
 	}
@@ -92,7 +99,8 @@ func TestTheSDKReadsServersWithTheirNICs(t *testing.T) {
 		t.Errorf("got server %+v", s)
 	}
 	n := (*s.Entities.Nics.Items)[0]
-	if *n.Properties.Lan != 2 || (*n.Properties.Ips)[0] != "10.0.0.11" || (*n.Properties.Ipv6Ips)[0] != "2001:db8::2" || *n.Metadata.State != "AVAILABLE" {
+	if *n.Properties.Lan != 2 || (*n.Properties.Ips)[0] != "10.0.0.11" || (*n.Properties.Ipv6Ips)[0] != "2001:db8::2" ||
+		*n.Metadata.State != "AVAILABLE" {
 		t.Errorf("got NIC %+v", *n.Properties)
 	}
 	for _, h := range []string{"X-RateLimit-Remaining", "X-RateLimit-Limit", "X-RateLimit-Burst"} {

@@ -57,8 +57,18 @@ func (r renderer) collection(id string, n, level int, item func(i, level int) re
 
 func (r renderer) datacenter(d Datacenter) resource {
 	return resource{
-		ID: d.ID, Type: "datacenter", Href: r.root + "/datacenters/" + d.ID, Metadata: metadata("AVAILABLE", time.Unix(0, 0)),
-		Properties: object{"name": d.Name, "description": "", "location": d.Location, "version": 1, "features": []string{}, "secAuthProtection": false},
+		ID:       d.ID,
+		Type:     "datacenter",
+		Href:     r.root + "/datacenters/" + d.ID,
+		Metadata: metadata("AVAILABLE", time.Unix(0, 0)),
+		Properties: object{
+			"name":              d.Name,
+			"description":       "",
+			"location":          d.Location,
+			"version":           1,
+			"features":          []string{},
+			"secAuthProtection": false,
+		},
 		Entities: object{
 			"servers": r.collection(d.ID+"/servers", 0, 0, nil),
 			"lans":    r.collection(d.ID+"/lans", 0, 0, nil),

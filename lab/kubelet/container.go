@@ -52,7 +52,8 @@ func (p *pod) surround(ctx context.Context) error {
 		address: p.address, root: filepath.Join(p.dir(), "root"), entrypoint: "/" + filepath.Base(program), user: int(p.user()),
 		work: make(chan func()), ending: make(chan struct{}), over: make(chan struct{}),
 	}
-	if c := p.spec().SecurityContext; s.user == 0 && (nonRoot(c) || p.object.Spec.SecurityContext != nil && yes(p.object.Spec.SecurityContext.RunAsNonRoot)) {
+	if c := p.spec().SecurityContext; s.user == 0 &&
+		(nonRoot(c) || p.object.Spec.SecurityContext != nil && yes(p.object.Spec.SecurityContext.RunAsNonRoot)) {
 		return errors.New("container has runAsNonRoot and image will run as root")
 	}
 	if s.host, err = netns.NewHost(p.address); err != nil {

@@ -186,7 +186,9 @@ func (k *Kubelet) newPod(ctx context.Context, d *appsv1.Deployment, hash string)
 	if err := understand(&template.Spec); err != nil {
 		return nil, refuse(err)
 	}
-	made, err := k.client.CoreV1().Pods(d.Namespace).Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	made, err := k.client.CoreV1().
+		Pods(d.Namespace).
+		Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,8 @@ func TestADeploymentRuns(t *testing.T) {
 		w.until("both have crashed twice", func() bool {
 			all := w.pods()
 			for _, p := range all {
-				if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount < 2 || p.Status.ContainerStatuses[0].State.Waiting == nil {
+				if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount < 2 ||
+					p.Status.ContainerStatuses[0].State.Waiting == nil {
 					return false
 				}
 			}
@@ -157,10 +158,12 @@ func TestADeploymentRuns(t *testing.T) {
 		before := w.pods()
 		w.secret("second")
 		w.until("the program reads it", func() bool {
-			return w.report(before[0]).Files["/etc/app/secret/key"] == "second" && w.report(before[1]).Files["/etc/app/secret/key"] == "second"
+			return w.report(before[0]).Files["/etc/app/secret/key"] == "second" &&
+				w.report(before[1]).Files["/etc/app/secret/key"] == "second"
 		})
 		for _, p := range w.pods() {
-			if n := p.Status.ContainerStatuses[0].RestartCount; n != before[0].Status.ContainerStatuses[0].RestartCount && n != before[1].Status.ContainerStatuses[0].RestartCount {
+			if n := p.Status.ContainerStatuses[0].RestartCount; n != before[0].Status.ContainerStatuses[0].RestartCount &&
+				n != before[1].Status.ContainerStatuses[0].RestartCount {
 				w.t.Errorf("%s was started again", p.Name)
 			}
 		}
@@ -173,7 +176,15 @@ func TestADeploymentRuns(t *testing.T) {
 		if out, _ := w.kubectlRun("logs", "--previous", p.Name); !strings.Contains(out, "the app needs a key") {
 			w.t.Errorf("kubectl logs --previous prints %q", out)
 		}
-		if out, code := w.kubectlRun("exec", p.Name, "--", "/kubelet.test", "say", "it"); !strings.HasPrefix(out, "said it\n") || code != 7 {
+		if out, code := w.kubectlRun(
+			"exec",
+			p.Name,
+			"--",
+			"/kubelet.test",
+			"say",
+			"it",
+		); !strings.HasPrefix(out, "said it\n") ||
+			code != 7 {
 			w.t.Errorf("kubectl exec prints %q and ends with %d", out, code)
 		}
 		w.forward(p, func(address string) {

@@ -16,7 +16,11 @@ const port = 10250
 // register makes the Node. It is one of the control plane, so that nobody takes it for a worker.
 func (k *Kubelet) register(ctx context.Context) error {
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse(
+			"2",
+		),
+		corev1.ResourceMemory: resource.MustParse("4Gi"),
+		corev1.ResourcePods:   resource.MustParse("110"),
 	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: k.options.Node, Labels: map[string]string{
@@ -24,7 +28,8 @@ func (k *Kubelet) register(ctx context.Context) error {
 			corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 		}},
 		Status: corev1.NodeStatus{
-			Capacity: capacity, Allocatable: capacity,
+			Capacity:    capacity,
+			Allocatable: capacity,
 			Conditions: []corev1.NodeCondition{{
 				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
 				LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
@@ -34,7 +39,11 @@ func (k *Kubelet) register(ctx context.Context) error {
 				{Type: corev1.NodeHostName, Address: k.options.Node},
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
-			NodeInfo:        corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3-slicefeed-lab"},
+			NodeInfo: corev1.NodeSystemInfo{
+				OperatingSystem: "linux",
+				Architecture:    "amd64",
+				KubeletVersion:  "v1.36.3-slicefeed-lab",
+			},
 		},
 	}
 	if _, err := k.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {

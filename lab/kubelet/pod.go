@@ -296,7 +296,9 @@ func (p *pod) tell(ctx context.Context) {
 	}
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.object.UID}, "status": status})
 	if err == nil {
-		_, err = p.kubelet.client.CoreV1().Pods(p.object.Namespace).Patch(ctx, p.object.Name, types.MergePatchType, raw, metav1.PatchOptions{}, "status")
+		_, err = p.kubelet.client.CoreV1().
+			Pods(p.object.Namespace).
+			Patch(ctx, p.object.Name, types.MergePatchType, raw, metav1.PatchOptions{}, "status")
 	}
 	if err == nil {
 		p.told = status
@@ -328,7 +330,11 @@ func (p *pod) status() corev1.PodStatus {
 		is   bool
 	}{{corev1.PodScheduled, true}, {corev1.PodInitialized, true}, {corev1.ContainersReady, p.isReady}, {corev1.PodReady, p.isReady}}
 	for _, c := range conditions {
-		condition := corev1.PodCondition{Type: c.kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))}
+		condition := corev1.PodCondition{
+			Type:               c.kind,
+			Status:             corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
+		}
 		if !c.is {
 			condition.Status, condition.Reason = corev1.ConditionFalse, "ContainersNotReady"
 			condition.Message = "containers with unready status: [" + p.container.Name + "]"

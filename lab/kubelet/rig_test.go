@@ -142,7 +142,9 @@ func (w *world) must(err error) {
 
 func (w *world) patch(text string) {
 	w.t.Helper()
-	_, err := w.client.AppsV1().Deployments("shop").Patch(w.t.Context(), "app", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{})
+	_, err := w.client.AppsV1().
+		Deployments("shop").
+		Patch(w.t.Context(), "app", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -55,7 +55,12 @@ func (k *Kubelet) serve() error {
 		// Streams are SPDY, which upgrades HTTP/1.1 only.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{certificate}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+			Certificates: []tls.Certificate{
+				certificate,
+			},
+			ClientCAs:  clients,
+			ClientAuth: tls.RequireAndVerifyClientCert,
+			MinVersion: tls.VersionTLS13,
 		},
 	}
 	go func() { // Stop waits for it
@@ -100,7 +105,11 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		at--
 	}
 	if at < 0 {
-		http.Error(w, fmt.Sprintf("container %q in pod %q is waiting to start: %s", p.spec().Name, p.object.Name, p.why()), http.StatusBadRequest)
+		http.Error(
+			w,
+			fmt.Sprintf("container %q in pod %q is waiting to start: %s", p.spec().Name, p.object.Name, p.why()),
+			http.StatusBadRequest,
+		)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")
@@ -198,7 +207,16 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 type executor struct{ *pod }
 
 // ExecInContainer implements remotecommand.Executor.
-func (e executor) ExecInContainer(ctx context.Context, _, _, _ string, words []string, in io.Reader, out, errOut io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
+func (e executor) ExecInContainer(
+	ctx context.Context,
+	_, _, _ string,
+	words []string,
+	in io.Reader,
+	out, errOut io.WriteCloser,
+	_ bool,
+	_ <-chan remotecommand.TerminalSize,
+	_ time.Duration,
+) error {
 	_, running, sandbox := e.snapshot()
 	if running == nil || len(words) == 0 {
 		return fmt.Errorf("container %q does not run", e.spec().Name)

@@ -150,7 +150,8 @@ func (s *scene) rubbish() []func() error {
 			defer conn.Close()
 			ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
 			defer cancel()
-			_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, &inventoryv1.ListNodesRequest{Names: []string{strings.Repeat("x", 1<<20)}})
+			_, err = inventoryv1.NewInventoryServiceClient(conn).
+				ListNodes(ctx, &inventoryv1.ListNodesRequest{Names: []string{strings.Repeat("x", 1<<20)}})
 			if code := status.Code(err); code != codes.ResourceExhausted && code != codes.Unavailable {
 				return fmt.Errorf("a request of 1 MB gets %w", err)
 			}

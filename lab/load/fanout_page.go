@@ -34,16 +34,37 @@ func (f *fanout) changesPart() *report.Part {
 	few := (f.few.cpu - f.lone.cpu) / float64(f.few.subscribers-1)
 	return &report.Part{
 		Title: "One change, sent to all subscribers",
-		Setup: fmt.Sprintf("%d Nodes of a real API server, %d subscribers of one view with a connection each, %d changes of one node; in turn with a gRPC server of the same TLS and options "+
-			"that sends one message, encoded once, to as many streams from a single loop. The servers, the subscribers and the API server share the machine.", f.nodes, f.subscribers, f.changes),
+		Setup: fmt.Sprintf(
+			"%d Nodes of a real API server, %d subscribers of one view with a connection each, %d changes of one node; in turn with a gRPC server of the same TLS and options "+
+				"that sends one message, encoded once, to as many streams from a single loop. The servers, the subscribers and the API server share the machine.",
+			f.nodes,
+			f.subscribers,
+			f.changes,
+		),
 		Goals: []report.Goal{
 			{Text: "live memory per subscriber beyond a bare stream's", Figure: ours.memory - bare.memory, AtMost: goalMemory, Unit: "KiB"},
-			{Text: "allocations per subscriber and change beyond the bare server's", Figure: ours.allocations - bare.allocations, AtMost: goalAllocations},
-			{Text: "time to the last subscriber, less that to a single one, over the bare server's, p50", Figure: last(0, n), AtMost: goalTime, Unit: "×", Noise: math.Abs(last(0, half) - last(half, n))},
+			{
+				Text:   "allocations per subscriber and change beyond the bare server's",
+				Figure: ours.allocations - bare.allocations,
+				AtMost: goalAllocations,
+			},
+			{
+				Text:   "time to the last subscriber, less that to a single one, over the bare server's, p50",
+				Figure: last(0, n),
+				AtMost: goalTime,
+				Unit:   "×",
+				Noise:  math.Abs(last(0, half) - last(half, n)),
+			},
 			{Text: "CPU per message over the bare server's", Figure: ours.cpu / bare.cpu, AtMost: goalCPU, Unit: "×"},
 			{
-				Text:   fmt.Sprintf("CPU of a message to %d subscribers over that to %d (or the inverse)", f.subscribers, f.few.subscribers),
-				Figure: max(ours.cpu/few, few/ours.cpu), AtMost: goalLinear, Unit: "×",
+				Text: fmt.Sprintf(
+					"CPU of a message to %d subscribers over that to %d (or the inverse)",
+					f.subscribers,
+					f.few.subscribers,
+				),
+				Figure: max(ours.cpu/few, few/ours.cpu),
+				AtMost: goalLinear,
+				Unit:   "×",
 			},
 		},
 		Tables: []report.Table{
@@ -78,14 +99,40 @@ func (f *fanout) stormsPart() *report.Part {
 	middle := func(s *storm) float64 { return median(lasts(s.took)).Seconds() }
 	return &report.Part{
 		Title: "All subscribers come back at once",
-		Setup: fmt.Sprintf("%d nodes from a file and the same number of subscribers as above. All of them begin at once, %d times. Nobody is connected between two storms. "+
-			"Bytes are what a subscriber receives after the TLS handshake until it is synced.", f.nodes, f.size.storms),
+		Setup: fmt.Sprintf(
+			"%d nodes from a file and the same number of subscribers as above. All of them begin at once, %d times. Nobody is connected between two storms. "+
+				"Bytes are what a subscriber receives after the TLS handshake until it is synced.",
+			f.nodes,
+			f.size.storms,
+		),
 		Goals: []report.Goal{
-			{Text: "most bytes to a subscriber that comes back to what it holds", Figure: float64(slices.Max(s.unchanged.bytes)), AtMost: goalBytes},
-			{Text: "most bytes more to one for each node that changed meanwhile", Figure: float64(slices.Max(s.changed.bytes)-medianBytes(s.unchanged.bytes)) / float64(f.altered), AtMost: goalChangeBytes},
-			{Text: "most bytes to one after a restart with the same nodes, of those of a whole set", Figure: float64(slices.Max(s.restarted.bytes)) / float64(medianBytes(s.fresh.bytes)), AtMost: goalShare},
-			{Text: "whole sets sent to those that came back", Figure: s.unchanged.resets + s.changed.resets + s.restarted.resets, AtMost: 0},
-			{Text: "time until all are back, over the bare server's", Figure: middle(&s.unchanged) / middle(&s.bare), AtMost: goalTime, Unit: "×", Noise: noise(lasts(s.unchanged.took), lasts(s.bare.took))},
+			{
+				Text:   "most bytes to a subscriber that comes back to what it holds",
+				Figure: float64(slices.Max(s.unchanged.bytes)),
+				AtMost: goalBytes,
+			},
+			{
+				Text:   "most bytes more to one for each node that changed meanwhile",
+				Figure: float64(slices.Max(s.changed.bytes)-medianBytes(s.unchanged.bytes)) / float64(f.altered),
+				AtMost: goalChangeBytes,
+			},
+			{
+				Text:   "most bytes to one after a restart with the same nodes, of those of a whole set",
+				Figure: float64(slices.Max(s.restarted.bytes)) / float64(medianBytes(s.fresh.bytes)),
+				AtMost: goalShare,
+			},
+			{
+				Text:   "whole sets sent to those that came back",
+				Figure: s.unchanged.resets + s.changed.resets + s.restarted.resets,
+				AtMost: 0,
+			},
+			{
+				Text:   "time until all are back, over the bare server's",
+				Figure: middle(&s.unchanged) / middle(&s.bare),
+				AtMost: goalTime,
+				Unit:   "×",
+				Noise:  noise(lasts(s.unchanged.took), lasts(s.bare.took)),
+			},
 		},
 		Tables: []report.Table{{
 			Title:   "They come, median of all storms of the kind:",
@@ -131,13 +178,21 @@ func (s *storm) line(name string) []string {
 		halves = append(halves, took.Half())
 	}
 	return []string{
-		name, seconds(halves), seconds(lasts(s.took)), strconv.FormatInt(medianBytes(s.bytes), 10), strconv.FormatInt(slices.Max(s.bytes), 10),
+		name,
+		seconds(halves),
+		seconds(lasts(s.took)),
+		strconv.FormatInt(medianBytes(s.bytes), 10),
+		strconv.FormatInt(slices.Max(s.bytes), 10),
 		fmt.Sprintf("%.2f ms", s.cpu*1000/float64(len(s.bytes))),
 	}
 }
 
 func spread(samples []time.Duration) string {
-	return fmt.Sprintf("%.1f / %.1f ms", figures.Milliseconds(figures.Percentile(samples, 50)), figures.Milliseconds(figures.Percentile(samples, 99)))
+	return fmt.Sprintf(
+		"%.1f / %.1f ms",
+		figures.Milliseconds(figures.Percentile(samples, 50)),
+		figures.Milliseconds(figures.Percentile(samples, 99)),
+	)
 }
 
 func seconds(samples []time.Duration) string { return fmt.Sprintf("%.2f s", median(samples).Seconds()) }

@@ -87,11 +87,29 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 			again, _ := inner.dials(c.distance)
 			control = append(control, again...)
 			peak := must(inner.inventory.peak())(t)
-			p50, bound := figures.Percentile(attacked, 50), max(slowestDial, time.Duration(slowestRatio*float64(figures.Percentile(control, 50))))
-			fmt.Fprintf(os.Stdout, "    %s: honest dials p50 %s (control %s), %d of %d failed; a change p50 %.1f ms (control %.1f ms); resident %.0f MB, peak %.0f MB; %.2f s of CPU; %.0f handshakes refused, %.0f limited\n",
-				c.name, p50.Round(100*time.Microsecond), figures.Percentile(control, 50).Round(100*time.Microsecond), failed, honestDials,
-				change.P50, calm.P50, resident, peak, now.CPU()-began.CPU(),
-				now.Sum("slicefeed_inventory_tls_handshake_errors_total"), now.Sum("slicefeed_inventory_limit_rejections_total"))
+			p50, bound := figures.Percentile(
+				attacked,
+				50,
+			), max(
+				slowestDial,
+				time.Duration(slowestRatio*float64(figures.Percentile(control, 50))),
+			)
+			fmt.Fprintf(
+				os.Stdout,
+				"    %s: honest dials p50 %s (control %s), %d of %d failed; a change p50 %.1f ms (control %.1f ms); resident %.0f MB, peak %.0f MB; %.2f s of CPU; %.0f handshakes refused, %.0f limited\n",
+				c.name,
+				p50.Round(100*time.Microsecond),
+				figures.Percentile(control, 50).Round(100*time.Microsecond),
+				failed,
+				honestDials,
+				change.P50,
+				calm.P50,
+				resident,
+				peak,
+				now.CPU()-began.CPU(),
+				now.Sum("slicefeed_inventory_tls_handshake_errors_total"),
+				now.Sum("slicefeed_inventory_limit_rejections_total"),
+			)
 			if failed > 0 {
 				t.Errorf("%d of %d honest dials failed", failed, honestDials)
 			}

@@ -145,7 +145,11 @@ func everybodyComesBack(s *scene) {
 
 	reset := s.report.ResetKB * 1024
 	s.atMost("most bytes of one who comes back while nothing changed", float64(slices.Max(unchanged)), reset/100)
-	s.atMost("most bytes of one who comes back after 5 changes", float64(slices.Max(changed)), float64(slices.Max(unchanged))+2*altered*reset/nodes)
+	s.atMost(
+		"most bytes of one who comes back after 5 changes",
+		float64(slices.Max(changed)),
+		float64(slices.Max(unchanged))+2*altered*reset/nodes,
+	)
 	if got := s.resets(); got != resets {
 		s.t.Errorf("%v messages of resets were sent to those who resumed", got-resets)
 	}

@@ -85,20 +85,46 @@ func (r *loadReport) String() string {
 		fmt.Fprintf(&b, "%-56s "+format+"\n", append([]any{what}, values...)...)
 	}
 	fmt.Fprintf(&b, "The inventory under load: %d nodes, %d subscribers, %s; %.0f s\n\n", r.Nodes, r.Subscribers, r.Machine, r.Took)
-	row("all subscribers have the whole set", "%.1f s (half of them: %.1f s), %.1f s of CPU, %.0f KB each", r.AllSynced, r.HalfSynced, r.AllSyncedCPU, r.ResetKB)
+	row(
+		"all subscribers have the whole set",
+		"%.1f s (half of them: %.1f s), %.1f s of CPU, %.0f KB each",
+		r.AllSynced,
+		r.HalfSynced,
+		r.AllSyncedCPU,
+		r.ResetKB,
+	)
 	row("live memory (objects, stacks) without and with them", "%.0f MB, %.0f MB", r.Memory.EmptyMB, r.Memory.CrowdMB)
 	row("live memory per subscriber", "%.0f KB", r.Memory.PerSubscriberKB)
 	row("resident with them, and at the peak", "%.0f MB, %.0f MB", r.Memory.CrowdResidentMB, r.Memory.PeakMB)
 	row("peak per subscriber", "%.0f KB", r.Memory.PeakPerSubscriberKB)
-	row("a change, from the file to the last subscriber", "p50 %.1f ms, p99 %.1f ms, %.0f ms of CPU", r.Change.P50, r.Change.P99, r.ChangeCPU)
+	row(
+		"a change, from the file to the last subscriber",
+		"p50 %.1f ms, p99 %.1f ms, %.0f ms of CPU",
+		r.Change.P50,
+		r.Change.P99,
+		r.ChangeCPU,
+	)
 	row("  beside one who never reads", "p50 %.1f ms (%.2f x), p99 %.1f ms", r.Sleeper.Change.P50, r.Sleeper.Ratio, r.Sleeper.Change.P99)
 	row("  that one", "%+.1f MB, ended after %.0f s", r.Sleeper.GrownMB, r.Sleeper.EndedAfter)
 	row("all come back at once, nothing changed", "%d bytes each, %.1f s", r.Storm.UnchangedBytes, r.Storm.UnchangedSeconds)
 	row("all come back at once, 5 nodes changed", "%d bytes each, %.1f s", r.Storm.ChangedBytes, r.Storm.ChangedSeconds)
-	row(fmt.Sprintf("%d half-open handshakes", r.HalfOpen.Connections), "%.0f cut off, at most %.0f at a time, %+.1f MB", r.HalfOpen.CutOff, r.HalfOpen.Most, r.HalfOpen.GrownMB)
+	row(
+		fmt.Sprintf("%d half-open handshakes", r.HalfOpen.Connections),
+		"%.0f cut off, at most %.0f at a time, %+.1f MB",
+		r.HalfOpen.CutOff,
+		r.HalfOpen.Most,
+		r.HalfOpen.GrownMB,
+	)
 	row("  a newcomer in the midst of them has the set", "%.1f s", r.HalfOpen.Newcomer)
 	row("  a change meanwhile", "p50 %.1f ms (%.2f x), p99 %.1f ms", r.HalfOpen.Change.P50, r.HalfOpen.Ratio, r.HalfOpen.Change.P99)
-	row("rubbish, and ListNodes from 50 at once", "%d connections; %d answered, %d refused, %+.1f MB", r.Abuse.Rubbish, r.Abuse.Answered, r.Abuse.Refused, r.Abuse.GrownMB)
+	row(
+		"rubbish, and ListNodes from 50 at once",
+		"%d connections; %d answered, %d refused, %+.1f MB",
+		r.Abuse.Rubbish,
+		r.Abuse.Answered,
+		r.Abuse.Refused,
+		r.Abuse.GrownMB,
+	)
 	row("  a change meanwhile", "p50 %.1f ms (%.2f x), p99 %.1f ms", r.Abuse.Change.P50, r.Abuse.Ratio, r.Abuse.Change.P99)
 	return b.String()
 }

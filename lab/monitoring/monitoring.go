@@ -85,8 +85,13 @@ func (o Options) config() []byte {
 		})
 	}
 	text, err := yaml.Marshal(m{
-		"global":         m{"scrape_interval": Interval.String(), "scrape_timeout": Interval.String(), "evaluation_interval": Interval.String()},
-		"scrape_configs": jobs, "rule_files": o.Rules,
+		"global": m{
+			"scrape_interval":     Interval.String(),
+			"scrape_timeout":      Interval.String(),
+			"evaluation_interval": Interval.String(),
+		},
+		"scrape_configs": jobs,
+		"rule_files":     o.Rules,
 	})
 	if err != nil {
 		panic(err) // it is made of texts alone
@@ -294,7 +299,18 @@ func Panels(text []byte) ([]Panel, error) {
 	if err := json.Unmarshal(text, &board); err != nil {
 		return nil, err
 	}
-	fill := strings.NewReplacer("$__rate_interval", (10 * Interval).String(), "$cluster", ".*", "$job", ".*", "$namespace", ".*", "$service", ".*")
+	fill := strings.NewReplacer(
+		"$__rate_interval",
+		(10 * Interval).String(),
+		"$cluster",
+		".*",
+		"$job",
+		".*",
+		"$namespace",
+		".*",
+		"$service",
+		".*",
+	)
 	var all []Panel
 	for _, p := range board.Panels {
 		one := Panel{Title: p.Title, Type: p.Type, Unit: p.FieldConfig.Defaults.Unit}

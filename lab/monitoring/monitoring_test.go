@@ -71,7 +71,14 @@ func TestTheRulesAreSoundAndPassTheirTests(t *testing.T) {
 func TestTheConfigurationsForDockerComposeAreSound(t *testing.T) {
 	promtool, deploy := tool(t, "promtool")
 	for _, side := range []string{"secured", "consuming"} {
-		cmd := exec.CommandContext(t.Context(), promtool, "check", "config", "--syntax-only", filepath.Join(deploy, "compose/observability", side+".yaml"))
+		cmd := exec.CommandContext(
+			t.Context(),
+			promtool,
+			"check",
+			"config",
+			"--syntax-only",
+			filepath.Join(deploy, "compose/observability", side+".yaml"),
+		)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", side, err, out)
 		}
@@ -123,7 +130,9 @@ func TestAPrometheusSeesWhatHappensToThePair(t *testing.T) {
 		must(t, os.WriteFile(file, text, 0o600))
 		o.Rules = append(o.Rules, file)
 	}
-	token := "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, time.Now().Add(30*24*time.Hour).Unix())) + ".signature"
+	token := "e30." + base64.RawURLEncoding.EncodeToString(
+		fmt.Appendf(nil, `{"exp":%d}`, time.Now().Add(30*24*time.Hour).Unix()),
+	) + ".signature"
 	p.Cloud.SetToken(token)
 	must(t, os.WriteFile(filepath.Join(p.Inventory.Dir(), "ionos-token"), []byte(token), 0o600))
 	must(t, p.StartHalves(t.Context()))
@@ -153,7 +162,9 @@ func (r *room) play(deploy string) {
 	workers := make([]*pair.Worker, 3)
 	for i := range workers {
 		var err error
-		workers[i], err = r.AddWorker(pair.WorkerOptions{Name: fmt.Sprintf("worker-%d", i+1), Address: netip.MustParseAddr(fmt.Sprintf("10.0.1.%d", 10+i))})
+		workers[i], err = r.AddWorker(
+			pair.WorkerOptions{Name: fmt.Sprintf("worker-%d", i+1), Address: netip.MustParseAddr(fmt.Sprintf("10.0.1.%d", 10+i))},
+		)
 		must(r.t, err)
 		must(r.t, workers[i].Join(r.ctx()))
 	}
@@ -265,7 +276,8 @@ func (r *room) readable() {
 	for _, rule := range rules {
 		for _, a := range rule.Alerts {
 			for name, text := range a.Annotations {
-				if strings.Contains(text, "<error") || strings.Contains(text, "<no value>") || strings.Contains(text, "{{") || strings.Contains(text, "  ") {
+				if strings.Contains(text, "<error") || strings.Contains(text, "<no value>") || strings.Contains(text, "{{") ||
+					strings.Contains(text, "  ") {
 					r.t.Errorf("%s: its %s is %q", rule.Name, name, text)
 				}
 			}
@@ -358,7 +370,9 @@ func (r *room) all(workers []*pair.Worker, mode backend.Mode) {
 func (r *room) lonely() {
 	_, err := r.ConsumingClient().CoreV1().Services(pair.Namespace).Create(r.ctx(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "lonely", Labels: map[string]string{"slicefeed.dev/class": "default"}, Annotations: map[string]string{"slicefeed.dev/node-selector": "pool=none"},
+			Name:        "lonely",
+			Labels:      map[string]string{"slicefeed.dev/class": "default"},
+			Annotations: map[string]string{"slicefeed.dev/node-selector": "pool=none"},
 		},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(pair.NodePort)}}},
 	}, metav1.CreateOptions{})

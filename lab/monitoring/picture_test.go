@@ -89,8 +89,18 @@ func (r *room) picture(deploy, half string) error {
 	}
 	last := board.Panels[len(board.Panels)-1].GridPos
 	shot := filepath.Join(r.t.TempDir(), "shot.png")
-	chromium := exec.CommandContext(r.ctx(), "chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=10000",
-		"--user-data-dir="+r.t.TempDir(), fmt.Sprintf("--window-size=1320,%d", 60+(last.Y+last.H)*38+4), "--screenshot="+shot, "file://"+file)
+	chromium := exec.CommandContext(
+		r.ctx(),
+		"chromium",
+		"--headless",
+		"--no-sandbox",
+		"--hide-scrollbars",
+		"--virtual-time-budget=10000",
+		"--user-data-dir="+r.t.TempDir(),
+		fmt.Sprintf("--window-size=1320,%d", 60+(last.Y+last.H)*38+4),
+		"--screenshot="+shot,
+		"file://"+file,
+	)
 	if out, err := chromium.CombinedOutput(); err != nil {
 		return errors.Join(err, errors.New(string(out)))
 	}

@@ -64,7 +64,13 @@ func Command() *cobra.Command {
 			if err := group.Wait(); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d mutants, %d caught, in %s\n", len(chosen), len(chosen)-int(wrong.Load()), time.Since(began).Round(time.Second))
+			fmt.Fprintf(
+				cmd.OutOrStdout(),
+				"%d mutants, %d caught, in %s\n",
+				len(chosen),
+				len(chosen)-int(wrong.Load()),
+				time.Since(began).Round(time.Second),
+			)
 			if n := wrong.Load(); n > 0 {
 				return fmt.Errorf("%d mutants were not caught", n)
 			}
@@ -75,7 +81,8 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", ".", "root of the checkout")
-	cmd.Flags().StringVar(&simulation, "simulation", "lab/sim", "package of the simulation, from the root; one that is not there is not run")
+	cmd.Flags().
+		StringVar(&simulation, "simulation", "lab/sim", "package of the simulation, from the root; one that is not there is not run")
 	cmd.Flags().IntVar(&at, "at-once", 2, "mutants tried at the same time")
 	cmd.Flags().BoolVar(&worlds, "worlds", false, "leave the unit tests out: try the simulation alone")
 	cmd.Flags().IntVar(&seeds, "seeds", 0, "try the simulation with so many worlds, whatever it must catch; 0: only with what it must")

@@ -20,10 +20,13 @@ const (
 func inventory() []Mutant {
 	return []Mutant{
 		{
-			Name:   "cordon-drains",
-			Harm:   "A cordon drains although CORDONED is keep.",
-			File:   inKubeNodes + "/evaluate.go",
-			Edits:  one("s.signals.scaleDownTaint || s.signals.cordoned && policy == DrainCordoned\n", "s.signals.scaleDownTaint || s.signals.cordoned\n"),
+			Name: "cordon-drains",
+			Harm: "A cordon drains although CORDONED is keep.",
+			File: inKubeNodes + "/evaluate.go",
+			Edits: one(
+				"s.signals.scaleDownTaint || s.signals.cordoned && policy == DrainCordoned\n",
+				"s.signals.scaleDownTaint || s.signals.cordoned\n",
+			),
 			Suites: []string{inKubeNodes},
 		},
 		{
@@ -128,8 +131,11 @@ func inventory() []Mutant {
 			Name: "address-not-sticky",
 			Harm: "A cloud answer without an address takes it from a working node.",
 			File: inAssign + "/assign.go",
-			Edits: one("\t\tif !address.IsValid() || address == c.assigned[family] {\n", "\t\tif old := c.assigned[family]; !address.IsValid() && old.IsValid() {\n\t\t\tdelete(a.owners, old)\n"+
-				"\t\t\tc.assigned[family] = netip.Addr{}\n\t\t}\n\t\tif !address.IsValid() || address == c.assigned[family] {\n"),
+			Edits: one(
+				"\t\tif !address.IsValid() || address == c.assigned[family] {\n",
+				"\t\tif old := c.assigned[family]; !address.IsValid() && old.IsValid() {\n\t\t\tdelete(a.owners, old)\n"+
+					"\t\t\tc.assigned[family] = netip.Addr{}\n\t\t}\n\t\tif !address.IsValid() || address == c.assigned[family] {\n",
+			),
 			Suites: []string{inRoster},
 			Seeds:  200,
 		},
@@ -197,10 +203,13 @@ func inventory() []Mutant {
 			Suites: []string{inRoster, inObserve},
 		},
 		{
-			Name:   "bookmark-as-proof-of-life",
-			Harm:   "A bookmark replaces a failed LIST: a frozen etcd is trusted.",
-			File:   inObserve + "/verification.go",
-			Edits:  one("v.lastContact, v.verified, v.failure = update.LastContact, update.Verified, \"\"", "v.lastContact, v.verified, v.failure, v.err, v.okAt = update.LastContact, update.Verified, \"\", \"\", now"),
+			Name: "bookmark-as-proof-of-life",
+			Harm: "A bookmark replaces a failed LIST: a frozen etcd is trusted.",
+			File: inObserve + "/verification.go",
+			Edits: one(
+				"v.lastContact, v.verified, v.failure = update.LastContact, update.Verified, \"\"",
+				"v.lastContact, v.verified, v.failure, v.err, v.okAt = update.LastContact, update.Verified, \"\", \"\", now",
+			),
 			Suites: []string{inRoster},
 		},
 		{

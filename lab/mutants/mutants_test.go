@@ -62,7 +62,11 @@ func TestThePageHasTheMutants(t *testing.T) {
 		want = append(want, m.Name+": "+m.Harm)
 	}
 	if diff := cmp.Diff(want, listed); diff != "" {
-		t.Errorf("%s is not as the code has it (-code +page); run: lab mutants --update, with the names that are new if not all\n%s", page, diff)
+		t.Errorf(
+			"%s is not as the code has it (-code +page); run: lab mutants --update, with the names that are new if not all\n%s",
+			page,
+			diff,
+		)
 	}
 	if strings.Contains(between(string(text)), "**") {
 		t.Errorf("%s lists a mutant that was missed", page)

@@ -70,7 +70,14 @@ func (r Runner) try(ctx context.Context, result *Result) error {
 	if r.Simulation == "" || m.Seeds == 0 {
 		return nil
 	}
-	out, failed, err := r.test(ctx, overlay, []string{"SLICEFEED_SEEDS=" + strconv.Itoa(m.Seeds)}, "./"+r.Simulation, "-run", "^TestWorlds$")
+	out, failed, err := r.test(
+		ctx,
+		overlay,
+		[]string{"SLICEFEED_SEEDS=" + strconv.Itoa(m.Seeds)},
+		"./"+r.Simulation,
+		"-run",
+		"^TestWorlds$",
+	)
 	if err != nil {
 		return fmt.Errorf("mutant %s in the simulation: %w", m.Name, err)
 	}
@@ -107,7 +114,14 @@ var notBuilt = regexp.MustCompile(`(?m)\[(build|setup) failed\]`)
 // test runs a package's tests with an overlay and reports whether they failed. What does not
 // build is an error: a compiler that objects has caught a slip of ours, not a bug.
 func (r Runner) test(ctx context.Context, overlay string, env []string, args ...string) (out string, failed bool, err error) {
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout=3m"}, args, quiet(filepath.Join(r.Root, args[0])))...)
+	cmd := exec.CommandContext(
+		ctx,
+		"go",
+		slices.Concat(
+			[]string{"test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout=3m"},
+			args,
+			quiet(filepath.Join(r.Root, args[0])),
+		)...)
 	cmd.Dir = r.Root
 	cmd.Env = append(os.Environ(), env...)
 	raw, err := cmd.CombinedOutput()

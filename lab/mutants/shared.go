@@ -68,10 +68,13 @@ func shared() []Mutant {
 			Suites: []string{inLink},
 		},
 		{
-			Name:   "subscribers-may-ask-as-operators",
-			Harm:   "Subscribers may read cloud identifiers and omitted nodes.",
-			File:   inLink + "/authorize.go",
-			Edits:  one("if g.Role != clientlist.RoleOperator && !a.subscriberServices[service] {", "if g.Role == \"\" && !a.subscriberServices[service] {"),
+			Name: "subscribers-may-ask-as-operators",
+			Harm: "Subscribers may read cloud identifiers and omitted nodes.",
+			File: inLink + "/authorize.go",
+			Edits: one(
+				"if g.Role != clientlist.RoleOperator && !a.subscriberServices[service] {",
+				"if g.Role == \"\" && !a.subscriberServices[service] {",
+			),
 			Suites: []string{inLink},
 		},
 		{
@@ -89,10 +92,13 @@ func shared() []Mutant {
 			Suites: []string{inLink},
 		},
 		{
-			Name:   "unlisted-client-speaks-http2",
-			Harm:   "An unlisted client gets past the handshake and starves others by rapid resets.",
-			File:   inLink + "/handshaker.go",
-			Edits:  one("_, listed := clients.Find(certificate.Names(client)); !listed {", "_, listed := clients.Find(certificate.Names(client)); !listed && clients == nil {"),
+			Name: "unlisted-client-speaks-http2",
+			Harm: "An unlisted client gets past the handshake and starves others by rapid resets.",
+			File: inLink + "/handshaker.go",
+			Edits: one(
+				"_, listed := clients.Find(certificate.Names(client)); !listed {",
+				"_, listed := clients.Find(certificate.Names(client)); !listed && clients == nil {",
+			),
 			Suites: []string{inLink},
 		},
 		{
@@ -103,10 +109,13 @@ func shared() []Mutant {
 			Suites: []string{inLink},
 		},
 		{
-			Name:   "forged-chain-is-verified",
-			Harm:   "A peer makes us verify certificates with keys of its choice, 32 ms of CPU each.",
-			File:   "services/internal/certificate/chain.go",
-			Edits:  one("issuers, unsigned := slices.Clone(roots), slices.Clone(chain)", "issuers, unsigned := append(slices.Clone(roots), chain...), slices.Clone(chain)"),
+			Name: "forged-chain-is-verified",
+			Harm: "A peer makes us verify certificates with keys of its choice, 32 ms of CPU each.",
+			File: "services/internal/certificate/chain.go",
+			Edits: one(
+				"issuers, unsigned := slices.Clone(roots), slices.Clone(chain)",
+				"issuers, unsigned := append(slices.Clone(roots), chain...), slices.Clone(chain)",
+			),
 			Suites: []string{inLink},
 		},
 		{

@@ -67,7 +67,10 @@ func verdicts() []Mutant {
 			File: inVerdict + "/panic.go",
 			Edits: []Edit{
 				{"case r.status != Passing:", "case r.status != Passing && r.probe.LastPassed.IsZero():"},
-				{"!passing.RunLast.Before(failing.RunStart)", "(!passing.RunLast.Before(failing.RunStart) || !passing.LastPassed.Before(failing.RunStart))"},
+				{
+					"!passing.RunLast.Before(failing.RunStart)",
+					"(!passing.RunLast.Before(failing.RunStart) || !passing.LastPassed.Before(failing.RunStart))",
+				},
 			},
 			Suites: []string{inVerdict},
 		},
@@ -86,10 +89,13 @@ func verdicts() []Mutant {
 			Suites: []string{inVerdict},
 		},
 		{
-			Name:   "resync-without-end",
-			Harm:   "A resync turns the guards off for twenty minutes instead of once.",
-			File:   inVerdict + "/resync.go",
-			Edits:  one("last.at.Equal(at) && last.leadingSince.Equal(e.input.LeadingSince)", "last.at.Equal(at) && last.leadingSince.After(e.input.LeadingSince)"),
+			Name: "resync-without-end",
+			Harm: "A resync turns the guards off for twenty minutes instead of once.",
+			File: inVerdict + "/resync.go",
+			Edits: one(
+				"last.at.Equal(at) && last.leadingSince.Equal(e.input.LeadingSince)",
+				"last.at.Equal(at) && last.leadingSince.After(e.input.LeadingSince)",
+			),
 			Suites: []string{inVerdict},
 		},
 		{
@@ -108,10 +114,13 @@ func verdicts() []Mutant {
 			Seeds:  200,
 		},
 		{
-			Name:   "empty-confirmed-in-a-burst",
-			Harm:   "Three observations within a second confirm emptiness.",
-			File:   inVerdict + "/sources.go",
-			Edits:  one("s.ObservationAt.Sub(m.emptyAt) >= emptyGap", "s.ObservationAt.Sub(m.emptyAt) < s.ObservationAt.Sub(m.emptyAt)+emptyGap"),
+			Name: "empty-confirmed-in-a-burst",
+			Harm: "Three observations within a second confirm emptiness.",
+			File: inVerdict + "/sources.go",
+			Edits: one(
+				"s.ObservationAt.Sub(m.emptyAt) >= emptyGap",
+				"s.ObservationAt.Sub(m.emptyAt) < s.ObservationAt.Sub(m.emptyAt)+emptyGap",
+			),
 			Suites: []string{inVerdict},
 		},
 		{
@@ -122,10 +131,13 @@ func verdicts() []Mutant {
 			Suites: []string{inVerdict},
 		},
 		{
-			Name:   "staleness-ignored",
-			Harm:   "A report counts however old it is.",
-			File:   inVerdict + "/sources.go",
-			Edits:  one("now.Sub(s.MembershipSyncedAt) > input.Limits.MaxStaleness", "now.Sub(s.MembershipSyncedAt) < 0*input.Limits.MaxStaleness"),
+			Name: "staleness-ignored",
+			Harm: "A report counts however old it is.",
+			File: inVerdict + "/sources.go",
+			Edits: one(
+				"now.Sub(s.MembershipSyncedAt) > input.Limits.MaxStaleness",
+				"now.Sub(s.MembershipSyncedAt) < 0*input.Limits.MaxStaleness",
+			),
 			Suites: []string{inVerdict},
 		},
 		{
@@ -242,10 +254,13 @@ func verdicts() []Mutant {
 			Suites: []string{inVerdict},
 		},
 		{
-			Name:   "standby-not-probed",
-			Harm:   "A source that stands by is not probed: when it is needed it comes late, or never.",
-			File:   inVerdict + "/failover.go",
-			Edits:  one("r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = StandBy,", "r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = Remove,"),
+			Name: "standby-not-probed",
+			Harm: "A source that stands by is not probed: when it is needed it comes late, or never.",
+			File: inVerdict + "/failover.go",
+			Edits: one(
+				"r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = StandBy,",
+				"r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = Remove,",
+			),
 			Suites: []string{inVerdict},
 		},
 		{
@@ -266,7 +281,7 @@ func verdicts() []Mutant {
 			Name:   "ports-of-another-source",
 			Harm:   "All sources get the ports of the Service: traffic goes to ports that nothing listens on.",
 			File:   inInputs + "/inputs.go",
-			Edits:  one(", PortGroup: cmp.Or(e.Source, planner.DefaultSource)", ", PortGroup: cmp.Or(planner.DefaultSource, e.Source)"),
+			Edits:  one("cmp.Or(e.Source, planner.DefaultSource)", "cmp.Or(planner.DefaultSource, e.Source)"),
 			Suites: []string{inInputs},
 		},
 		{
@@ -305,10 +320,13 @@ func verdicts() []Mutant {
 			Suites: []string{inTargets},
 		},
 		{
-			Name:   "services-wait-for-the-definition-of-imports",
-			Harm:   "Without the definition of ServiceImports no Service is managed.",
-			File:   inTargetwatch + "/informers.go",
-			Edits:  one("(!key.Import || a.imports != nil && a.importHandler.HasSynced())", "(a.imports == nil || a.importHandler.HasSynced())"),
+			Name: "services-wait-for-the-definition-of-imports",
+			Harm: "Without the definition of ServiceImports no Service is managed.",
+			File: inTargetwatch + "/informers.go",
+			Edits: one(
+				"(!key.Import || a.imports != nil && a.importHandler.HasSynced())",
+				"(a.imports == nil || a.importHandler.HasSynced())",
+			),
 			Suites: []string{inTargetwatch},
 		},
 	}

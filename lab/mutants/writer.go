@@ -63,10 +63,13 @@ func writer() []Mutant {
 			Suites: []string{inServiceFeeds},
 		},
 		{
-			Name:   "inputs-of-the-previous-service-kept",
-			Harm:   "A target that names another exported Service keeps the endpoints of the previous one until that changes.",
-			File:   inReconciler + "/convert.go",
-			Edits:  []Edit{{"s.sources[snapshot.FeedName()]\n", "s.sources[snapshot.Source]\n"}, {"s.sources[snapshot.FeedName()] = kept", "s.sources[snapshot.Source] = kept"}},
+			Name: "inputs-of-the-previous-service-kept",
+			Harm: "A target that names another exported Service keeps the endpoints of the previous one until that changes.",
+			File: inReconciler + "/convert.go",
+			Edits: []Edit{
+				{"s.sources[snapshot.FeedName()]\n", "s.sources[snapshot.Source]\n"},
+				{"s.sources[snapshot.FeedName()] = kept", "s.sources[snapshot.Source] = kept"},
+			},
 			Suites: []string{inReconciler},
 		},
 		{
@@ -77,17 +80,23 @@ func writer() []Mutant {
 			Suites: []string{inServiceFeeds},
 		},
 		{
-			Name:   "connection-for-each-service",
-			Harm:   "Each exported Service has a connection of its own: the inventory rejects the 17th.",
-			File:   "services/writer/sources/shared.go",
-			Edits:  one("if l.current == nil || l.current.failed() {", "if l.current == nil || l.current.failed() || l.current.users > 0 {"),
+			Name: "connection-for-each-service",
+			Harm: "Each exported Service has a connection of its own: the inventory rejects the 17th.",
+			File: "services/writer/sources/shared.go",
+			Edits: one(
+				"if l.current == nil || l.current.failed() {",
+				"if l.current == nil || l.current.failed() || l.current.users > 0 {",
+			),
 			Suites: []string{inServiceFeeds},
 		},
 		{
-			Name:   "change-of-a-service-decides-nothing",
-			Harm:   "A change of an exported Service is not followed until something else changes.",
-			File:   inReconciler + "/run.go",
-			Edits:  one("r.decideDependents(dependency{source: name, service: service})", "r.decideDependents(dependency{source: service})"),
+			Name: "change-of-a-service-decides-nothing",
+			Harm: "A change of an exported Service is not followed until something else changes.",
+			File: inReconciler + "/run.go",
+			Edits: one(
+				"r.decideDependents(dependency{source: name, service: service})",
+				"r.decideDependents(dependency{source: service})",
+			),
 			Suites: []string{inReconciler},
 		},
 		{
@@ -105,10 +114,13 @@ func writer() []Mutant {
 			Suites: []string{inSubscriber},
 		},
 		{
-			Name:   "violation-clears-the-set",
-			Harm:   "A protocol violation drops the set, and every endpoint with it.",
-			File:   inSubscriber + "/mirror.go",
-			Edits:  one("\tmirror.current.Cursor, mirror.current.Digest = Cursor{}, deltaset.Digest{}\n\tmirror.observationUnchecked = true\n", "\t*mirror = *NewMirror()\n\t_ = deltaset.Digest{}\n"),
+			Name: "violation-clears-the-set",
+			Harm: "A protocol violation drops the set, and every endpoint with it.",
+			File: inSubscriber + "/mirror.go",
+			Edits: one(
+				"\tmirror.current.Cursor, mirror.current.Digest = Cursor{}, deltaset.Digest{}\n\tmirror.observationUnchecked = true\n",
+				"\t*mirror = *NewMirror()\n\t_ = deltaset.Digest{}\n",
+			),
 			Suites: []string{inSubscriber},
 		},
 		{
@@ -116,7 +128,10 @@ func writer() []Mutant {
 			Harm: "A link that is silent for three heartbeats counts as alive.",
 			File: inNodeClient + "/session.go",
 			Edits: []Edit{
-				{"idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat,", "idle := time.AfterFunc(1000*maxIdleHeartbeats*sess.heartbeat,"},
+				{
+					"idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat,",
+					"idle := time.AfterFunc(1000*maxIdleHeartbeats*sess.heartbeat,",
+				},
 				{"idle.Reset(maxIdleHeartbeats * sess.heartbeat)", "idle.Reset(1000 * maxIdleHeartbeats * sess.heartbeat)"},
 			},
 			Suites: []string{inNodeClient},
@@ -136,10 +151,13 @@ func writer() []Mutant {
 			Suites: []string{inProber},
 		},
 		{
-			Name:   "first-come-first-served",
-			Harm:   "One filtered Service takes all probes: no other death is noticed.",
-			File:   inProber + "/shares.go",
-			Edits:  one("\tavailable := min(free, sourceWeight*free-s.inFlightBySource[q.share.Source])\n", "\tavailable := s.limit * free\n"),
+			Name: "first-come-first-served",
+			Harm: "One filtered Service takes all probes: no other death is noticed.",
+			File: inProber + "/shares.go",
+			Edits: one(
+				"\tavailable := min(free, sourceWeight*free-s.inFlightBySource[q.share.Source])\n",
+				"\tavailable := s.limit * free\n",
+			),
 			Suites: []string{inProber},
 		},
 		{
@@ -164,17 +182,23 @@ func writer() []Mutant {
 			Suites: []string{inProber},
 		},
 		{
-			Name:   "inconclusive-counts-as-failure",
-			Harm:   "A probe that was not sent counts against the backend.",
-			File:   inProber + "/schedule.go",
-			Edits:  one("\tcase result == probe.Inconclusive:\n\t\tr.inconclusiveReason = detail\n\t\ts.updateExpiry(r)\n\t\treturn s.expireKey(r, now)\n", ""),
+			Name: "inconclusive-counts-as-failure",
+			Harm: "A probe that was not sent counts against the backend.",
+			File: inProber + "/schedule.go",
+			Edits: one(
+				"\tcase result == probe.Inconclusive:\n\t\tr.inconclusiveReason = detail\n\t\ts.updateExpiry(r)\n\t\treturn s.expireKey(r, now)\n",
+				"",
+			),
 			Suites: []string{inProber},
 		},
 		{
-			Name:   "jitter-lengthens",
-			Harm:   "Jitter lengthens the interval: a death is noticed too late.",
-			File:   inProber + "/schedule.go",
-			Edits:  one("now.Add(interval - time.Duration(float64(interval)*jitterRatio*random))", "now.Add(interval + time.Duration(float64(interval)*jitterRatio*random))"),
+			Name: "jitter-lengthens",
+			Harm: "Jitter lengthens the interval: a death is noticed too late.",
+			File: inProber + "/schedule.go",
+			Edits: one(
+				"now.Add(interval - time.Duration(float64(interval)*jitterRatio*random))",
+				"now.Add(interval + time.Duration(float64(interval)*jitterRatio*random))",
+			),
 			Suites: []string{inProber},
 		},
 		{
@@ -206,10 +230,13 @@ func writer() []Mutant {
 			Suites: []string{inTargets},
 		},
 		{
-			Name:   "accepted-settings-outlive-the-limits",
-			Harm:   "A Service with invalid annotations keeps what the operator no longer allows.",
-			File:   inTargets + "/resolve.go",
-			Edits:  one("problem := cfg.resolveTarget(&kept, svc); problem == nil {", "problem := cfg.resolveTarget(&kept, svc); problem == nil || candidates.annotated != nil {"),
+			Name: "accepted-settings-outlive-the-limits",
+			Harm: "A Service with invalid annotations keeps what the operator no longer allows.",
+			File: inTargets + "/resolve.go",
+			Edits: one(
+				"problem := cfg.resolveTarget(&kept, svc); problem == nil {",
+				"problem := cfg.resolveTarget(&kept, svc); problem == nil || candidates.annotated != nil {",
+			),
 			Suites: []string{inTargets},
 		},
 		{
@@ -255,24 +282,33 @@ func writer() []Mutant {
 			Suites: []string{inReconciler},
 		},
 		{
-			Name:   "namespaces-of-a-source-ignored",
-			Harm:   "A Service in any namespace can use any source.",
-			File:   inTargets + "/resolve.go",
-			Edits:  one("if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {", "if len(source.Namespaces) > 0 && t.Namespace == \"\" {"),
+			Name: "namespaces-of-a-source-ignored",
+			Harm: "A Service in any namespace can use any source.",
+			File: inTargets + "/resolve.go",
+			Edits: one(
+				"if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {",
+				"if len(source.Namespaces) > 0 && t.Namespace == \"\" {",
+			),
 			Suites: []string{inTargets},
 		},
 		{
-			Name:   "foreign-slice-touched",
-			Harm:   "Another controller's slices are rewritten and deleted.",
-			File:   inPlanner + "/planner.go",
-			Edits:  one("slice.Namespace != d.Namespace || slice.Labels[discoveryv1.LabelManagedBy] != d.ManagedBy {", "slice.Namespace != d.Namespace {"),
+			Name: "foreign-slice-touched",
+			Harm: "Another controller's slices are rewritten and deleted.",
+			File: inPlanner + "/planner.go",
+			Edits: one(
+				"slice.Namespace != d.Namespace || slice.Labels[discoveryv1.LabelManagedBy] != d.ManagedBy {",
+				"slice.Namespace != d.Namespace {",
+			),
 			Suites: []string{inPlanner},
 		},
 		{
-			Name:   "removal-before-destination",
-			Harm:   "An endpoint that moves between slices is absent for a moment.",
-			File:   inPlanner + "/compute.go",
-			Edits:  one("cmp.Compare(boolToInt(a.releasesEndpoints), boolToInt(b.releasesEndpoints)),", "cmp.Compare(boolToInt(b.releasesEndpoints), boolToInt(a.releasesEndpoints)),"),
+			Name: "removal-before-destination",
+			Harm: "An endpoint that moves between slices is absent for a moment.",
+			File: inPlanner + "/compute.go",
+			Edits: one(
+				"cmp.Compare(boolToInt(a.releasesEndpoints), boolToInt(b.releasesEndpoints)),",
+				"cmp.Compare(boolToInt(b.releasesEndpoints), boolToInt(a.releasesEndpoints)),",
+			),
 			Suites: []string{inPlanner},
 		},
 		{
@@ -291,17 +327,23 @@ func writer() []Mutant {
 			Suites: []string{inPlanner},
 		},
 		{
-			Name:   "hostname-left-as-found",
-			Harm:   "A hostname that another client writes stays, and with it a name for the wrong endpoint.",
-			File:   inPlanner + "/slice.go",
-			Edits:  one("deref(current.Hostname) == desired.Hostname", "(desired.Hostname == \"\" || deref(current.Hostname) == desired.Hostname)"),
+			Name: "hostname-left-as-found",
+			Harm: "A hostname that another client writes stays, and with it a name for the wrong endpoint.",
+			File: inPlanner + "/slice.go",
+			Edits: one(
+				"deref(current.Hostname) == desired.Hostname",
+				"(desired.Hostname == \"\" || deref(current.Hostname) == desired.Hostname)",
+			),
 			Suites: []string{inPlanner},
 		},
 		{
-			Name:   "limit-off-by-one",
-			Harm:   "A slice takes one endpoint too many, which the API server rejects at 1,000.",
-			File:   inPlanner + "/compute.go",
-			Edits:  one("n := max(min(limit-s.endpointCount(), len(indexes)), 0)", "n := max(min(limit+1-s.endpointCount(), len(indexes)), 0)"),
+			Name: "limit-off-by-one",
+			Harm: "A slice takes one endpoint too many, which the API server rejects at 1,000.",
+			File: inPlanner + "/compute.go",
+			Edits: one(
+				"n := max(min(limit-s.endpointCount(), len(indexes)), 0)",
+				"n := max(min(limit+1-s.endpointCount(), len(indexes)), 0)",
+			),
 			Suites: []string{inPlanner},
 		},
 		{
@@ -326,24 +368,33 @@ func writer() []Mutant {
 			Suites: []string{inApplier},
 		},
 		{
-			Name:   "repeated-attempt-unchecked",
-			Harm:   "client-go's own repetition is sent whoever leads by then.",
-			File:   inApplier + "/store.go",
-			Edits:  one("strings.Contains(r.URL.Path, \"/endpointslices\") && !g.leading() {", "strings.HasPrefix(r.URL.Path, \"/endpointslices\") && !g.leading() {"),
+			Name: "repeated-attempt-unchecked",
+			Harm: "client-go's own repetition is sent whoever leads by then.",
+			File: inApplier + "/store.go",
+			Edits: one(
+				"strings.Contains(r.URL.Path, \"/endpointslices\") && !g.leading() {",
+				"strings.HasPrefix(r.URL.Path, \"/endpointslices\") && !g.leading() {",
+			),
 			Suites: []string{inApplier},
 		},
 		{
-			Name:   "update-without-resource-version",
-			Harm:   "An update overwrites what was written since.",
-			File:   inApplier + "/store.go",
-			Edits:  one("err := sendOnce(c.client.DiscoveryV1().RESTClient().Put()", "slice = slice.DeepCopy()\n\tslice.ResourceVersion = \"\"\n\terr := sendOnce(c.client.DiscoveryV1().RESTClient().Put()"),
+			Name: "update-without-resource-version",
+			Harm: "An update overwrites what was written since.",
+			File: inApplier + "/store.go",
+			Edits: one(
+				"err := sendOnce(c.client.DiscoveryV1().RESTClient().Put()",
+				"slice = slice.DeepCopy()\n\tslice.ResourceVersion = \"\"\n\terr := sendOnce(c.client.DiscoveryV1().RESTClient().Put()",
+			),
 			Suites: []string{inApplier},
 		},
 		{
-			Name:   "delete-without-preconditions",
-			Harm:   "A late delete removes a new slice of the same name.",
-			File:   inApplier + "/store.go",
-			Edits:  one("&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}", "&metav1.DeleteOptions{}"),
+			Name: "delete-without-preconditions",
+			Harm: "A late delete removes a new slice of the same name.",
+			File: inApplier + "/store.go",
+			Edits: one(
+				"&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion}}",
+				"&metav1.DeleteOptions{}",
+			),
 			Suites: []string{inApplier},
 		},
 		{
@@ -396,10 +447,13 @@ func writer() []Mutant {
 			Suites: []string{inEvents},
 		},
 		{
-			Name:   "all-clear-without-pause",
-			Harm:   "A guard that comes and goes has an Event each time.",
-			File:   inEvents + "/recovery.go",
-			Edits:  one("e.over, wake = now, earliest(wake, now.Add(calmPeriod))", "e.over, wake = now.Add(-calmPeriod), now.Add(time.Second)"),
+			Name: "all-clear-without-pause",
+			Harm: "A guard that comes and goes has an Event each time.",
+			File: inEvents + "/recovery.go",
+			Edits: one(
+				"e.over, wake = now, earliest(wake, now.Add(calmPeriod))",
+				"e.over, wake = now.Add(-calmPeriod), now.Add(time.Second)",
+			),
 			Suites: []string{inEvents},
 		},
 		{
@@ -417,10 +471,13 @@ func writer() []Mutant {
 			Suites: []string{inElection},
 		},
 		{
-			Name:   "lease-counted-from-the-answer",
-			Harm:   "A late renewal makes the Lease look held for too long: two leaders write.",
-			File:   inElection + "/lock.go",
-			Edits:  one("o.lease.setValidUntil(sent.Add(o.lease.cfg.RenewDeadline))", "o.lease.setValidUntil(time.Now().Add(o.lease.cfg.RenewDeadline + sent.Sub(sent)))"),
+			Name: "lease-counted-from-the-answer",
+			Harm: "A late renewal makes the Lease look held for too long: two leaders write.",
+			File: inElection + "/lock.go",
+			Edits: one(
+				"o.lease.setValidUntil(sent.Add(o.lease.cfg.RenewDeadline))",
+				"o.lease.setValidUntil(time.Now().Add(o.lease.cfg.RenewDeadline + sent.Sub(sent)))",
+			),
 			Suites: []string{inElection},
 		},
 		{

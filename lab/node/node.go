@@ -290,7 +290,9 @@ func (n *Node) tails() string {
 func (n *Node) Balance(service *corev1.Service, at netip.Addr) (io.Closer, error) {
 	service = service.DeepCopy()
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: at.String()}}
-	if _, err := n.client.CoreV1().Services(service.Namespace).UpdateStatus(context.Background(), service, metav1.UpdateOptions{}); err != nil {
+	if _, err := n.client.CoreV1().
+		Services(service.Namespace).
+		UpdateStatus(context.Background(), service, metav1.UpdateOptions{}); err != nil {
 		return nil, err
 	}
 	if err := netns.DelAddr(at); err != nil {

@@ -116,8 +116,16 @@ func (p *Pair) AddRival(ctx context.Context, class string, namespaces ...string)
 }
 
 func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) (*Half, error) {
-	err := p.applyManifest(ctx, "writer-rbac.yaml",
-		"namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n", "name: "+Namespace+"\n", "name: "+rivalNamespace+"\n", "slicefeed-default", "slicefeed-"+class)
+	err := p.applyManifest(
+		ctx,
+		"writer-rbac.yaml",
+		"namespace: "+Namespace+"\n",
+		"namespace: "+rivalNamespace+"\n",
+		"name: "+Namespace+"\n",
+		"name: "+rivalNamespace+"\n",
+		"slicefeed-default",
+		"slicefeed-"+class,
+	)
 	if err == nil {
 		// The policies, and the ones in their bindings.
 		err = p.applyPolicy(ctx, WriterUser, RivalUser, "ame: slicefeed-writer", "ame: slicefeed-writer-of-"+rivalNamespace,
@@ -154,7 +162,12 @@ type Fleet struct {
 func (p *Pair) Follow(ctx context.Context) (*Fleet, error) {
 	f := &Fleet{}
 	var err error
-	slices := cache.NewListWatchFromClient(p.consumingClient.DiscoveryV1().RESTClient(), "endpointslices", metav1.NamespaceAll, fields.Everything())
+	slices := cache.NewListWatchFromClient(
+		p.consumingClient.DiscoveryV1().RESTClient(),
+		"endpointslices",
+		metav1.NamespaceAll,
+		fields.Everything(),
+	)
 	if f.slices, err = watch.Follow(ctx, slices, &discoveryv1.EndpointSlice{}); err != nil {
 		return nil, err
 	}
@@ -186,7 +199,12 @@ func of(service types.NamespacedName, all []*discoveryv1.EndpointSlice) []*disco
 
 // WaitSince waits until a Service's slices are as told, and returns how long after start
 // they first were.
-func (f *Fleet) WaitSince(ctx context.Context, start time.Time, service types.NamespacedName, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
+func (f *Fleet) WaitSince(
+	ctx context.Context,
+	start time.Time,
+	service types.NamespacedName,
+	are func([]*discoveryv1.EndpointSlice) bool,
+) (time.Duration, error) {
 	took, err := f.slices.Since(ctx, start, func(all []*discoveryv1.EndpointSlice) bool { return are(of(service, all)) })
 	if err != nil {
 		return 0, fmt.Errorf("the EndpointSlices of %s are not as expected but: %s: %w", service, Describe(f.Of(service)), err)
@@ -204,7 +222,12 @@ func (f *Fleet) Saw(start time.Time, service types.NamespacedName, are func([]*d
 
 // WaitEach waits until the slices of each of these Services are as told, all at once, and
 // returns how long after start they first were.
-func (f *Fleet) WaitEach(ctx context.Context, start time.Time, services []types.NamespacedName, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
+func (f *Fleet) WaitEach(
+	ctx context.Context,
+	start time.Time,
+	services []types.NamespacedName,
+	are func([]*discoveryv1.EndpointSlice) bool,
+) (time.Duration, error) {
 	missing := 0
 	took, err := f.slices.Since(ctx, start, func(all []*discoveryv1.EndpointSlice) bool {
 		by := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}

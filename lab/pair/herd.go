@@ -180,7 +180,10 @@ func grown(name, server string, internal netip.Addr) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{ProviderID: "ionos://" + server, PodCIDR: "10.220.64.0/24", PodCIDRs: []string{"10.220.64.0/24"}},
 		Status: corev1.NodeStatus{
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: internal.String()}, {Type: corev1.NodeHostName, Address: name}},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: internal.String()},
+				{Type: corev1.NodeHostName, Address: name},
+			},
 			NodeInfo: corev1.NodeSystemInfo{
 				SystemUUID: server, MachineID: strings.ReplaceAll(server, "-", ""), BootID: string(uuid.NewUUID()),
 				OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3", KernelVersion: "6.8.0-71-generic",
@@ -200,7 +203,14 @@ func grown(name, server string, internal netip.Addr) *corev1.Node {
 			status = corev1.ConditionTrue
 		}
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: corev1.NodeConditionType(c.kind), Status: status, Reason: c.reason, Message: c.message, LastHeartbeatTime: now, LastTransitionTime: now,
+			Type: corev1.NodeConditionType(
+				c.kind,
+			),
+			Status:             status,
+			Reason:             c.reason,
+			Message:            c.message,
+			LastHeartbeatTime:  now,
+			LastTransitionTime: now,
 		})
 	}
 	const images = 50 // as many as a kubelet reports at most

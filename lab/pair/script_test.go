@@ -18,7 +18,13 @@ func TestScriptStartsTheComponentAsStartDoes(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\"\npwd\nenv\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHalf(dir, program, netip.MustParseAddr("10.0.0.22"), "writer's", map[string]string{"ZONE_MAP": "a'b $HOME \"c\"", "CLASS": ""})
+	h, err := newHalf(
+		dir,
+		program,
+		netip.MustParseAddr("10.0.0.22"),
+		"writer's",
+		map[string]string{"ZONE_MAP": "a'b $HOME \"c\"", "CLASS": ""},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +40,8 @@ func TestScriptStartsTheComponentAsStartDoes(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	env := slices.DeleteFunc(lines[2:], func(s string) bool {
-		return strings.HasPrefix(s, "PWD=") || strings.HasPrefix(s, "_=") || strings.HasPrefix(s, "SHLVL=") || strings.HasPrefix(s, "OLDPWD=")
+		return strings.HasPrefix(s, "PWD=") || strings.HasPrefix(s, "_=") || strings.HasPrefix(s, "SHLVL=") ||
+			strings.HasPrefix(s, "OLDPWD=")
 	})
 	slices.Sort(env)
 	if diff := cmp.Diff(h.Env(), env); diff != "" || lines[0] != "serve" || lines[1] != h.Dir() {

@@ -32,9 +32,14 @@ type Slices struct {
 func follow(ctx context.Context, client *kubernetes.Clientset, log audit.Log) (*Slices, error) {
 	s := &Slices{audit: log}
 	var err error
-	ofService := cache.NewFilteredListWatchFromClient(client.DiscoveryV1().RESTClient(), "endpointslices", Namespace, func(o *metav1.ListOptions) {
-		o.LabelSelector = discoveryv1.LabelServiceName + "=" + Service
-	})
+	ofService := cache.NewFilteredListWatchFromClient(
+		client.DiscoveryV1().RESTClient(),
+		"endpointslices",
+		Namespace,
+		func(o *metav1.ListOptions) {
+			o.LabelSelector = discoveryv1.LabelServiceName + "=" + Service
+		},
+	)
 	if s.endpoints, err = watch.Follow(ctx, ofService, &discoveryv1.EndpointSlice{}); err != nil {
 		return s, err
 	}
@@ -86,7 +91,11 @@ func (s *Slices) WaitSlicesSince(ctx context.Context, start time.Time, are func(
 }
 
 // Propagation makes a change and returns how long after its beginning the slices were as told.
-func (s *Slices) Propagation(ctx context.Context, change func(context.Context) error, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
+func (s *Slices) Propagation(
+	ctx context.Context,
+	change func(context.Context) error,
+	are func([]*discoveryv1.EndpointSlice) bool,
+) (time.Duration, error) {
 	start := time.Now()
 	if err := change(ctx); err != nil {
 		return 0, err

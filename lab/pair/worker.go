@@ -96,8 +96,16 @@ func (w *Worker) Join(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: labels},
 		Spec:       corev1.NodeSpec{ProviderID: "ionos://" + w.Server},
 		Status: corev1.NodeStatus{
-			NodeInfo:   corev1.NodeSystemInfo{SystemUUID: w.Server, OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v1.36.3"},
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: w.options.InternalIP.String()}, {Type: corev1.NodeHostName, Address: w.Name}},
+			NodeInfo: corev1.NodeSystemInfo{
+				SystemUUID:      w.Server,
+				OperatingSystem: "linux",
+				Architecture:    "amd64",
+				KubeletVersion:  "v1.36.3",
+			},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: w.options.InternalIP.String()},
+				{Type: corev1.NodeHostName, Address: w.Name},
+			},
 			Conditions: []corev1.NodeCondition{readyCondition(true)},
 		},
 	}
@@ -142,7 +150,9 @@ func (w *Worker) patch(ctx context.Context, change map[string]any, subresources 
 	if err != nil {
 		return fmt.Errorf("change %s: %w", w.Name, err)
 	}
-	_, err = w.pair.securedClient.CoreV1().Nodes().Patch(ctx, w.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, subresources...)
+	_, err = w.pair.securedClient.CoreV1().
+		Nodes().
+		Patch(ctx, w.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		return fmt.Errorf("change %s: %w", w.Name, err)
 	}

@@ -72,7 +72,8 @@ func TestAModuleOfOthersRunsTheApplier(t *testing.T) {
 		t.Errorf("it prints %q, want %q", got, want)
 	}
 	for dep := range strings.FieldsSeq(run("list", "-deps", ".")) {
-		if strings.HasPrefix(dep, "github.com/prometheus/") || strings.HasPrefix(dep, "google.golang.org/grpc") || strings.HasPrefix(dep, "github.com/ionos-cloud/") {
+		if strings.HasPrefix(dep, "github.com/prometheus/") || strings.HasPrefix(dep, "google.golang.org/grpc") ||
+			strings.HasPrefix(dep, "github.com/ionos-cloud/") {
 			t.Errorf("the applier brings %s along", dep)
 		}
 	}

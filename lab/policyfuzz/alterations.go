@@ -29,19 +29,66 @@ var (
 		"224.0.0.1", "255.255.255.255", "10.0.0.12", "8.8.8.8", "192.0.2.1",
 	}
 	odd4 = []string{
-		"010.0.1.5", "10.0.01.5", "10.0.1.005", "10.00.1.5", "0x0a.0.1.5", "167772421", "10.0.261", "10.0.1", "10.0.1.5 ", " 10.0.1.5",
-		"10.0.1.5/32", "10.0.1.0/24", "10.0.1.5:30080", "10.0.1.5%eth0", "::ffff:10.0.1.5", "::ffff:a00:105", "１0.0.1.5", "10.0.1.5\n", "10.0.1.5\x00", "",
-		"fd00:1::1", "10.0.1.256", "a.example",
+		"010.0.1.5",
+		"10.0.01.5",
+		"10.0.1.005",
+		"10.00.1.5",
+		"0x0a.0.1.5",
+		"167772421",
+		"10.0.261",
+		"10.0.1",
+		"10.0.1.5 ",
+		" 10.0.1.5",
+		"10.0.1.5/32",
+		"10.0.1.0/24",
+		"10.0.1.5:30080",
+		"10.0.1.5%eth0",
+		"::ffff:10.0.1.5",
+		"::ffff:a00:105",
+		"１0.0.1.5",
+		"10.0.1.5\n",
+		"10.0.1.5\x00",
+		"",
+		"fd00:1::1",
+		"10.0.1.256",
+		"a.example",
 	}
 	inside6 = []string{
-		"fd00:1::", "fd00:1::1", "fd00:1::ffff:ffff:ffff:ffff", "FD00:1::A", "fd00:0001::0001", "fd00:1:0:0:0:0:0:9", "fd00:1::10.0.1.5", "fd00:1:0:0::7",
+		"fd00:1::",
+		"fd00:1::1",
+		"fd00:1::ffff:ffff:ffff:ffff",
+		"FD00:1::A",
+		"fd00:0001::0001",
+		"fd00:1:0:0:0:0:0:9",
+		"fd00:1::10.0.1.5",
+		"fd00:1:0:0::7",
 	}
 	outside6 = []string{
-		"fd00::ffff:ffff:ffff:ffff:ffff", "fd00:1:0:1::", "fd00:1:1::1", "fd00:10::1", "fd01::1", "::", "::1", "fe80::1", "ff02::1", "2001:db8::1", "64:ff9b::a00:105",
+		"fd00::ffff:ffff:ffff:ffff:ffff",
+		"fd00:1:0:1::",
+		"fd00:1:1::1",
+		"fd00:10::1",
+		"fd01::1",
+		"::",
+		"::1",
+		"fe80::1",
+		"ff02::1",
+		"2001:db8::1",
+		"64:ff9b::a00:105",
 	}
 	odd6 = []string{
-		"::ffff:10.0.1.5", "::ffff:fd00:1", "::10.0.1.5", "fd00:1::1%eth0", "fd00:1::1%25eth0", "[fd00:1::1]", "fd00:1::1/64", "fd00:1:::1", "fd00:00001::1",
-		"fd00:1::1 ", "10.0.1.5", "fd00-1--1.example",
+		"::ffff:10.0.1.5",
+		"::ffff:fd00:1",
+		"::10.0.1.5",
+		"fd00:1::1%eth0",
+		"fd00:1::1%25eth0",
+		"[fd00:1::1]",
+		"fd00:1::1/64",
+		"fd00:1:::1",
+		"fd00:00001::1",
+		"fd00:1::1 ",
+		"10.0.1.5",
+		"fd00-1--1.example",
 	}
 )
 
@@ -92,8 +139,21 @@ func label(s *discoveryv1.EndpointSlice, key, value string) {
 
 // managers are values of the managed-by label, the first two of them ours.
 var managers = []string{
-	"slicefeed-default", "endpoint-updater", "somebody", "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io", "",
-	"slicefeed-", "slicefeed-default2", "Slicefeed-default", "slicefeed-default-", "xslicefeed-default", "slicefeed_default", "*", "slicefeed-default,somebody", " slicefeed-default",
+	"slicefeed-default",
+	"endpoint-updater",
+	"somebody",
+	"endpointslice-controller.k8s.io",
+	"endpointslicemirroring-controller.k8s.io",
+	"",
+	"slicefeed-",
+	"slicefeed-default2",
+	"Slicefeed-default",
+	"slicefeed-default-",
+	"xslicefeed-default",
+	"slicefeed_default",
+	"*",
+	"slicefeed-default,somebody",
+	" slicefeed-default",
 }
 
 var alterations = []alteration{
@@ -105,7 +165,14 @@ var alterations = []alteration{
 		e.Addresses = append(e.Addresses, address(r, s.AddressType))
 	}},
 	{"family", 4, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		s.AddressType = pick(r, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN, discoveryv1.AddressType("ipv4"), "")
+		s.AddressType = pick(
+			r,
+			discoveryv1.AddressTypeIPv4,
+			discoveryv1.AddressTypeIPv6,
+			discoveryv1.AddressTypeFQDN,
+			discoveryv1.AddressType("ipv4"),
+			"",
+		)
 		for i := range s.Endpoints {
 			s.Endpoints[i].Addresses = []string{first(s)}
 			if s.AddressType == discoveryv1.AddressTypeFQDN {
@@ -133,19 +200,54 @@ var alterations = []alteration{
 		s.Endpoints = pick(r, nil, []discoveryv1.Endpoint{}, []discoveryv1.Endpoint{{}}, []discoveryv1.Endpoint{{Addresses: []string{}}})
 	}},
 	{"port", 7, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		port(r, s).Port = pick(r, nil, new(int32(30000)), new(int32(32767)), new(int32(31999)), new(int32(8080)), new(int32(29999)), new(int32(32768)),
-			new(int32(8079)), new(int32(8081)), new(int32(0)), new(int32(-1)), new(int32(1)), new(int32(65535)), new(int32(65536)), new(int32(22)), new(int32(443)), new(int32(-30000)))
+		port(r, s).Port = pick(
+			r,
+			nil,
+			new(int32(30000)),
+			new(int32(32767)),
+			new(int32(31999)),
+			new(int32(8080)),
+			new(int32(29999)),
+			new(int32(32768)),
+			new(
+				int32(8079),
+			),
+			new(int32(8081)),
+			new(int32(0)),
+			new(int32(-1)),
+			new(int32(1)),
+			new(int32(65535)),
+			new(int32(65536)),
+			new(int32(22)),
+			new(int32(443)),
+			new(int32(-30000)),
+		)
 	}},
 	{"further port", 3, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{
-			Name: pick(r, nil, new(""), new("more"), new("Not A Name")), Protocol: pick(r, nil, new(corev1.ProtocolUDP), new(corev1.ProtocolSCTP)),
-			Port: pick(r, nil, new(int32(30443)), new(int32(8080)), new(int32(6443))),
+			Name: pick(
+				r,
+				nil,
+				new(""),
+				new("more"),
+				new("Not A Name"),
+			),
+			Protocol: pick(r, nil, new(corev1.ProtocolUDP), new(corev1.ProtocolSCTP)),
+			Port:     pick(r, nil, new(int32(30443)), new(int32(8080)), new(int32(6443))),
 		})
 	}},
 	{"name or protocol of a port", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		p := port(r, s)
 		p.Name = pick(r, nil, new(""), new("http"), new("HTTP"), new("*"), new(strings.Repeat("a", 64)))
-		p.Protocol = pick(r, nil, new(corev1.ProtocolTCP), new(corev1.ProtocolUDP), new(corev1.ProtocolSCTP), new(corev1.Protocol("ICMP")), new(corev1.Protocol("")))
+		p.Protocol = pick(
+			r,
+			nil,
+			new(corev1.ProtocolTCP),
+			new(corev1.ProtocolUDP),
+			new(corev1.ProtocolSCTP),
+			new(corev1.Protocol("ICMP")),
+			new(corev1.Protocol("")),
+		)
 		p.AppProtocol = pick(r, nil, new("kubernetes.io/h2c"), new("mysql"))
 	}},
 	{"no ports", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) { s.Ports = pick(r, nil, []discoveryv1.EndpointPort{}) }},
@@ -163,8 +265,21 @@ var alterations = []alteration{
 		}
 	}},
 	{"other labels", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		label(s, pick(r, discoveryv1.LabelServiceName, "app", "Endpointslice.kubernetes.io/managed-by", "endpointslice.kubernetes.io/managed-by2", "kubernetes.io/managed-by",
-			"service.kubernetes.io/headless", "endpointslice.kubernetes.io/skip-mirror", "slicefeed.dev/source"), pick(r, "kubernetes", "shop", "slicefeed-default", "somebody", ""))
+		label(
+			s,
+			pick(
+				r,
+				discoveryv1.LabelServiceName,
+				"app",
+				"Endpointslice.kubernetes.io/managed-by",
+				"endpointslice.kubernetes.io/managed-by2",
+				"kubernetes.io/managed-by",
+				"service.kubernetes.io/headless",
+				"endpointslice.kubernetes.io/skip-mirror",
+				"slicefeed.dev/source",
+			),
+			pick(r, "kubernetes", "shop", "slicefeed-default", "somebody", ""),
+		)
 	}},
 	{"owner", 4, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		o := metav1.OwnerReference{
@@ -172,36 +287,92 @@ var alterations = []alteration{
 			Controller: pick(r, nil, nil, new(true), new(false)), BlockOwnerDeletion: pick(r, nil, nil, new(true), new(false)),
 		}
 		if r.IntN(2) == 0 {
-			o.APIVersion, o.Kind = pick(r, "v1", "v2", "apps/v1", "core/v1", "V1", "multicluster.x-k8s.io/v1beta1", ""), pick(r, "Service", "service", "ServiceImport", "Namespace", "Deployment", "ConfigMap", "")
+			o.APIVersion, o.Kind = pick(
+				r,
+				"v1",
+				"v2",
+				"apps/v1",
+				"core/v1",
+				"V1",
+				"multicluster.x-k8s.io/v1beta1",
+				"",
+			), pick(
+				r,
+				"Service",
+				"service",
+				"ServiceImport",
+				"Namespace",
+				"Deployment",
+				"ConfigMap",
+				"",
+			)
 		}
 		s.OwnerReferences = append(s.OwnerReferences, o)
 	}},
 	{"owners taken away", 1, func(_ *rand.Rand, s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil }},
 	{"finalizer", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		s.Finalizers = append(s.Finalizers, pick(r, "example.org/never", "foregroundDeletion", "orphan", "kubernetes", "example.org/theirs"))
+		s.Finalizers = append(
+			s.Finalizers,
+			pick(r, "example.org/never", "foregroundDeletion", "orphan", "kubernetes", "example.org/theirs"),
+		)
 	}},
 	{"hostname", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		one(r, s).Hostname = pick(r, new("a"), new("localhost"), new("kubernetes"), new("A"), new("a.b"), new(""), new(strings.Repeat("h", 63)))
+		one(r, s).Hostname = pick(
+			r,
+			new("a"),
+			new("localhost"),
+			new("kubernetes"),
+			new("A"),
+			new("a.b"),
+			new(""),
+			new(strings.Repeat("h", 63)),
+		)
 	}},
 	{"node, zone, hints", 3, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		e := one(r, s)
 		e.NodeName, e.Zone = pick(r, nil, new("node-1"), new("10.0.2.1"), new("NOT A NODE")), pick(r, nil, new("zone-1"), new(""))
-		e.Hints = pick(r, nil, &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "zone-1"}}}, &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: "node-1"}}})
+		e.Hints = pick(
+			r,
+			nil,
+			&discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "zone-1"}}},
+			&discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: "node-1"}}},
+		)
 		e.DeprecatedTopology = pick(r, nil, nil, map[string]string{"kubernetes.io/hostname": "node-1"})
 	}},
 	{"target reference", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		one(r, s).TargetRef = &corev1.ObjectReference{Kind: pick(r, "Pod", "Secret", "Node"), Namespace: pick(r, "kube-system", "web"), Name: "x", FieldPath: pick(r, "", "10.0.2.1")}
+		one(r, s).TargetRef = &corev1.ObjectReference{
+			Kind:      pick(r, "Pod", "Secret", "Node"),
+			Namespace: pick(r, "kube-system", "web"),
+			Name:      "x",
+			FieldPath: pick(r, "", "10.0.2.1"),
+		}
 	}},
 	{"conditions", 2, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		one(r, s).Conditions = discoveryv1.EndpointConditions{
-			Ready: pick(r, nil, new(true), new(false)), Serving: pick(r, nil, new(true), new(false)), Terminating: pick(r, nil, new(true), new(false)),
+			Ready: pick(
+				r,
+				nil,
+				new(true),
+				new(false),
+			),
+			Serving:     pick(r, nil, new(true), new(false)),
+			Terminating: pick(r, nil, new(true), new(false)),
 		}
 	}},
 	{"annotations", 1, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		s.Annotations = map[string]string{pick(r, "a", discoveryv1.LabelManagedBy, "endpoints.kubernetes.io/last-change-trigger-time"): pick(r, "slicefeed-default", "x")}
+		s.Annotations = map[string]string{
+			pick(r, "a", discoveryv1.LabelManagedBy, "endpoints.kubernetes.io/last-change-trigger-time"): pick(r, "slicefeed-default", "x"),
+		}
 	}},
 	{"zones of any length", 1, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		one(r, s).Zone = pick(r, nil, new("zone-1"), new(strings.Repeat("z", 63)), new(strings.Repeat("z", 64)), new(strings.Repeat("z", 10_000)))
+		one(r, s).Zone = pick(
+			r,
+			nil,
+			new("zone-1"),
+			new(strings.Repeat("z", 63)),
+			new(strings.Repeat("z", 64)),
+			new(strings.Repeat("z", 10_000)),
+		)
 	}},
 	{"a lot of metadata", 3, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
 		switch r.IntN(4) {
@@ -237,7 +408,19 @@ var alterations = []alteration{
 		}
 	}},
 	{"kind or version", 1, func(r *rand.Rand, s *discoveryv1.EndpointSlice) {
-		s.Kind, s.APIVersion = pick(r, "EndpointSlice", "Endpoints", "Service", ""), pick(r, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", "v1", "")
+		s.Kind, s.APIVersion = pick(
+			r,
+			"EndpointSlice",
+			"Endpoints",
+			"Service",
+			"",
+		), pick(
+			r,
+			"discovery.k8s.io/v1",
+			"discovery.k8s.io/v1beta1",
+			"v1",
+			"",
+		)
 	}},
 	{"namespace of the body alone", 1, func(r *rand.Rand, s *discoveryv1.EndpointSlice) { s.Namespace = pick(r, "web", "default", "") }},
 }

@@ -67,7 +67,12 @@ func (g *Generator) Next() Attempt {
 	a.Verb = drawn(r, len(verbs), func(i int) int { return verbs[i].weight }, func(i int) string { return verbs[i].name })
 	a.Planted = plant(r, fmt.Sprintf("fuzz-%d", g.number), pick(r, g.namespaces...))
 	for range pick(r, 0, 1, 1, 1, 1, 1, 1, 1, 2, 3) {
-		one := drawn(r, len(alterations), func(i int) int { return alterations[i].weight }, func(i int) alteration { return alterations[i] })
+		one := drawn(
+			r,
+			len(alterations),
+			func(i int) int { return alterations[i].weight },
+			func(i int) alteration { return alterations[i] },
+		)
 		a.alter, a.Kinds = append(a.alter, one), append(a.Kinds, one.kind)
 	}
 	return a
@@ -91,14 +96,33 @@ func drawn[T any](r *rand.Rand, n int, weight func(int) int, of func(int) T) T {
 func plant(r *rand.Rand, name, namespace string) *discoveryv1.EndpointSlice {
 	s := fresh(r, namespace)
 	s.Name = name
-	label(s, discoveryv1.LabelManagedBy, pick(r, managers[0], managers[0], managers[0], managers[0], managers[0], managers[0], managers[1], managers[1], "somebody", "endpointslice-controller.k8s.io", ""))
+	label(
+		s,
+		discoveryv1.LabelManagedBy,
+		pick(
+			r,
+			managers[0],
+			managers[0],
+			managers[0],
+			managers[0],
+			managers[0],
+			managers[0],
+			managers[1],
+			managers[1],
+			"somebody",
+			"endpointslice-controller.k8s.io",
+			"",
+		),
+	)
 	switch r.IntN(16) {
 	case 0:
 		delete(s.Labels, discoveryv1.LabelManagedBy)
 	case 1:
 		s.Finalizers = []string{"example.org/theirs"}
 	case 2:
-		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "before", UID: "1", BlockOwnerDeletion: new(true)}}
+		s.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "Deployment", Name: "before", UID: "1", BlockOwnerDeletion: new(true)},
+		}
 	case 3:
 		s.Endpoints[0].Addresses[0] = map[discoveryv1.AddressType]string{discoveryv1.AddressTypeIPv4: outside4[1], discoveryv1.AddressTypeIPv6: outside6[1]}[s.AddressType]
 	case 4:
@@ -121,7 +145,9 @@ func fresh(r *rand.Rand, namespace string) *discoveryv1.EndpointSlice {
 	}
 	for range 1 + r.IntN(3) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{pick(r, map[bool][]string{true: inside6[:3], false: inside4}[s.AddressType == discoveryv1.AddressTypeIPv6]...)},
+			Addresses: []string{
+				pick(r, map[bool][]string{true: inside6[:3], false: inside4}[s.AddressType == discoveryv1.AddressTypeIPv6]...),
+			},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
 		})
 	}
@@ -153,7 +179,12 @@ func (a Attempt) Request(planted *discoveryv1.EndpointSlice) Request {
 	case "merge patch":
 		return Request{Method: http.MethodPatch, Path: this, ContentType: "application/merge-patch+json", Body: mergePatch(planted, update)}
 	case "strategic patch":
-		return Request{Method: http.MethodPatch, Path: this, ContentType: "application/strategic-merge-patch+json", Body: mergePatch(planted, update)}
+		return Request{
+			Method:      http.MethodPatch,
+			Path:        this,
+			ContentType: "application/strategic-merge-patch+json",
+			Body:        mergePatch(planted, update),
+		}
 	case "apply":
 		return apply(this, update, r)
 	case "apply of a new one":
@@ -164,14 +195,28 @@ func (a Attempt) Request(planted *discoveryv1.EndpointSlice) Request {
 		return Request{Method: http.MethodDelete, Path: this, ContentType: "application/json", Body: deletion(r)}
 	case "delete of many":
 		// By label, by name, or without saying which.
-		query := pick(r, url.Values{}, url.Values{"labelSelector": {discoveryv1.LabelManagedBy + "=somebody"}}, url.Values{"fieldSelector": {"metadata.name=" + planted.Name}})
+		query := pick(
+			r,
+			url.Values{},
+			url.Values{"labelSelector": {discoveryv1.LabelManagedBy + "=somebody"}},
+			url.Values{"fieldSelector": {"metadata.name=" + planted.Name}},
+		)
 		return Request{Method: http.MethodDelete, Path: all, Query: query}
 	case "subresource":
 		method := pick(r, http.MethodPut, http.MethodPatch, http.MethodPost)
-		return Request{Method: method, Path: this + "/" + pick(r, "status", "scale", "finalize", "eviction"), ContentType: "application/json", Body: encode(update)}
+		return Request{
+			Method:      method,
+			Path:        this + "/" + pick(r, "status", "scale", "finalize", "eviction"),
+			ContentType: "application/json",
+			Body:        encode(update),
+		}
 	default: // in another's name
 		request := post(all, a.named(r, altered(fresh(r, namespace))), r)
-		request.Header = http.Header{"Impersonate-User": {pick(r, "system:admin", "system:serviceaccount:web:twin", "system:serviceaccount:kube-system:endpointslice-controller")}}
+		request.Header = http.Header{
+			"Impersonate-User": {
+				pick(r, "system:admin", "system:serviceaccount:web:twin", "system:serviceaccount:kube-system:endpointslice-controller"),
+			},
+		}
 		return request
 	}
 }
@@ -222,7 +267,13 @@ func apply(path string, s *discoveryv1.EndpointSlice, r *rand.Rand) Request {
 
 func deletion(r *rand.Rand) []byte {
 	o := metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}
-	o.PropagationPolicy = pick(r, nil, new(metav1.DeletePropagationBackground), new(metav1.DeletePropagationForeground), new(metav1.DeletePropagationOrphan))
+	o.PropagationPolicy = pick(
+		r,
+		nil,
+		new(metav1.DeletePropagationBackground),
+		new(metav1.DeletePropagationForeground),
+		new(metav1.DeletePropagationOrphan),
+	)
 	o.GracePeriodSeconds = pick(r, nil, new(int64(0)), new(int64(3600)))
 	return encode(o)
 }

@@ -42,7 +42,13 @@ func TestTheOracleForbidsWhatTheDocumentDoes(t *testing.T) {
 	owner := func(o metav1.OwnerReference) func(*discoveryv1.EndpointSlice) {
 		return func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = []metav1.OwnerReference{o} }
 	}
-	deployment, service := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment"}, metav1.OwnerReference{APIVersion: "v1", Kind: "Service"}
+	deployment, service := metav1.OwnerReference{
+		APIVersion: "apps/v1",
+		Kind:       "Deployment",
+	}, metav1.OwnerReference{
+		APIVersion: "v1",
+		Kind:       "Service",
+	}
 	noted := func(s *discoveryv1.EndpointSlice) {
 		s.Annotations = map[string]string{"a": strings.Repeat("x", 100_000)}
 	}

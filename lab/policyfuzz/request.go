@@ -61,7 +61,12 @@ func (c *Caller) Do(ctx context.Context, r Request, dry bool) (Answer, error) {
 			body = bytes.Replace(body, []byte("{"), []byte(`{"dryRun":["All"],`), 1)
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, r.Method, c.host+"/apis/discovery.k8s.io/v1"+r.Path+"?"+query.Encode(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(
+		ctx,
+		r.Method,
+		c.host+"/apis/discovery.k8s.io/v1"+r.Path+"?"+query.Encode(),
+		bytes.NewReader(body),
+	)
 	if err != nil {
 		return Answer{}, fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
 	}

@@ -82,7 +82,16 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) poll(ctx context.Context) error {
 	var service corev1.Service
 	if c.port == "" {
-		if err := c.get(ctx, c.consuming(), &service, "-n", c.Env["TARGET_NAMESPACE"], "get", "service", c.Env["TARGET_SERVICE_NAME"]); err != nil {
+		if err := c.get(
+			ctx,
+			c.consuming(),
+			&service,
+			"-n",
+			c.Env["TARGET_NAMESPACE"],
+			"get",
+			"service",
+			c.Env["TARGET_SERVICE_NAME"],
+		); err != nil {
 			return err
 		}
 		c.port = service.Spec.Ports[0].Name
@@ -125,7 +134,10 @@ func members(nodes []corev1.Node, servers []server, lan, prefix string) []netip.
 			}
 			for _, nic := range server.Entities.NICs.Items {
 				for _, ip := range nic.Properties.IPs {
-					if address, err := netip.ParseAddr(ip); err == nil && strconv.Itoa(nic.Properties.LAN) == lan && strings.HasPrefix(ip, prefix) {
+					if address, err := netip.ParseAddr(
+						ip,
+					); err == nil && strconv.Itoa(nic.Properties.LAN) == lan &&
+						strings.HasPrefix(ip, prefix) {
 						all = append(all, address)
 					}
 				}
@@ -153,7 +165,12 @@ type server struct {
 func (c *Controller) servers(ctx context.Context) ([]server, error) {
 	var all []server
 	for {
-		url := fmt.Sprintf("%s/cloudapi/v6/datacenters/%s/servers?depth=3&offset=%d", c.Env["IONOS_API_URL"], c.Env["IONOS_DATACENTER_ID"], len(all))
+		url := fmt.Sprintf(
+			"%s/cloudapi/v6/datacenters/%s/servers?depth=3&offset=%d",
+			c.Env["IONOS_API_URL"],
+			c.Env["IONOS_DATACENTER_ID"],
+			len(all),
+		)
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return nil, err

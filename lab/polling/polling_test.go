@@ -27,7 +27,12 @@ func TestMembersAreReadyNodesByTheirPrivateAddress(t *testing.T) {
 	]`), &servers); err != nil {
 		t.Fatal(err)
 	}
-	got := members([]corev1.Node{node("a", corev1.ConditionTrue), node("b", corev1.ConditionTrue), node("c", corev1.ConditionFalse)}, servers, "2", "10.0.1.")
+	got := members(
+		[]corev1.Node{node("a", corev1.ConditionTrue), node("b", corev1.ConditionTrue), node("c", corev1.ConditionFalse)},
+		servers,
+		"2",
+		"10.0.1.",
+	)
 	want := []netip.Addr{netip.MustParseAddr("10.0.1.1"), netip.MustParseAddr("10.0.1.2")}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)

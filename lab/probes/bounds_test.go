@@ -109,10 +109,27 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 	fmt.Fprintf(&table, "%-28s %-6s %6s %6s %6s   %9s %6s\n", "failure", "mode", "bound", "p50", "p99", "back: p50", "p99")
 	for _, c := range cells {
 		p99 := figures.Percentile(c.noticed, 99)
-		fmt.Fprintf(&table, "%-28s %-6s %6.1f %6.2f %6.2f   %9.2f %6.2f\n", c.failure, c.mode, c.within.Seconds(),
-			figures.Percentile(c.noticed, 50).Seconds(), p99.Seconds(), figures.Percentile(c.redeemed, 50).Seconds(), figures.Percentile(c.redeemed, 99).Seconds())
+		fmt.Fprintf(
+			&table,
+			"%-28s %-6s %6.1f %6.2f %6.2f   %9.2f %6.2f\n",
+			c.failure,
+			c.mode,
+			c.within.Seconds(),
+			figures.Percentile(c.noticed, 50).
+				Seconds(),
+			p99.Seconds(),
+			figures.Percentile(c.redeemed, 50).Seconds(),
+			figures.Percentile(c.redeemed, 99).Seconds(),
+		)
 		if len(c.noticed) != backends*deaths || len(c.redeemed) != backends*deaths {
-			clock.complainf("%s, %s: %d deaths and %d recoveries were noticed, want %d of each", c.mode, c.failure, len(c.noticed), len(c.redeemed), backends*deaths)
+			clock.complainf(
+				"%s, %s: %d deaths and %d recoveries were noticed, want %d of each",
+				c.mode,
+				c.failure,
+				len(c.noticed),
+				len(c.redeemed),
+				backends*deaths,
+			)
 		}
 		// The bounds are the prober's; the slack is for machines that have other things to do.
 		if limit := time.Duration(slack*float64(c.within)) + more; p99 > limit {
@@ -177,7 +194,14 @@ func TestHiccupsChangeNothing(t *testing.T) {
 						}
 						judged.Add(1)
 						if w := b.Status(s.Key); w.Health != prober.Passing || w.Since.After(before) {
-							clock.complainf("%s, %s: a hiccup of %v, and %v since %v after it began", how.Mode, mode, lasted, w.Health, w.Since.Sub(began))
+							clock.complainf(
+								"%s, %s: a hiccup of %v, and %v since %v after it began",
+								how.Mode,
+								mode,
+								lasted,
+								w.Health,
+								w.Since.Sub(began),
+							)
 						}
 					}
 				})

@@ -75,7 +75,16 @@ func TestTenThousandTargets(t *testing.T) {
 
 	t.Run("all answer", func(t *testing.T) {
 		var r Record
-		l := run(t, Load{Keys: Many(0, all, TCPPort, probe.TCP), Start: 3 * time.Second, Long: 20 * time.Second, Between: forget, Inspect: read(&r)})
+		l := run(
+			t,
+			Load{
+				Keys:    Many(0, all, TCPPort, probe.TCP),
+				Start:   3 * time.Second,
+				Long:    20 * time.Second,
+				Between: forget,
+				Inspect: read(&r),
+			},
+		)
 		row(t, l, seen(t, r, all))
 		if l.Failing > 0 {
 			t.Errorf("%d are taken for dead", l.Failing)

@@ -64,7 +64,13 @@ func TestHalfOfTheBackendsDieTogether(t *testing.T) {
 			continue
 		}
 		p99 := figures.Percentile(r.took, 99)
-		t.Logf("%-28s bound %.1f s, p50 %.2f s, p99 %.2f s", r.name, r.within.Seconds(), figures.Percentile(r.took, 50).Seconds(), p99.Seconds())
+		t.Logf(
+			"%-28s bound %.1f s, p50 %.2f s, p99 %.2f s",
+			r.name,
+			r.within.Seconds(),
+			figures.Percentile(r.took, 50).Seconds(),
+			p99.Seconds(),
+		)
 		if limit := time.Duration(slack*float64(r.within)) + more; p99 > limit {
 			clock.complainf("%s: p99 is %v, more than %v", r.name, p99, limit)
 		}

@@ -165,7 +165,15 @@ func TestBothBinariesCanBeInstalledFromAReleaseThatReplacesNothing(t *testing.T)
 			if want := fmt.Sprintf("slicefeed-%s %s\n", half, version); err != nil || !strings.HasPrefix(string(out), want) {
 				t.Errorf("it says %q (%v), want %q", out, err, want)
 			}
-			if got := run(t, outside, nil, "version", "-m", filepath.Join(bin, half)); strings.Contains(got, "=>") || !strings.Contains(got, generated+"\t"+version) {
+			if got := run(
+				t,
+				outside,
+				nil,
+				"version",
+				"-m",
+				filepath.Join(bin, half),
+			); strings.Contains(got, "=>") ||
+				!strings.Contains(got, generated+"\t"+version) {
 				t.Errorf("it is not built from what was released:\n%s", got)
 			}
 		})

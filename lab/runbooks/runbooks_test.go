@@ -152,8 +152,11 @@ func (w *world) readme(t *testing.T) {
 
 // otherCloud has the inventory ask the emulator, and more often than one should ask the cloud.
 func (w *world) otherCloud(ctx context.Context) error {
-	return errors.Join(w.TrustCloud(ctx), w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: ionos-ca}\nsettings:\n  IONOS_API_URL: "+
-		w.Cloud.URL+"\n  IONOS_POLL_INTERVAL: 2s\n  IONOS_REQUEST_BUDGET: 600\n"))
+	return errors.Join(
+		w.TrustCloud(ctx),
+		w.edit("inventory.yaml", "settings:\n", "ionos: {caConfigMap: ionos-ca}\nsettings:\n  IONOS_API_URL: "+
+			w.Cloud.URL+"\n  IONOS_POLL_INTERVAL: 2s\n  IONOS_REQUEST_BUDGET: 600\n"),
+	)
 }
 
 // otherCloudInManifests does the same where there is no chart that mounts the CA: the token's Secret has it too.
@@ -220,7 +223,11 @@ func (w *world) runs(ctx context.Context, version string) error {
 		if err != nil {
 			return err
 		}
-		if image, chart := d.Spec.Template.Spec.Containers[0].Image, d.Labels["app.kubernetes.io/version"]; !strings.HasSuffix(image, ":"+version) || chart != version {
+		if image, chart := d.Spec.Template.Spec.Containers[0].Image, d.Labels["app.kubernetes.io/version"]; !strings.HasSuffix(
+			image,
+			":"+version,
+		) ||
+			chart != version {
 			return fmt.Errorf("%s has image %s and chart %s, want version %s", c.name, image, chart, version)
 		}
 	}

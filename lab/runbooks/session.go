@@ -64,7 +64,12 @@ func (s *Session) Run(ctx context.Context, command string) (printed string, code
 	out := block + ".out"
 	defer os.Remove(out) //nolint:errcheck // the directory goes as well
 	// The trap leaves the sourced block at the first failure, and not the shell.
-	_, err = fmt.Fprintf(s.stdin, "trap 'return $?' ERR; . '%s' >'%s' 2>&1 3>&- </dev/null; trap_code=$?; trap - ERR; echo $trap_code >&3\n", block, out)
+	_, err = fmt.Fprintf(
+		s.stdin,
+		"trap 'return $?' ERR; . '%s' >'%s' 2>&1 3>&- </dev/null; trap_code=$?; trap - ERR; echo $trap_code >&3\n",
+		block,
+		out,
+	)
 	if err != nil {
 		return "", 0, fmt.Errorf("the shell has ended: %w", err)
 	}

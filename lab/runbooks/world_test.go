@@ -73,7 +73,8 @@ func (w *world) followServices() {
 		defer close(over)
 		for event := range services.ResultChan() {
 			s, ok := event.Object.(*corev1.Service)
-			if !ok || event.Type == watch.Deleted || s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 {
+			if !ok || event.Type == watch.Deleted || s.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+				len(s.Status.LoadBalancer.Ingress) > 0 {
 				continue
 			}
 			if err := w.giveBalancer(w.t.Context(), s); err != nil {

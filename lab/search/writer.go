@@ -140,9 +140,18 @@ func (w *writerWorld) input() verdict.Input {
 	for s := range w.setup.Sources {
 		from := &w.sources[s]
 		source := verdict.Source{
-			Name: sourceName(s), EverSynced: from.heard, Connected: from.alive, MembershipSynced: from.heard, MembershipSyncedAt: from.wordAt,
-			Epoch: fmt.Sprint("life-", from.life), Observation: from.observation, ObservationAt: from.observedAt, Allowlist: fence,
-			Tier: w.tier(s),
+			Name: sourceName(
+				s,
+			),
+			EverSynced:         from.heard,
+			Connected:          from.alive,
+			MembershipSynced:   from.heard,
+			MembershipSyncedAt: from.wordAt,
+			Epoch:              fmt.Sprint("life-", from.life),
+			Observation:        from.observation,
+			ObservationAt:      from.observedAt,
+			Allowlist:          fence,
+			Tier:               w.tier(s),
 		}
 		for n, state := range from.words[:w.setup.Nodes] {
 			if state != unlisted {

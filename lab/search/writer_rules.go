@@ -34,13 +34,16 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 	}
 	for _, e := range listOf(d) {
 		n, lists := w.number(e.Address), func(h verdict.CurrentEndpoint) bool { return h.Address == e.Address }
-		if w.setup.Probing && w.probes[n].Status != verdict.Passing && !slices.ContainsFunc(in.Current, lists) && word(e) != "out" && !w.panics(in) {
+		if w.setup.Probing && w.probes[n].Status != verdict.Passing && !slices.ContainsFunc(in.Current, lists) && word(e) != "out" &&
+			!w.panics(in) {
 			return fmt.Errorf("node-%d is listed as %s, which is new and has not passed a probe", n, word(e))
 		}
 	}
 	for _, e := range listOf(d) {
 		n := w.number(e.Address)
-		if w.tier(w.of(n)) > 0 && !slices.ContainsFunc(in.Current, func(h verdict.CurrentEndpoint) bool { return h.Address == e.Address }) && w.serves(0, d) {
+		if w.tier(w.of(n)) > 0 &&
+			!slices.ContainsFunc(in.Current, func(h verdict.CurrentEndpoint) bool { return h.Address == e.Address }) &&
+			w.serves(0, d) {
 			return fmt.Errorf("node-%d of the source that stands by comes, though the first source serves", n)
 		}
 	}

@@ -17,7 +17,11 @@ type writerStep struct {
 }
 
 var stateWords = map[verdict.State]string{
-	verdict.Ready: "READY", verdict.Draining: "DRAINING", verdict.NotReady: "NOT_READY", verdict.Unknown: "in a state we do not know", unlisted: "absent",
+	verdict.Ready:    "READY",
+	verdict.Draining: "DRAINING",
+	verdict.NotReady: "NOT_READY",
+	verdict.Unknown:  "in a state we do not know",
+	unlisted:         "absent",
 }
 
 func (w *writerWorld) steps() (all []writerStep) {

@@ -16,9 +16,22 @@ func Draw(seed uint64) Script {
 	s := Script{
 		Seed: seed,
 		Setup: Setup{
-			Sources: pick(1, 1, 1, 2), Replicas: pick(1, 1, 2), Nodes: 1 + r.IntN(5), Writers: pick(1, 2, 2),
-			ByCloud: r.IntN(3) > 0, Probing: r.IntN(4) > 0, ProbeInterval: seconds(2, 2, 5),
-			ShrinkWindow: seconds(60, 60, 20, 0), EmptyThreshold: pick(3, 3, 1), MaxStaleness: seconds(900, 900, 60), ListOut: r.IntN(3) > 0,
+			Sources:       pick(1, 1, 1, 2),
+			Replicas:      pick(1, 1, 2),
+			Nodes:         1 + r.IntN(5),
+			Writers:       pick(1, 2, 2),
+			ByCloud:       r.IntN(3) > 0,
+			Probing:       r.IntN(4) > 0,
+			ProbeInterval: seconds(2, 2, 5),
+			ShrinkWindow: seconds(
+				60,
+				60,
+				20,
+				0,
+			),
+			EmptyThreshold: pick(3, 3, 1),
+			MaxStaleness:   seconds(900, 900, 60),
+			ListOut:        r.IntN(3) > 0,
 		},
 		Quiet: 100 * time.Second, Trouble: seconds(120, 180, 240, 360, 600),
 	}

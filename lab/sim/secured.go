@@ -113,7 +113,14 @@ func (c *cluster) create(address netip.Addr) {
 func (c *cluster) put(n node) {
 	c.record(func() {
 		n.rv = c.nodes.rv + 1
-		c.tellf("%s: Node %s %s %s at %s", c.name, n.name, []string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()], n.pool, n.address)
+		c.tellf(
+			"%s: Node %s %s %s at %s",
+			c.name,
+			n.name,
+			[]string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()],
+			n.pool,
+			n.address,
+		)
 		c.spread(c.nodes.put(n.name, n))
 	})
 }
@@ -127,7 +134,14 @@ func (c *cluster) edit(name string, change func(*node)) {
 		}
 		change(&n)
 		n.rv = c.nodes.rv + 1
-		c.tellf("%s: Node %s %s %s at %s", c.name, n.name, []string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()], n.pool, n.address)
+		c.tellf(
+			"%s: Node %s %s %s at %s",
+			c.name,
+			n.name,
+			[]string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()],
+			n.pool,
+			n.address,
+		)
 		c.spread(c.nodes.put(name, n))
 	})
 }

@@ -186,9 +186,16 @@ func (s *subscription) confide() {
 	}
 	if s.members != snap.Generation {
 		s.members, t.Members = snap.Generation, nil
-		states := map[subscriber.NodeState]oracle.State{subscriber.Ready: oracle.Ready, subscriber.Draining: oracle.Draining, subscriber.NotReady: oracle.NotReady}
+		states := map[subscriber.NodeState]oracle.State{
+			subscriber.Ready:    oracle.Ready,
+			subscriber.Draining: oracle.Draining,
+			subscriber.NotReady: oracle.NotReady,
+		}
 		for _, m := range snap.Members {
-			t.Members = append(t.Members, oracle.Member{Name: m.Name, Addresses: append([]netip.Addr(nil), m.Addresses...), State: states[m.State], Labels: m.Labels})
+			t.Members = append(
+				t.Members,
+				oracle.Member{Name: m.Name, Addresses: append([]netip.Addr(nil), m.Addresses...), State: states[m.State], Labels: m.Labels},
+			)
 		}
 		s.see(oracle.Holds{Holder: s.name, Peer: s.cluster.name, Nodes: len(snap.Members)})
 	}

@@ -13,7 +13,15 @@ import (
 // Text is a Script for people to read and to alter; Parse reads it again.
 func (s Script) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d\nsetup%s\nquiet %s\ntrouble %s\nsettle %s\n", s.Seed, fields(reflect.ValueOf(s.Setup)), s.Quiet, s.Trouble, s.Settle)
+	fmt.Fprintf(
+		&b,
+		"seed %d\nsetup%s\nquiet %s\ntrouble %s\nsettle %s\n",
+		s.Seed,
+		fields(reflect.ValueOf(s.Setup)),
+		s.Quiet,
+		s.Trouble,
+		s.Settle,
+	)
 	for _, f := range s.Faults {
 		fmt.Fprintf(&b, "fault at=%s for=%s on=%d n=%d %s\n", f.At, f.For, f.On, f.N, f.Kind)
 	}

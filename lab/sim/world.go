@@ -31,8 +31,13 @@ type world struct {
 
 func newWorld(s Script, trace io.Writer) *world {
 	w := &world{
-		script: s, trace: trace, begun: time.Now(), oracle: oracle.New(oracle.Setup{Limit: most}), result: Result{Script: s, Covered: map[Cell]int{}},
-		hosts: map[netip.Addr]*host{}, inForce: map[Kind]int{},
+		script:  s,
+		trace:   trace,
+		begun:   time.Now(),
+		oracle:  oracle.New(oracle.Setup{Limit: most}),
+		result:  Result{Script: s, Covered: map[Cell]int{}},
+		hosts:   map[netip.Addr]*host{},
+		inForce: map[Kind]int{},
 	}
 	w.tellf("seed %d: %+v", s.Seed, s.Setup)
 	for n := range s.Setup.Sources {
@@ -97,7 +102,11 @@ func (w *world) play() Result {
 	w.run(end)
 	if w.stuck {
 		w.result.Violations = append(w.result.Violations, oracle.Violation{
-			At: time.Now(), Invariant: "I3", Rule: "livelock", Sentence: "the world comes to rest", Seen: "something happens again and again at one moment",
+			At:        time.Now(),
+			Invariant: "I3",
+			Rule:      "livelock",
+			Sentence:  "the world comes to rest",
+			Seen:      "something happens again and again at one moment",
 		})
 	} else {
 		w.see(oracle.End{})

@@ -357,9 +357,20 @@ func (c *catalog) confide() {
 	view := c.Get(target)
 	s := view.Target.Settings
 	is := oracle.Configured{
-		Writer: c.w.name, Target: target.String(), Out: !view.Relevant || view.OptedOut || view.Rejection != nil && !view.ProbesOnly, Paused: view.Paused,
-		Sources: s.AllSources(), Failover: s.Failover, FailoverBelow: max(1, s.FailoverBelow), ExpireAfter: s.ExpireAfter, Probe: probeName(s.Probe), NoOut: !s.ListUnready, IPv4: true,
-		ShrinkWindow: s.ShrinkWindow, EmptyThreshold: s.EmptyThreshold, MaxStaleness: s.MaxStaleness,
+		Writer:         c.w.name,
+		Target:         target.String(),
+		Out:            !view.Relevant || view.OptedOut || view.Rejection != nil && !view.ProbesOnly,
+		Paused:         view.Paused,
+		Sources:        s.AllSources(),
+		Failover:       s.Failover,
+		FailoverBelow:  max(1, s.FailoverBelow),
+		ExpireAfter:    s.ExpireAfter,
+		Probe:          probeName(s.Probe),
+		NoOut:          !s.ListUnready,
+		IPv4:           true,
+		ShrinkWindow:   s.ShrinkWindow,
+		EmptyThreshold: s.EmptyThreshold,
+		MaxStaleness:   s.MaxStaleness,
 	}
 	if s.NodeSelector != nil && !s.NodeSelector.Empty() {
 		_, pool, _ := strings.Cut(s.NodeSelector.String(), "=")

@@ -78,11 +78,18 @@ var peers = []peer{
 	{name: "both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}},
 	{name: "a newer subscriber", requests: Alter{Unknown: true}},
 	{name: "a newer inventory", answers: Alter{Unknown: true}},
-	unknownState(4), unknownState(99), unknownState(-1), unknownState(math.MaxInt32), unknownState(0),
-	unknownWorth(4), unknownWorth(-1), unknownWorth(0),
+	unknownState(4),
+	unknownState(99),
+	unknownState(-1),
+	unknownState(math.MaxInt32),
+	unknownState(0),
+	unknownWorth(4),
+	unknownWorth(-1),
+	unknownWorth(0),
 	{
-		name: "an inventory that knows no ports", answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.SourceStatus.ports"}},
-		lost: func(s *subscriber.Snapshot) { s.Ports = nil },
+		name:    "an inventory that knows no ports",
+		answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.SourceStatus.ports"}},
+		lost:    func(s *subscriber.Snapshot) { s.Ports = nil },
 	},
 	{
 		name: "an inventory that knows no named workloads", answers: Alter{Without: []protoreflect.FullName{
@@ -94,12 +101,16 @@ var peers = []peer{
 		},
 	},
 	{
-		name: "an inventory that knows no hostname", answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.Node.hostname"}},
-		lost: lose(func(m *subscriber.Member) { m.Hostname = "" }),
+		name:    "an inventory that knows no hostname",
+		answers: Alter{Without: []protoreflect.FullName{"slicefeed.inventory.v1.Node.hostname"}},
+		lost:    lose(func(m *subscriber.Member) { m.Hostname = "" }),
 	},
 	{
 		name: "an inventory that knows neither uid, zone, region nor labels", answers: Alter{Without: []protoreflect.FullName{
-			"slicefeed.inventory.v1.Node.uid", "slicefeed.inventory.v1.Node.zone", "slicefeed.inventory.v1.Node.region", "slicefeed.inventory.v1.Node.labels",
+			"slicefeed.inventory.v1.Node.uid",
+			"slicefeed.inventory.v1.Node.zone",
+			"slicefeed.inventory.v1.Node.region",
+			"slicefeed.inventory.v1.Node.labels",
 		}},
 		lost: lose(func(m *subscriber.Member) { m.UID, m.Zone, m.Region, m.Labels = "", "", "", nil }),
 	},
@@ -234,7 +245,13 @@ func (l *link) same(when string, p peer) {
 	if reflect.DeepEqual(want.TrustedMembers, got.TrustedMembers) {
 		want.TrustedMembers, got.TrustedMembers = nil, nil
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(subscriber.Member{}), cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(
+		want,
+		got,
+		cmp.AllowUnexported(subscriber.Member{}),
+		cmpopts.EquateComparable(netip.Addr{}),
+		cmpopts.EquateEmpty(),
+	); diff != "" {
 		l.t.Errorf("%s: through the in-between comes another set (-told +came):\n%.2000s", when, diff)
 	}
 	if n := l.breaches(); n != 0 {
@@ -331,7 +348,8 @@ func listDetails(ctx context.Context, conn grpc.ClientConnInterface) (proto.Mess
 
 // explainNodes asks about one that is published and one that is omitted.
 func explainNodes(ctx context.Context, conn grpc.ClientConnInterface) (proto.Message, error) {
-	return inventoryv1.NewInventoryOperatorServiceClient(conn).ExplainNodes(ctx, &inventoryv1.ExplainNodesRequest{Names: []string{"worker-00001", "cp"}})
+	return inventoryv1.NewInventoryOperatorServiceClient(conn).
+		ExplainNodes(ctx, &inventoryv1.ExplainNodesRequest{Names: []string{"worker-00001", "cp"}})
 }
 
 func requestObservations(ctx context.Context, conn grpc.ClientConnInterface) (proto.Message, error) {
@@ -404,13 +422,24 @@ func TestR12AnUnknownStateLeavesAnEndpointAsItIs(t *testing.T) {
 		decide := func() map[string]verdict.Conditions {
 			synctest.Wait()
 			s := l.through.Snapshot()
-			in := verdict.Input{Current: held, LeadingSince: leading, Limits: verdict.Limits{ListUnready: true}, Sources: []verdict.Source{{
-				Name: s.Source, EverSynced: s.EverSynced, Connected: s.Connected && s.SyncedInStream, MembershipSynced: s.Membership.State == subscriber.Synced,
-				MembershipSyncedAt: s.MembershipSyncedAt, Epoch: s.ObservationEpoch, Observation: s.Observation, ObservationAt: s.ObservationReceivedAt,
-				Allowlist: verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
-			}}}
+			in := verdict.Input{Current: held, LeadingSince: leading, Limits: verdict.Limits{ListUnready: true}, Sources: []verdict.Source{
+				{
+					Name:               s.Source,
+					EverSynced:         s.EverSynced,
+					Connected:          s.Connected && s.SyncedInStream,
+					MembershipSynced:   s.Membership.State == subscriber.Synced,
+					MembershipSyncedAt: s.MembershipSyncedAt,
+					Epoch:              s.ObservationEpoch,
+					Observation:        s.Observation,
+					ObservationAt:      s.ObservationReceivedAt,
+					Allowlist:          verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}},
+				},
+			}}
 			for _, m := range s.Members {
-				in.Sources[0].Members = append(in.Sources[0].Members, verdict.Member{Address: m.Addresses[0], Name: m.Name, State: states[m.State], Since: m.Since})
+				in.Sources[0].Members = append(
+					in.Sources[0].Members,
+					verdict.Member{Address: m.Addresses[0], Name: m.Name, State: states[m.State], Since: m.Since},
+				)
 			}
 			var decision verdict.Decision
 			memory, decision = verdict.Decide(memory, in, time.Now())

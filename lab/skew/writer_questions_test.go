@@ -77,7 +77,8 @@ func TestWhatAWriterIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 				altered := host(t, nil, between.Options()...)
 
 				list, explanation := asked(t, conn)
-				if len(list.GetTargets()) != 1 || explanation.GetVerdict() != writerv1.Verdict_VERDICT_HOLD || explanation.GetConclusion() == "" {
+				if len(list.GetTargets()) != 1 || explanation.GetVerdict() != writerv1.Verdict_VERDICT_HOLD ||
+					explanation.GetConclusion() == "" {
 					t.Fatalf("the writer says %v and %v", list, explanation)
 				}
 				if row.lost != nil {
@@ -102,11 +103,17 @@ func TestWhatAWriterIsAskedOnceIsAnsweredWhateverTheVersions(t *testing.T) {
 func asked(t *testing.T, conn grpc.ClientConnInterface) (*writerv1.ListTargetDetailsResponse, *writerv1.ExplainEndpointResponse) {
 	t.Helper()
 	client := writerv1.NewWriterOperatorServiceClient(conn)
-	list, err := client.ListTargetDetails(t.Context(), &writerv1.ListTargetDetailsRequest{Services: []*writerv1.ServiceSelector{{Namespace: "web", Service: "shop"}}})
+	list, err := client.ListTargetDetails(
+		t.Context(),
+		&writerv1.ListTargetDetailsRequest{Services: []*writerv1.ServiceSelector{{Namespace: "web", Service: "shop"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	explanation, err := client.ExplainEndpoint(t.Context(), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: "shop", Address: "10.0.0.1"})
+	explanation, err := client.ExplainEndpoint(
+		t.Context(),
+		&writerv1.ExplainEndpointRequest{Namespace: "web", Service: "shop", Address: "10.0.0.1"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,13 @@ func target(service string, addresses ...string) endpoints.Target {
 	}
 	for _, a := range addresses {
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{
-			Address: netip.MustParseAddr(a), Listed: true, Source: "default", Zone: "zone-1", Conditions: verdict.Conditions{Ready: true, Serving: true},
+			Address: netip.MustParseAddr(
+				a,
+			),
+			Listed:     true,
+			Source:     "default",
+			Zone:       "zone-1",
+			Conditions: verdict.Conditions{Ready: true, Serving: true},
 		})
 	}
 	return t
@@ -115,8 +121,17 @@ var writers = []struct {
 	{name: "a state of targets that nobody knows", answers: Alter{Enums: targetStates(99)}},
 	{name: "a negative one", answers: Alter{Enums: targetStates(-1)}},
 	{name: "targets told as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.target", 8)}},
-	{name: "endpoints told as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.endpoint", 8)}, empty: true},
-	{name: "gathered, as a kind of entry that nobody knows", answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.group", 8)}, gather: true, empty: true},
+	{
+		name:    "endpoints told as a kind of entry that nobody knows",
+		answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.endpoint", 8)},
+		empty:   true,
+	},
+	{
+		name:    "gathered, as a kind of entry that nobody knows",
+		answers: Alter{Moved: moved("slicefeed.writer.v1.Entry.group", 8)},
+		gather:  true,
+		empty:   true,
+	},
 	{name: "gathered, both ends newer", requests: Alter{Unknown: true}, answers: Alter{Unknown: true}, gather: true, empty: true},
 	{name: "a writer that knows only what it must", answers: Alter{Without: []protoreflect.FullName{
 		"slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval", "slicefeed.writer.v1.WriterStatus.held",
@@ -192,7 +207,11 @@ func TestWhatAProxyHoldsIsWhatTheWriterDecidedWhateverTheirVersions(t *testing.T
 				through.mu.Lock()
 				defer through.mu.Unlock()
 				if through.resets != 1 || through.synced < 5 {
-					t.Errorf("%d resets and %d synced states, want 1 and more: the new stream has to resume where the old one was", through.resets, through.synced)
+					t.Errorf(
+						"%d resets and %d synced states, want 1 and more: the new stream has to resume where the old one was",
+						through.resets,
+						through.synced,
+					)
 				}
 				if between.Altered() == 0 {
 					t.Error("no message was altered: this row tests nothing")

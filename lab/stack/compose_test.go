@@ -101,9 +101,12 @@ func TestTheComposeFileConnectsAndMountsNoMoreThanItShould(t *testing.T) {
 		if strings.Contains(s.Image, "/") || !strings.HasSuffix(s.Image, ":compose") {
 			t.Errorf("%s runs %s, which could be pulled", name, s.Image)
 		}
-		if s.Build == nil || s.Build.Context != "." || s.Build.Args["GO_IMAGE"] != "${GO_IMAGE:-golang:1.26}" || s.Build.Labels["dev.slicefeed.stack"] != "compose" {
+		if s.Build == nil || s.Build.Context != "." || s.Build.Args["GO_IMAGE"] != "${GO_IMAGE:-golang:1.26}" ||
+			s.Build.Labels["dev.slicefeed.stack"] != "compose" {
 			t.Errorf("%s is built by %+v", name, s.Build)
-		} else if _, err := os.Stat(filepath.Join(root, s.Build.Dockerfile)); err != nil {
+		} else if _, err := os.Stat(
+			filepath.Join(root, s.Build.Dockerfile),
+		); err != nil {
 			t.Error(err)
 		}
 	}

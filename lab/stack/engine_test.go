@@ -50,7 +50,14 @@ func TestMakeUpSaysWhatItLacksAndHowToGetIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", "source deploy/compose/docker.sh; need_docker; need_compose")
+			cmd := exec.CommandContext(
+				t.Context(),
+				"bash",
+				"-euo",
+				"pipefail",
+				"-c",
+				"source deploy/compose/docker.sh; need_docker; need_compose",
+			)
 			cmd.Dir = root
 			cmd.Env = append([]string{"PATH=" + path}, row.env...)
 			out, err := cmd.CombinedOutput()

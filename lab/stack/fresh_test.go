@@ -37,7 +37,12 @@ func TestComposeUpAloneStartsTheStackOfAFreshClone(t *testing.T) {
 		defer cancel()
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Dir = clone
-		cmd.Env = []string{"PATH=" + path, "HOME=" + os.Getenv("HOME"), "GO_IMAGE=slicefeed-go:local", "DOCKER_HOST=" + os.Getenv("DOCKER_HOST")}
+		cmd.Env = []string{
+			"PATH=" + path,
+			"HOME=" + os.Getenv("HOME"),
+			"GO_IMAGE=slicefeed-go:local",
+			"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"),
+		}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)

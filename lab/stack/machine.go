@@ -47,10 +47,16 @@ func Busy(ctx context.Context, ports []Port, published string) error {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address.String())
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			problems = append(problems, fmt.Errorf("port %s for %s is busy: another program listens on %s; stop it, or choose another port: make up %s=…",
-				p.Number, p.What, address, p.Variable))
+			problems = append(
+				problems,
+				fmt.Errorf("port %s for %s is busy: another program listens on %s; stop it, or choose another port: make up %s=…",
+					p.Number, p.What, address, p.Variable),
+			)
 		case err != nil:
-			problems = append(problems, fmt.Errorf("port %s for %s cannot be opened; choose another: make up %s=…: %w", p.Number, p.What, p.Variable, err))
+			problems = append(
+				problems,
+				fmt.Errorf("port %s for %s cannot be opened; choose another: make up %s=…: %w", p.Number, p.What, p.Variable, err),
+			)
 		default:
 			_ = l.Close()
 		}
@@ -95,7 +101,14 @@ func Await(ctx context.Context, client kubernetes.Interface, within time.Duratio
 		if slices.Equal(ready, want) {
 			return nil
 		}
-		err = fmt.Errorf("the Service %s/%s has %d of %d endpoints: %s", Namespace, Service, len(ready), len(want), strings.Join(ready, " "))
+		err = fmt.Errorf(
+			"the Service %s/%s has %d of %d endpoints: %s",
+			Namespace,
+			Service,
+			len(ready),
+			len(want),
+			strings.Join(ready, " "),
+		)
 		if now := err.Error(); now != told {
 			fmt.Fprintln(out, "  "+now)
 			told = now
@@ -109,7 +122,9 @@ func Await(ctx context.Context, client kubernetes.Interface, within time.Duratio
 }
 
 func readyEndpoints(ctx context.Context, client kubernetes.Interface) ([]string, error) {
-	all, err := client.DiscoveryV1().EndpointSlices(Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + Service})
+	all, err := client.DiscoveryV1().
+		EndpointSlices(Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + Service})
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,8 @@ func TestTheStackIsAsItsPageSays(t *testing.T) {
 		defer l.Close()
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		out, err := shell(t.Context(), "make up SLICEFEED_CLOUD_PORT="+port)
-		if err == nil || !strings.Contains(out, "port "+port+" for the side door of the cloud is busy") || !strings.Contains(out, "make up SLICEFEED_CLOUD_PORT=") {
+		if err == nil || !strings.Contains(out, "port "+port+" for the side door of the cloud is busy") ||
+			!strings.Contains(out, "make up SLICEFEED_CLOUD_PORT=") {
 			t.Errorf("got %v\n%s", err, out)
 		}
 		if there := must(t, "ps", "--all", "--quiet", "--filter=label=com.docker.compose.project=slicefeed"); there != "" {
@@ -149,7 +150,10 @@ func TestTheStackIsAsItsPageSays(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		t.Logf("it took %.1fs", time.Since(start).Seconds())
-		if diff := cmp.Diff(before, must(t, "ps", "--quiet", "--no-trunc", "--filter=label=com.docker.compose.project=slicefeed")); diff != "" {
+		if diff := cmp.Diff(
+			before,
+			must(t, "ps", "--quiet", "--no-trunc", "--filter=label=com.docker.compose.project=slicefeed"),
+		); diff != "" {
 			t.Errorf("the containers that run have changed (-before +after):\n%s", diff)
 		}
 	})
@@ -185,9 +189,17 @@ const observability = "./deploy/compose/observability/"
 
 // apart is what each container may be connected to and what it mounts; "rw" where it may write.
 var apart = map[string]connections{
-	"secured-setup": {[]string{"secured"}, map[string]string{
-		"secured-cluster": "rw", "secured-etcd": "rw", "secured-cloud": "rw", "secured-inventory": "rw", "secured-people": "rw", "secured-public": "rw",
-	}},
+	"secured-setup": {
+		[]string{"secured"},
+		map[string]string{
+			"secured-cluster":   "rw",
+			"secured-etcd":      "rw",
+			"secured-cloud":     "rw",
+			"secured-inventory": "rw",
+			"secured-people":    "rw",
+			"secured-public":    "rw",
+		},
+	},
 	"secured-etcd": {[]string{"secured"}, map[string]string{"secured-etcd": "ro", "secured-data": "rw"}},
 	"secured-api":  {[]string{"secured"}, map[string]string{"secured-cluster": "ro"}},
 	"ionos":        {[]string{"secured"}, map[string]string{"secured-cloud": "ro"}},
@@ -254,7 +266,10 @@ func testContained(t *testing.T, all map[string]running) {
 	for name, c := range all {
 		h := c.HostConfig
 		if c.Config.User != "65532:65532" || !h.ReadonlyRootfs || h.Privileged || len(h.CapAdd) > 0 || h.PidMode != "" ||
-			!slices.Contains(h.CapDrop, "ALL") || !slices.ContainsFunc(h.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "no-new-privileges") }) {
+			!slices.Contains(
+				h.CapDrop,
+				"ALL",
+			) || !slices.ContainsFunc(h.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "no-new-privileges") }) {
 			t.Errorf("%s: user %q, %+v", name, c.Config.User, h)
 		}
 		for port, bindings := range h.PortBindings {
@@ -298,7 +313,8 @@ func testSecrets(t *testing.T, all map[string]running) {
 				read[name] = append(read[name], file{filepath.Join(filepath.Dir(m.Destination), entry.Name), string(content)})
 				secret := strings.Contains(string(content), "PRIVATE KEY") || strings.Contains(string(content), "client-key-data") ||
 					strings.Contains(string(content), "token:") || string(content) == cloudToken
-				if strings.HasSuffix(m.Name, "-public") && (secret || strings.Count(string(content), "BEGIN") != 1 || filepath.Base(entry.Name) != "ca.crt") {
+				if strings.HasSuffix(m.Name, "-public") &&
+					(secret || strings.Count(string(content), "BEGIN") != 1 || filepath.Base(entry.Name) != "ca.crt") {
 					t.Errorf("%s, which both sides see, has %s", m.Name, entry.Name)
 				}
 				if secret {
@@ -359,7 +375,9 @@ func testReach(t *testing.T, all map[string]running) {
 			}
 		}
 		got := map[string]bool{}
-		args := append([]string{"run", "--rm", "--network=container:" + c.Name[1:], "slicefeed-stack:compose", "connect"}, slices.Sorted(maps.Keys(want))...)
+		args := append(
+			[]string{"run", "--rm", "--network=container:" + c.Name[1:], "slicefeed-stack:compose", "connect"},
+			slices.Sorted(maps.Keys(want))...)
 		for line := range strings.Lines(must(t, args...)) {
 			address, _, _ := strings.Cut(line, " ")
 			got[address] = strings.HasSuffix(strings.TrimSpace(line), " reached") && !strings.Contains(line, "not reached")

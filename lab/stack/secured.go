@@ -98,8 +98,11 @@ func joinWorkers(ctx context.Context, client kubernetes.Interface) error {
 			}},
 			Spec: corev1.NodeSpec{ProviderID: "ionos://" + w.Server},
 			Status: corev1.NodeStatus{
-				NodeInfo:  corev1.NodeSystemInfo{SystemUUID: w.Server, OperatingSystem: "linux", KubeletVersion: "v1.36.3"},
-				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: w.public().String()}, {Type: corev1.NodeHostName, Address: w.Name}},
+				NodeInfo: corev1.NodeSystemInfo{SystemUUID: w.Server, OperatingSystem: "linux", KubeletVersion: "v1.36.3"},
+				Addresses: []corev1.NodeAddress{
+					{Type: corev1.NodeInternalIP, Address: w.public().String()},
+					{Type: corev1.NodeHostName, Address: w.Name},
+				},
 				Conditions: []corev1.NodeCondition{{
 					Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
 					LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),

@@ -123,7 +123,12 @@ func (j Job) makeKeys(s side) error {
 		dir, name string
 		cert      pki.Cert
 	}{
-		{cluster, "cluster", "server", pki.Cert{CommonName: "kube-apiserver", Usage: pki.Server, IPs: here, DNS: []string{s.name + "-api", "kubernetes.default.svc"}}},
+		{
+			cluster,
+			"cluster",
+			"server",
+			pki.Cert{CommonName: "kube-apiserver", Usage: pki.Server, IPs: here, DNS: []string{s.name + "-api", "kubernetes.default.svc"}},
+		},
 		{cluster, "cluster", "accounts", pki.Cert{CommonName: "service-accounts"}}, // only its key pair counts
 		{cluster, "people", "admin", pki.Cert{CommonName: "admin", Organization: []string{"system:masters"}, Usage: pki.Client}},
 		{store, "cluster", "etcd", pki.Cert{CommonName: "kube-apiserver", Usage: pki.Client}},

@@ -35,7 +35,8 @@ func TestVerifiesPublicCertificatesWithoutSystemRoots(t *testing.T) {
 		}
 		// Without explicit roots, like the client of the IONOS API.
 		_, err = cert.Verify(x509.VerifyOptions{KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-		if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired && time.Now().After(cert.NotAfter) {
+		if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired &&
+			time.Now().After(cert.NotAfter) {
 			continue
 		}
 		if err != nil {

@@ -96,7 +96,10 @@ func TestFindsRunningPodsReadyOnesFirst(t *testing.T) {
 		t.Errorf("got %s, want c d a", got)
 	}
 	c.client = fake.NewClientset()
-	if _, err := c.pods(t.Context()); err == nil || !strings.Contains(err.Error(), "no running Pod with label app.kubernetes.io/name=slicefeed-writer") {
+	if _, err := c.pods(
+		t.Context(),
+	); err == nil ||
+		!strings.Contains(err.Error(), "no running Pod with label app.kubernetes.io/name=slicefeed-writer") {
 		t.Errorf("no Pod: %v", err)
 	}
 }

@@ -64,7 +64,8 @@ func (o *options) components(names ...string) ([]*component, error) {
 		}
 		rules := clientcmd.NewDefaultClientConfigLoadingRules()
 		rules.ExplicitPath = o.kubeconfig
-		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: where.context}).ClientConfig()
+		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: where.context}).
+			ClientConfig()
 		if err != nil {
 			return nil, usageError{fmt.Errorf("context %q: %w", where.context, err)}
 		}
@@ -87,7 +88,10 @@ func (c *component) pods(ctx context.Context) ([]corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find %s in context %q: %w", c.name, c.context, err)
 	}
-	running := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
+	running := slices.DeleteFunc(
+		list.Items,
+		func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil },
+	)
 	if len(running) == 0 {
 		return nil, fmt.Errorf("no running Pod with label %s=%s in %s of context %q; check the context and namespace", nameLabel, c.name,
 			cmp.Or(c.namespace, "any namespace"), c.context)
@@ -138,7 +142,10 @@ func (c *component) connect(ctx context.Context) (*connection, error) {
 		candidate, err := c.connectPod(ctx, &pods[i])
 		switch {
 		case err != nil:
-			problems = append(problems, fmt.Errorf("connect to Pod %s/%s of context %q: %w", pods[i].Namespace, pods[i].Name, c.context, err))
+			problems = append(
+				problems,
+				fmt.Errorf("connect to Pod %s/%s of context %q: %w", pods[i].Namespace, pods[i].Name, c.context, err),
+			)
 		case candidate.leading || c.name != writer:
 			return candidate, nil
 		case found == nil:
@@ -156,7 +163,10 @@ func (c *component) connectPod(ctx context.Context, pod *corev1.Pod) (*connectio
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(insecure.NewCredentials())) // as far as this machine's loopback
+	conn, err := grpc.NewClient(
+		"passthrough:"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	) // as far as this machine's loopback
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +184,14 @@ func (c *component) connectPod(ctx context.Context, pod *corev1.Pod) (*connectio
 
 // forward listens on this machine for connections to a Pod's debug listener, and returns the address.
 func (c *component) forward(ctx context.Context, pod *corev1.Pod) (string, error) {
-	target := c.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	target := c.client.CoreV1().
+		RESTClient().
+		Post().
+		Resource("pods").
+		Namespace(pod.Namespace).
+		Name(pod.Name).
+		SubResource("portforward").
+		URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)
 	if err != nil {
 		return "", err
@@ -186,7 +203,15 @@ func (c *component) forward(ctx context.Context, pod *corev1.Pod) (string, error
 	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	dialer := portforward.NewFallbackDialerForStreaming(websocket, overSPDY, needsSPDY)
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", c.debugPort)}, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(
+		ctx,
+		dialer,
+		[]string{"127.0.0.1"},
+		[]string{fmt.Sprintf("0:%d", c.debugPort)},
+		ready,
+		io.Discard,
+		io.Discard,
+	)
 	if err != nil {
 		return "", err
 	}

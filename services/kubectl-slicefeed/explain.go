@@ -270,8 +270,11 @@ func (r *reader) listTargets(ctx context.Context, service *writerv1.ServiceSelec
 		}
 	}
 	if service != nil && len(all) == 0 {
-		return nil, fmt.Errorf("%s/%s is not a target of the writer; check its label slicefeed.dev/class, and that the writer watches its namespace",
-			service.GetNamespace(), service.GetService())
+		return nil, fmt.Errorf(
+			"%s/%s is not a target of the writer; check its label slicefeed.dev/class, and that the writer watches its namespace",
+			service.GetNamespace(),
+			service.GetService(),
+		)
 	}
 	return all, nil
 }

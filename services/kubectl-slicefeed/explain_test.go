@@ -45,23 +45,39 @@ type fakeInventory struct {
 	inventoryv1.InventoryOperatorServiceClient
 }
 
-func (fakeInventory) ListNodeDetails(_ context.Context, req *inventoryv1.ListNodeDetailsRequest, _ ...grpc.CallOption) (*inventoryv1.ListNodeDetailsResponse, error) {
+func (fakeInventory) ListNodeDetails(
+	_ context.Context,
+	req *inventoryv1.ListNodeDetailsRequest,
+	_ ...grpc.CallOption,
+) (*inventoryv1.ListNodeDetailsResponse, error) {
 	if req.GetPageToken() == "" {
-		return &inventoryv1.ListNodeDetailsResponse{NextPageToken: "2", Nodes: []*inventoryv1.NodeDetails{{
-			Name: "worker-1", Result: &inventoryv1.NodeDetails_Published{Published: &inventoryv1.Node{Name: "worker-1", Addresses: []string{"10.0.1.11", "fd00::11"}}},
-		}}}, nil
+		return &inventoryv1.ListNodeDetailsResponse{NextPageToken: "2", Nodes: []*inventoryv1.NodeDetails{
+			{
+				Name: "worker-1",
+				Result: &inventoryv1.NodeDetails_Published{
+					Published: &inventoryv1.Node{Name: "worker-1", Addresses: []string{"10.0.1.11", "fd00::11"}},
+				},
+			},
+		}}, nil
 	}
 	return &inventoryv1.ListNodeDetailsResponse{Nodes: []*inventoryv1.NodeDetails{{
 		Name: "worker-2", Result: &inventoryv1.NodeDetails_Omitted{Omitted: &inventoryv1.Omission{Advice: "Attach\x1b[2J a NIC."}},
 	}}}, nil
 }
 
-func (fakeInventory) ExplainNodes(_ context.Context, req *inventoryv1.ExplainNodesRequest, _ ...grpc.CallOption) (*inventoryv1.ExplainNodesResponse, error) {
+func (fakeInventory) ExplainNodes(
+	_ context.Context,
+	req *inventoryv1.ExplainNodesRequest,
+	_ ...grpc.CallOption,
+) (*inventoryv1.ExplainNodesResponse, error) {
 	response := &inventoryv1.ExplainNodesResponse{}
 	for _, name := range req.GetNames() {
-		response.Explanations = append(response.Explanations, &inventoryv1.NodeExplanation{Name: name, Conclusion: "It is " + name + ".", Steps: []*inventoryv1.ExplanationStep{
-			{Question: "Is it there?", Result: inventoryv1.StepResult_STEP_RESULT_PASSED, Detail: "yes"},
-		}})
+		response.Explanations = append(
+			response.Explanations,
+			&inventoryv1.NodeExplanation{Name: name, Conclusion: "It is " + name + ".", Steps: []*inventoryv1.ExplanationStep{
+				{Question: "Is it there?", Result: inventoryv1.StepResult_STEP_RESULT_PASSED, Detail: "yes"},
+			}},
+		)
 	}
 	return response, nil
 }
@@ -73,7 +89,11 @@ type fakeWriter struct {
 	targets int // further ones
 }
 
-func (w fakeWriter) ListTargetDetails(_ context.Context, req *writerv1.ListTargetDetailsRequest, _ ...grpc.CallOption) (*writerv1.ListTargetDetailsResponse, error) {
+func (w fakeWriter) ListTargetDetails(
+	_ context.Context,
+	req *writerv1.ListTargetDetailsRequest,
+	_ ...grpc.CallOption,
+) (*writerv1.ListTargetDetailsResponse, error) {
 	response := &writerv1.ListTargetDetailsResponse{}
 	for _, service := range append([]string{"other", "shop"}, make([]string, w.targets)...) {
 		if services := req.GetServices(); len(services) == 0 || services[0].GetService() == service {
@@ -85,13 +105,22 @@ func (w fakeWriter) ListTargetDetails(_ context.Context, req *writerv1.ListTarge
 	return response, nil
 }
 
-func (fakeWriter) ExplainEndpoint(_ context.Context, req *writerv1.ExplainEndpointRequest, _ ...grpc.CallOption) (*writerv1.ExplainEndpointResponse, error) {
+func (fakeWriter) ExplainEndpoint(
+	_ context.Context,
+	req *writerv1.ExplainEndpointRequest,
+	_ ...grpc.CallOption,
+) (*writerv1.ExplainEndpointResponse, error) {
 	if req.GetService() == "" {
 		return nil, status.Error(codes.NotFound, "gone")
 	}
 	e := &writerv1.ExplainEndpointResponse{
-		Namespace: req.GetNamespace(), Service: req.GetService(), Address: req.GetAddress(), Conclusion: "No source lists it.",
-		Sources: []*writerv1.SourceReport{{Source: "default", Listed: req.GetService() == "shop" && req.GetAddress() == "10.0.1.11", Member: "worker-1"}},
+		Namespace:  req.GetNamespace(),
+		Service:    req.GetService(),
+		Address:    req.GetAddress(),
+		Conclusion: "No source lists it.",
+		Sources: []*writerv1.SourceReport{
+			{Source: "default", Listed: req.GetService() == "shop" && req.GetAddress() == "10.0.1.11", Member: "worker-1"},
+		},
 	}
 	if req.GetService() == "shop" && strings.HasPrefix(req.GetAddress(), "10.") {
 		e.Current = &writerv1.Backend{Address: req.GetAddress(), Ready: true, Serving: true}
@@ -174,15 +203,22 @@ type exportingInventory struct {
 	requests *[]string
 }
 
-func (f exportingInventory) ListNodeDetails(ctx context.Context, req *inventoryv1.ListNodeDetailsRequest, _ ...grpc.CallOption) (*inventoryv1.ListNodeDetailsResponse, error) {
+func (f exportingInventory) ListNodeDetails(
+	ctx context.Context,
+	req *inventoryv1.ListNodeDetailsRequest,
+	_ ...grpc.CallOption,
+) (*inventoryv1.ListNodeDetailsResponse, error) {
 	*f.requests = append(*f.requests, "list "+req.GetService())
 	switch {
 	case req.GetService() == "":
 		return nil, status.Error(codes.InvalidArgument, "this inventory exports Services")
 	case req.GetService() == "shop/api":
-		return &inventoryv1.ListNodeDetailsResponse{Cursor: &inventoryv1.Cursor{Epoch: "e"}, Nodes: []*inventoryv1.NodeDetails{{
-			Name: "api-1", Result: &inventoryv1.NodeDetails_Published{Published: &inventoryv1.Node{Name: "api-1", Addresses: []string{"10.0.1.50"}}},
-		}}}, nil
+		return &inventoryv1.ListNodeDetailsResponse{Cursor: &inventoryv1.Cursor{Epoch: "e"}, Nodes: []*inventoryv1.NodeDetails{
+			{
+				Name:   "api-1",
+				Result: &inventoryv1.NodeDetails_Published{Published: &inventoryv1.Node{Name: "api-1", Addresses: []string{"10.0.1.50"}}},
+			},
+		}}, nil
 	case !slices.Contains((*f.requests)[:len(*f.requests)-1], "list shop/web"):
 		return &inventoryv1.ListNodeDetailsResponse{}, nil // no observation yet
 	}
@@ -191,7 +227,11 @@ func (f exportingInventory) ListNodeDetails(ctx context.Context, req *inventoryv
 	return page, err
 }
 
-func (f exportingInventory) ExplainNodes(ctx context.Context, req *inventoryv1.ExplainNodesRequest, _ ...grpc.CallOption) (*inventoryv1.ExplainNodesResponse, error) {
+func (f exportingInventory) ExplainNodes(
+	ctx context.Context,
+	req *inventoryv1.ExplainNodesRequest,
+	_ ...grpc.CallOption,
+) (*inventoryv1.ExplainNodesResponse, error) {
 	*f.requests = append(*f.requests, "explain "+strings.Join(req.GetNames(), " ")+" of "+req.GetService())
 	return f.fakeInventory.ExplainNodes(ctx, req)
 }
@@ -199,7 +239,11 @@ func (f exportingInventory) ExplainNodes(ctx context.Context, req *inventoryv1.E
 // exportUser is fakeWriter, whose target shop uses shop/web of the source blue, and whose target other uses shop/api.
 type exportUser struct{ fakeWriter }
 
-func (w exportUser) ListTargetDetails(ctx context.Context, req *writerv1.ListTargetDetailsRequest, _ ...grpc.CallOption) (*writerv1.ListTargetDetailsResponse, error) {
+func (w exportUser) ListTargetDetails(
+	ctx context.Context,
+	req *writerv1.ListTargetDetailsRequest,
+	_ ...grpc.CallOption,
+) (*writerv1.ListTargetDetailsResponse, error) {
 	response, err := w.fakeWriter.ListTargetDetails(ctx, req)
 	for _, target := range response.GetTargets() {
 		target.Sources = []string{"blue/shop/" + map[string]string{"shop": "web", "other": "api"}[target.GetTarget().GetService()], "green"}
@@ -233,14 +277,22 @@ func TestExplainReadsTheExportedServicesThatTargetsUse(t *testing.T) {
 		}
 	}
 	r := reader{inventory: exportingInventory{requests: new([]string)}}
-	if _, err := r.explain(t.Context(), subject{node: "worker-1"}); err == nil || !strings.Contains(err.Error(), "give the context of the writer too") {
+	if _, err := r.explain(
+		t.Context(),
+		subject{node: "worker-1"},
+	); err == nil ||
+		!strings.Contains(err.Error(), "give the context of the writer too") {
 		t.Errorf("without the writer: %v", err)
 	}
 }
 
 func TestExplainRejectsAnUnknownServiceAndTooManyEndpoints(t *testing.T) {
 	r := reader{fakeInventory{}, fakeWriter{}, listed}
-	if _, err := r.explain(t.Context(), subject{service: &writerv1.ServiceSelector{Namespace: "web", Service: "absent"}}); err == nil || !strings.Contains(err.Error(), "web/absent is not a target") {
+	if _, err := r.explain(
+		t.Context(),
+		subject{service: &writerv1.ServiceSelector{Namespace: "web", Service: "absent"}},
+	); err == nil ||
+		!strings.Contains(err.Error(), "web/absent is not a target") {
 		t.Errorf("unknown Service: %v", err)
 	}
 	r.writer = fakeWriter{targets: maxExplained}
@@ -291,7 +343,11 @@ Service web/shop: managed, 1 ready, 0 draining, 0 not ready
 
 func TestReportAsJSONHasAllParts(t *testing.T) {
 	var b strings.Builder
-	if err := (&report{}).write(&b, command.JSON); err != nil || b.String() != "{\n  \"nodes\": [],\n  \"explanations\": [],\n  \"targets\": [],\n  \"endpoints\": []\n}\n" {
+	if err := (&report{}).write(
+		&b,
+		command.JSON,
+	); err != nil ||
+		b.String() != "{\n  \"nodes\": [],\n  \"explanations\": [],\n  \"targets\": [],\n  \"endpoints\": []\n}\n" {
 		t.Errorf("empty report: %v %s", err, b.String())
 	}
 	r := reader{fakeInventory{}, fakeWriter{}, listed}

@@ -82,8 +82,18 @@ Exit codes: 0 success; 1 a problem was found, or the command failed; 2 invalid f
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "your kubeconfig; as for kubectl when unset")
-	flags.StringVar(&o.secured.context, "secured-context", getenv(securedContextEnv), "context of the cluster with the inventory [$"+securedContextEnv+"]")
-	flags.StringVar(&o.consuming.context, "consuming-context", getenv(consumingContextEnv), "context of the cluster with the writer [$"+consumingContextEnv+"]")
+	flags.StringVar(
+		&o.secured.context,
+		"secured-context",
+		getenv(securedContextEnv),
+		"context of the cluster with the inventory [$"+securedContextEnv+"]",
+	)
+	flags.StringVar(
+		&o.consuming.context,
+		"consuming-context",
+		getenv(consumingContextEnv),
+		"context of the cluster with the writer [$"+consumingContextEnv+"]",
+	)
 	flags.StringVar(&o.secured.namespace, "secured-namespace", "", "namespace of the inventory; all when unset")
 	flags.StringVar(&o.consuming.namespace, "consuming-namespace", "", "namespace of the writer; all when unset")
 	flags.IntVar(&o.debugPort, "debug-port", o.debugPort, "port of the components' DEBUG_ADDRESS")

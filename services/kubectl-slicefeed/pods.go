@@ -130,7 +130,8 @@ func newExecCommand(o *options, name, short string, where ...string) *cobra.Comm
 // exec runs a program in a Pod's first container.
 func (c *component) exec(ctx context.Context, pod *corev1.Pod, program []string, stdout, stderr io.Writer) error {
 	target := c.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: pod.Spec.Containers[0].Name, Command: program, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+		VersionedParams(&corev1.PodExecOptions{Container: pod.Spec.Containers[0].Name, Command: program, Stdout: true, Stderr: true}, scheme.ParameterCodec).
+		URL()
 	websocket, err := remotecommand.NewWebSocketExecutor(c.config, "GET", target.String())
 	if err != nil {
 		return err

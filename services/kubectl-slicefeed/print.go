@@ -88,7 +88,9 @@ func (c *component) listedAddresses(ctx context.Context, service *writerv1.Servi
 	if ofImport {
 		label = "multicluster.kubernetes.io/service-name"
 	}
-	list, err := c.client.DiscoveryV1().EndpointSlices(service.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: label + "=" + name})
+	list, err := c.client.DiscoveryV1().
+		EndpointSlices(service.GetNamespace()).
+		List(ctx, metav1.ListOptions{LabelSelector: label + "=" + name})
 	if err != nil {
 		return nil, fmt.Errorf("list EndpointSlices in context %q: %w", c.context, err)
 	}
@@ -105,7 +107,9 @@ func (c *component) listedAddresses(ctx context.Context, service *writerv1.Servi
 }
 
 var resultMarks = map[inventoryv1.StepResult]string{
-	inventoryv1.StepResult_STEP_RESULT_PASSED: "ok", inventoryv1.StepResult_STEP_RESULT_FAILED: "no", inventoryv1.StepResult_STEP_RESULT_SKIPPED: "-",
+	inventoryv1.StepResult_STEP_RESULT_PASSED:  "ok",
+	inventoryv1.StepResult_STEP_RESULT_FAILED:  "no",
+	inventoryv1.StepResult_STEP_RESULT_SKIPPED: "-",
 }
 
 // write writes the report in a format.
@@ -142,8 +146,17 @@ func (r *report) writeTable(out io.Writer) error {
 	rows := len(r.steps) == 0 // of a Service
 	for _, t := range r.targets {
 		l := t.GetTarget()
-		printf("Service %s/%s: %s, %d ready, %d draining, %d not ready\n", l.GetNamespace(), l.GetService(),
-			strings.ToLower(strings.TrimPrefix(l.GetTarget().GetState().String(), "TARGET_STATE_")), l.GetReady(), l.GetDraining(), l.GetNotReady())
+		printf(
+			"Service %s/%s: %s, %d ready, %d draining, %d not ready\n",
+			l.GetNamespace(),
+			l.GetService(),
+			strings.ToLower(
+				strings.TrimPrefix(l.GetTarget().GetState().String(), "TARGET_STATE_"),
+			),
+			l.GetReady(),
+			l.GetDraining(),
+			l.GetNotReady(),
+		)
 		if message := l.GetTarget().GetMessage(); message != "" {
 			printf("  %s: %s\n", l.GetTarget().GetReason(), message)
 		}
@@ -159,7 +172,9 @@ func (r *report) writeTable(out io.Writer) error {
 	}
 	if rows {
 		for _, n := range r.nodes {
-			if reason := n.GetOmitted().GetReason(); n.GetOmitted() != nil && reason != inventoryv1.OmissionReason_OMISSION_REASON_CONTROL_PLANE {
+			if reason := n.GetOmitted().
+				GetReason(); n.GetOmitted() != nil &&
+				reason != inventoryv1.OmissionReason_OMISSION_REASON_CONTROL_PLANE {
 				printf("Node %s is omitted: %s\n", n.GetName(), n.GetOmitted().GetAdvice())
 			}
 		}
@@ -203,7 +218,15 @@ func (r *report) writeRows(out io.Writer, t *writerv1.ListedTarget) {
 		if rule := e.GetRule(); rule != "" && rule != "table" {
 			reason += " (guard " + rule + ")"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", e.GetAddress(), display.Sanitize(node), conditions(e.GetCurrent()), conditions(e.GetDesired()), display.Sanitize(reason))
+		fmt.Fprintf(
+			table,
+			"%s\t%s\t%s\t%s\t%s\n",
+			e.GetAddress(),
+			display.Sanitize(node),
+			conditions(e.GetCurrent()),
+			conditions(e.GetDesired()),
+			display.Sanitize(reason),
+		)
 	}
 	_ = table.Flush() // into memory
 }

@@ -103,7 +103,12 @@ func newWaitCommand(o *options) *cobra.Command {
 }
 
 // waitHealthy returns nil when the page of the Service is OK, and an error with the last problem when ctx is done.
-func waitHealthy(ctx context.Context, progress io.Writer, service string, page func(ctx context.Context, filter string) (pod string, page *statuspage.Page, err error)) error {
+func waitHealthy(
+	ctx context.Context,
+	progress io.Writer,
+	service string,
+	page func(ctx context.Context, filter string) (pod string, page *statuspage.Page, err error),
+) error {
 	problem, err := command.WaitHealthy(ctx, progress, func(ctx context.Context) (string, error) {
 		_, page, err := page(ctx, service)
 		problem := ""

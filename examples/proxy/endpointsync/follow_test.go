@@ -120,7 +120,9 @@ func (n *noted) RecvMsg(m any) error {
 func follow(t *testing.T, test func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t}
-		conn, err := grpc.NewClient("passthrough:///writer", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		conn, err := grpc.NewClient(
+			"passthrough:///writer",
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				r.mu.Lock()
 				lis := r.listener
@@ -130,10 +132,13 @@ func follow(t *testing.T, test func(r *rig)) {
 				}
 				return lis.DialContext(ctx)
 			}),
-			grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-				s, err := streamer(ctx, desc, cc, method, opts...)
-				return &noted{s, r}, err
-			}))
+			grpc.WithStreamInterceptor(
+				func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+					s, err := streamer(ctx, desc, cc, method, opts...)
+					return &noted{s, r}, err
+				},
+			),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

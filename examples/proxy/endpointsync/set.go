@@ -162,7 +162,10 @@ func (s *Set) Backends(namespace, service, port string) []netip.AddrPort {
 		if at == nil || e.GetNamespace() != namespace || e.GetService() != service || at.GetPort().GetName() != port {
 			continue
 		}
-		address := netip.AddrPortFrom(netip.MustParseAddr(at.GetBackend().GetAddress()), uint16(at.GetPort().GetNumber())) // it has been checked
+		address := netip.AddrPortFrom(
+			netip.MustParseAddr(at.GetBackend().GetAddress()),
+			uint16(at.GetPort().GetNumber()),
+		) // it has been checked
 		switch {
 		case at.GetBackend().GetReady():
 			ready = append(ready, address)

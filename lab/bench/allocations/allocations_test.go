@@ -45,7 +45,11 @@ func TestNoPathAllocatesMoreThanItDid(t *testing.T) {
 	}
 	complaints, savings := Compare(before, now)
 	if len(complaints) > 0 {
-		t.Errorf("%s\nIf that is meant, keep the figures of now, and say in the commit what they are for:\n%s", strings.Join(complaints, "\n"), renew)
+		t.Errorf(
+			"%s\nIf that is meant, keep the figures of now, and say in the commit what they are for:\n%s",
+			strings.Join(complaints, "\n"),
+			renew,
+		)
 	}
 	if len(savings) > 0 {
 		t.Logf("less than before; %s keeps it so:\n%s", renew, strings.Join(savings, "\n"))

@@ -16,7 +16,13 @@ func TestTheReconcilerIsGivenTheSlicesThatThePlannerLeft(t *testing.T) {
 	}
 	for _, r := range rows {
 		if r.changes != 10 || r.theirs.writes != 10 || r.ours.writes != 10 {
-			t.Errorf("%s: %d changes, %d writes, in-tree %d: from the same slices each is one write", r.change, r.changes, r.ours.writes, r.theirs.writes)
+			t.Errorf(
+				"%s: %d changes, %d writes, in-tree %d: from the same slices each is one write",
+				r.change,
+				r.changes,
+				r.ours.writes,
+				r.theirs.writes,
+			)
 		}
 		if r.theirs.pods == 0 || r.ours.pods != 0 {
 			t.Errorf("%s: %d bytes in-tree, and %d of ours, are counted as those of Pods", r.change, r.theirs.pods, r.ours.pods)
@@ -54,7 +60,14 @@ func TestAReplacementEndsWithTheNewEndpointsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := 3 * 120 / atOnce; r.changes != want || r.ours.writes < want || r.theirs.writes < want {
-			t.Errorf("%d at a time: %d changes, %d writes, in-tree %d; want at least %d of each", atOnce, r.changes, r.ours.writes, r.theirs.writes, want)
+			t.Errorf(
+				"%d at a time: %d changes, %d writes, in-tree %d; want at least %d of each",
+				atOnce,
+				r.changes,
+				r.ours.writes,
+				r.theirs.writes,
+				want,
+			)
 		}
 	}
 }
@@ -64,7 +77,14 @@ func TestMoreThanTheOtherIsCountedChangeByChange(t *testing.T) {
 	c.count(cost{writes: 1, bytes: 10}, cost{writes: 1, bytes: 10})
 	c.count(cost{writes: 2, bytes: 11}, cost{writes: 1, bytes: 10, pods: 5})
 	c.count(cost{writes: 1, bytes: 1}, cost{writes: 9, bytes: 90}) // makes up for nothing
-	want := comparison{changes: 3, ours: cost{writes: 4, bytes: 22}, theirs: cost{writes: 11, bytes: 110, pods: 5}, most: 2, moreWrites: 1, moreBytes: 1}
+	want := comparison{
+		changes:    3,
+		ours:       cost{writes: 4, bytes: 22},
+		theirs:     cost{writes: 11, bytes: 110, pods: 5},
+		most:       2,
+		moreWrites: 1,
+		moreBytes:  1,
+	}
 	if c != want {
 		t.Errorf("got %+v, want %+v", c, want)
 	}

@@ -11,7 +11,11 @@ import (
 // desired is a Service of the lab with these endpoints, as the writer asks its planner for it.
 func desired(endpoints []planner.Endpoint) planner.Desired {
 	return planner.Desired{
-		Namespace: namespace, Service: service, FirstName: "slicefeed-shop", ManagedBy: "slicefeed-default", Writer: namespace,
+		Namespace: namespace,
+		Service:   service,
+		FirstName: "slicefeed-shop",
+		ManagedBy: "slicefeed-default",
+		Writer:    namespace,
 		Owner:     *metav1.NewControllerRef(&metav1.ObjectMeta{Name: service, UID: serviceUID}, corev1.SchemeGroupVersion.WithKind("Service")),
 		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(nodePort))}},

@@ -45,8 +45,12 @@ func newTree() *tree {
 			Labels: map[string]string{planner.LabelSource: planner.DefaultSource, planner.LabelWriter: d.Writer},
 		},
 		Spec: corev1.ServiceSpec{
-			ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
-			Ports: []corev1.ServicePort{{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromInt32(nodePort)}},
+			ClusterIP:  "10.96.0.10",
+			ClusterIPs: []string{"10.96.0.10"},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{
+				{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromInt32(nodePort)},
+			},
 		},
 	}}
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

@@ -58,8 +58,19 @@ func (f *found) changes() report.Table {
 
 func (f *found) replacements() report.Table {
 	t := report.Table{
-		Title:   "A rolling replacement (new ones join, old ones drain, old ones are gone), each from its own slices:",
-		Columns: []string{"endpoints", "at a time", "changes", "writes", "in-tree", "bytes", "in-tree", "in-tree, with its Pods", "slices left", "in-tree"},
+		Title: "A rolling replacement (new ones join, old ones drain, old ones are gone), each from its own slices:",
+		Columns: []string{
+			"endpoints",
+			"at a time",
+			"changes",
+			"writes",
+			"in-tree",
+			"bytes",
+			"in-tree",
+			"in-tree, with its Pods",
+			"slices left",
+			"in-tree",
+		},
 	}
 	for _, r := range f.rollings {
 		t.Rows = append(t.Rows, []string{

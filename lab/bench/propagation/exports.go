@@ -146,9 +146,18 @@ func (e *exportsBench) measure(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	for _, side := range []*exportSide{e.one, e.many} {
-		fmt.Fprintf(out, "%d Services: p50 %s; CPU of a change %.2f, %.2f ms; at rest %.2f %%, %.2f %%; resident %d, %d MB\n", side.services,
-			ms(figures.Percentile(times(side.took), 50)), middle(side.cpu[0]), middle(side.cpu[1]), side.rest[0]*100, side.rest[1]*100,
-			side.memory[0].Resident>>20, side.memory[1].Resident>>20)
+		fmt.Fprintf(
+			out,
+			"%d Services: p50 %s; CPU of a change %.2f, %.2f ms; at rest %.2f %%, %.2f %%; resident %d, %d MB\n",
+			side.services,
+			ms(figures.Percentile(times(side.took), 50)),
+			middle(side.cpu[0]),
+			middle(side.cpu[1]),
+			side.rest[0]*100,
+			side.rest[1]*100,
+			side.memory[0].Resident>>20,
+			side.memory[1].Resident>>20,
+		)
 	}
 	return nil
 }
@@ -277,7 +286,9 @@ func (e *exportsBench) change(ctx context.Context, side *exportSide, number int)
 	name, ready := side.service(number/2*stride%side.services), number%2 == 1
 	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/endpoints/0/conditions/ready","value":%t}]`, ready)
 	start := time.Now()
-	if _, err := e.secured.DiscoveryV1().EndpointSlices(exportNamespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := e.secured.DiscoveryV1().
+		EndpointSlices(exportNamespace).
+		Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
 		return sample{}, err
 	}
 	address := netip.MustParsePrefix(pair.Subnet).Addr().Next().String()

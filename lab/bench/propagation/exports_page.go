@@ -29,14 +29,37 @@ func (e *exportsBench) part() *report.Part {
 			e.cpuGoal("CPU of one change in the inventory"+over, 0),
 			e.cpuGoal("CPU of one change in the writer"+over, 1),
 			{Text: "writes for one change of an exported Service", Figure: e.cost.writes / float64(2*e.rounds*e.changes), AtMost: 1},
-			{Text: "resident memory of the inventory for each exported Service", Figure: e.memoryPerService(0), AtMost: goalExportedMemory, Unit: "KB"},
+			{
+				Text:   "resident memory of the inventory for each exported Service",
+				Figure: e.memoryPerService(0),
+				AtMost: goalExportedMemory,
+				Unit:   "KB",
+			},
 		},
-		Tables: []report.Table{{
-			Title:   "One change, from the patch of the exported Service's slice being sent to the event of the written slice:",
-			Columns: []string{"exported Services", "p50", "p99", "CPU inventory", "CPU writer", "at rest: inventory", "writer", "resident inventory", "writer"},
-			Rows:    [][]string{e.one.row(), e.many.row()},
-		}},
-		Notes: []string{fmt.Sprintf("Each exported Service takes %.0f KB of resident memory in the inventory and %.0f KB in the writer.", e.memoryPerService(0), e.memoryPerService(1))},
+		Tables: []report.Table{
+			{
+				Title: "One change, from the patch of the exported Service's slice being sent to the event of the written slice:",
+				Columns: []string{
+					"exported Services",
+					"p50",
+					"p99",
+					"CPU inventory",
+					"CPU writer",
+					"at rest: inventory",
+					"writer",
+					"resident inventory",
+					"writer",
+				},
+				Rows: [][]string{e.one.row(), e.many.row()},
+			},
+		},
+		Notes: []string{
+			fmt.Sprintf(
+				"Each exported Service takes %.0f KB of resident memory in the inventory and %.0f KB in the writer.",
+				e.memoryPerService(0),
+				e.memoryPerService(1),
+			),
+		},
 	}
 }
 

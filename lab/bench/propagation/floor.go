@@ -45,7 +45,13 @@ type floor struct {
 }
 
 // newFloor watches the Node, and makes the slices. Their first endpoints follow the Node's readiness.
-func newFloor(ctx context.Context, p *pair.Pair, node string, reader, writer *kubernetes.Clientset, slices ...*discoveryv1.EndpointSlice) (*floor, error) {
+func newFloor(
+	ctx context.Context,
+	p *pair.Pair,
+	node string,
+	reader, writer *kubernetes.Clientset,
+	slices ...*discoveryv1.EndpointSlice,
+) (*floor, error) {
 	f := &floor{client: writer}
 	only := metav1.ListOptions{FieldSelector: "metadata.name=" + node}
 	list, err := reader.CoreV1().Nodes().List(ctx, only)
@@ -106,7 +112,9 @@ func (f *floor) follow(ctx context.Context, node *corev1.Node) (err error) {
 	all.SetLimit(requestsUnderWay)
 	for i := range f.slices {
 		all.Go(func() (err error) {
-			f.slices[i], err = f.client.DiscoveryV1().EndpointSlices(floorNamespace).Update(ctx, turned(f.slices[i], ready), metav1.UpdateOptions{})
+			f.slices[i], err = f.client.DiscoveryV1().
+				EndpointSlices(floorNamespace).
+				Update(ctx, turned(f.slices[i], ready), metav1.UpdateOptions{})
 			return err
 		})
 	}
@@ -254,7 +262,11 @@ func imitation(ctx context.Context, p *pair.Pair, address netip.Addr) (*discover
 	}
 	slice := pairs.Items[0]
 	slice.ObjectMeta = metav1.ObjectMeta{
-		Name: slice.Name, Namespace: floorNamespace, Labels: slice.Labels, Annotations: slice.Annotations, OwnerReferences: slice.OwnerReferences,
+		Name:            slice.Name,
+		Namespace:       floorNamespace,
+		Labels:          slice.Labels,
+		Annotations:     slice.Annotations,
+		OwnerReferences: slice.OwnerReferences,
 	}
 	slice.Endpoints[0].Addresses = []string{address.String()}
 	return &slice, nil

@@ -174,7 +174,9 @@ func (b *bench) hire(ctx context.Context) (*pair.Worker, error) {
 // add adds a worker whose machine runs and that has not joined.
 func (b *bench) add() (*pair.Worker, error) {
 	n := len(b.workers)
-	w, err := b.pair.AddWorker(pair.WorkerOptions{Name: fmt.Sprintf("worker-%d", n), Address: netip.AddrFrom4([4]byte{10, 0, 1, byte(10 + n)})})
+	w, err := b.pair.AddWorker(
+		pair.WorkerOptions{Name: fmt.Sprintf("worker-%d", n), Address: netip.AddrFrom4([4]byte{10, 0, 1, byte(10 + n)})},
+	)
 	if err == nil {
 		b.workers = append(b.workers, w)
 	}

@@ -60,7 +60,12 @@ func measureSizes(ctx context.Context, env report.Env, programs controlplane.Pro
 }
 
 // measure returns what was measured at each number of nodes. then is called at the largest.
-func (of plan) measure(ctx context.Context, out io.Writer, programs controlplane.Programs, then func(*pair.Pair) error) (all []*size, err error) {
+func (of plan) measure(
+	ctx context.Context,
+	out io.Writer,
+	programs controlplane.Programs,
+	then func(*pair.Pair) error,
+) (all []*size, err error) {
 	p, err := pair.Start(ctx, pair.Options{
 		Programs:  programs,
 		Inventory: map[string]string{"SECURED_SUBNET_CIDR": pair.HerdSubnet},
@@ -118,7 +123,10 @@ func (s *scene) prepare(ctx context.Context) (err error) {
 	for i := range s.services {
 		all.Go(func() error {
 			_, err := s.client.CoreV1().Services(pair.Namespace).Create(creating, &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("shop-%03d", i), Labels: map[string]string{"slicefeed.dev/class": "default"}},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:   fmt.Sprintf("shop-%03d", i),
+					Labels: map[string]string{"slicefeed.dev/class": "default"},
+				},
 				Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{
 					Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(pair.NodePort),
 				}}},

@@ -30,9 +30,16 @@ func growthPart(of plan, sizes []*size, starts *started) *report.Part {
 	writer.Remark = whyWriterGrows
 	part := &report.Part{
 		Title: "More nodes",
-		Setup: fmt.Sprintf("Nodes of real size (50 images) in the secured cluster, each with a server in the cloud's emulator; one Service; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. "+
-			"At each size %d changes of one Node's readiness, each of another Node, in turn with as many of the floor, whose slice is as large as the one that is written (%d endpoints at most); "+
-			"then %d rounds of %d changes of the pair's alone, for its CPU, and %d Nodes that leave and join again. Writes are counted by the API server in all of these.", of.samples, perSlice, of.rounds, of.changes, replaced),
+		Setup: fmt.Sprintf(
+			"Nodes of real size (50 images) in the secured cluster, each with a server in the cloud's emulator; one Service; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. "+
+				"At each size %d changes of one Node's readiness, each of another Node, in turn with as many of the floor, whose slice is as large as the one that is written (%d endpoints at most); "+
+				"then %d rounds of %d changes of the pair's alone, for its CPU, and %d Nodes that leave and join again. Writes are counted by the API server in all of these.",
+			of.samples,
+			perSlice,
+			of.rounds,
+			of.changes,
+			replaced,
+		),
 		Goals: []report.Goal{
 			growth("time of one change as a multiple of the floor's, "+grown, from.ratios(), to.ratios()),
 			growth("CPU of one change in the inventory, "+grown, from.inventory, to.inventory),
@@ -43,7 +50,10 @@ func growthPart(of plan, sizes []*size, starts *started) *report.Part {
 		Plots:  []report.Plot{growthPlot(sizes)},
 	}
 	for _, s := range sizes {
-		part.Goals = append(part.Goals, report.Goal{Text: fmt.Sprintf("writes for one change with %d nodes", s.nodes), Figure: s.writes(), AtMost: 1})
+		part.Goals = append(
+			part.Goals,
+			report.Goal{Text: fmt.Sprintf("writes for one change with %d nodes", s.nodes), Figure: s.writes(), AtMost: 1},
+		)
 	}
 	return part
 }
@@ -51,16 +61,28 @@ func growthPart(of plan, sizes []*size, starts *started) *report.Part {
 func servicesPart(of plan, s *size) *report.Part {
 	return &report.Part{
 		Title: "More Services",
-		Setup: fmt.Sprintf("%d Services of one class in one namespace, each with all %d nodes; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. %d times the readiness of one node changes, "+
-			"in turn with the floor, which writes as many slices of the same size with as many requests under way (%d at most). The floor is an administrator, whom the API server's priority and fairness lets pass. "+
-			"Then %d changes of the pair's alone, for its CPU, and %d Nodes that leave and join again.",
-			of.services, s.nodes, len(s.pair), requestsUnderWay, s.changes-2*replaced, replaced),
+		Setup: fmt.Sprintf(
+			"%d Services of one class in one namespace, each with all %d nodes; HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. %d times the readiness of one node changes, "+
+				"in turn with the floor, which writes as many slices of the same size with as many requests under way (%d at most). The floor is an administrator, whom the API server's priority and fairness lets pass. "+
+				"Then %d changes of the pair's alone, for its CPU, and %d Nodes that leave and join again.",
+			of.services,
+			s.nodes,
+			len(s.pair),
+			requestsUnderWay,
+			s.changes-2*replaced,
+			replaced,
+		),
 		Goals: []report.Goal{
 			s.servicesGoal(fmt.Sprintf("p50 of all slices of %d Services, over the floor's", of.services), 50),
 			s.servicesGoal(fmt.Sprintf("p99 of all slices of %d Services, over the floor's", of.services), 99),
 			{Text: fmt.Sprintf("writes for one change with %d Services", of.services), Figure: s.writes(), AtMost: float64(of.services)},
 			{Text: fmt.Sprintf("requests that the API server answered with 429, with %d Services", of.services), Figure: s.cost.refused},
-			{Text: fmt.Sprintf("the writer's memory at its peak, with %d Services", of.services), Figure: float64(s.memory[1].Peak >> 20), AtMost: goalServicesMemory, Unit: "MB"},
+			{
+				Text:   fmt.Sprintf("the writer's memory at its peak, with %d Services", of.services),
+				Figure: float64(s.memory[1].Peak >> 20),
+				AtMost: goalServicesMemory,
+				Unit:   "MB",
+			},
 		},
 		Tables: []report.Table{{
 			Title:   "From the patch being sent to the event of a slice:",
@@ -100,7 +122,10 @@ func (s *size) ratios() []float64 {
 
 func (s *size) servicesGoal(text string, percentile int) report.Goal {
 	ratio := func(floor, pair [][]time.Duration) float64 {
-		return figures.Percentile(slices.Concat(pair...), percentile).Seconds() / figures.Percentile(slices.Concat(floor...), percentile).Seconds()
+		return figures.Percentile(slices.Concat(pair...), percentile).
+			Seconds() /
+			figures.Percentile(slices.Concat(floor...), percentile).
+				Seconds()
 	}
 	half := len(s.pair) / 2
 	return report.Goal{
@@ -115,21 +140,45 @@ func startGoal(s *started) report.Goal {
 		ratios[i] = s.own()[i].Seconds() / least.Seconds()
 	}
 	return report.Goal{
-		Text:   fmt.Sprintf("an inventory's start to its first synced message with %d nodes, over a bare LIST of the Nodes and the cloud's pages", s.nodes),
-		Figure: slices.Sorted(slices.Values(ratios))[len(ratios)/2], AtMost: goalStart, Unit: "×", Noise: slices.Max(ratios) - slices.Min(ratios),
+		Text: fmt.Sprintf(
+			"an inventory's start to its first synced message with %d nodes, over a bare LIST of the Nodes and the cloud's pages",
+			s.nodes,
+		),
+		Figure: slices.Sorted(slices.Values(ratios))[len(ratios)/2],
+		AtMost: goalStart,
+		Unit:   "×",
+		Noise:  slices.Max(ratios) - slices.Min(ratios),
 	}
 }
 
 func sizesTable(sizes []*size) report.Table {
 	t := report.Table{
-		Title:   "One change, from the patch being sent to the event of the slice:",
-		Columns: []string{"nodes", "floor p50", "p50", "p99", "× floor", "CPU inventory", "CPU writer", "resident inventory", "resident writer"},
+		Title: "One change, from the patch being sent to the event of the slice:",
+		Columns: []string{
+			"nodes",
+			"floor p50",
+			"p50",
+			"p99",
+			"× floor",
+			"CPU inventory",
+			"CPU writer",
+			"resident inventory",
+			"resident writer",
+		},
 	}
 	for _, s := range sizes {
 		t.Rows = append(t.Rows, []string{
-			strconv.Itoa(s.nodes), msOf(medianOf(s.floor)), msOf(medianOf(s.pair)), ms(figures.Percentile(slices.Concat(s.pair...), 99)),
+			strconv.Itoa(s.nodes),
+			msOf(medianOf(s.floor)),
+			msOf(medianOf(s.pair)),
+			ms(figures.Percentile(slices.Concat(s.pair...), 99)),
 			fmt.Sprintf("%.2f", medianOf(s.pair)/medianOf(s.floor)),
-			msOf(least(s.inventory)), msOf(least(s.writer)), fmt.Sprintf("%d MB", s.memory[0].Resident>>20), fmt.Sprintf("%d MB", s.memory[1].Resident>>20),
+			msOf(
+				least(s.inventory),
+			),
+			msOf(least(s.writer)),
+			fmt.Sprintf("%d MB", s.memory[0].Resident>>20),
+			fmt.Sprintf("%d MB", s.memory[1].Resident>>20),
 		})
 	}
 	from, to := sizes[1], sizes[len(sizes)-1]
@@ -137,8 +186,15 @@ func sizesTable(sizes []*size) report.Table {
 		return fmt.Sprintf("%+.2f ms", (of(to)-of(from))*1000/float64(to.nodes-from.nodes))
 	}
 	t.Rows = append(t.Rows, []string{
-		"each 1,000 nodes more", slope(func(s *size) float64 { return medianOf(s.floor) }), slope(func(s *size) float64 { return medianOf(s.pair) }), "", "",
-		slope(func(s *size) float64 { return least(s.inventory) }), slope(func(s *size) float64 { return least(s.writer) }), "", "",
+		"each 1,000 nodes more",
+		slope(func(s *size) float64 { return medianOf(s.floor) }),
+		slope(func(s *size) float64 { return medianOf(s.pair) }),
+		"",
+		"",
+		slope(func(s *size) float64 { return least(s.inventory) }),
+		slope(func(s *size) float64 { return least(s.writer) }),
+		"",
+		"",
 	})
 	return t
 }

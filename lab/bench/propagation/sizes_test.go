@@ -9,7 +9,13 @@ import (
 
 // measured is a size with the same figure everywhere.
 func measured(nodes int, floor, pair time.Duration, inventory, writer, writes float64) *size {
-	s := &size{nodes: nodes, inventory: []float64{inventory, inventory * 2}, writer: []float64{writer * 2, writer}, cost: cost{writes: writes, refused: 1}, changes: 20}
+	s := &size{
+		nodes:     nodes,
+		inventory: []float64{inventory, inventory * 2},
+		writer:    []float64{writer * 2, writer},
+		cost:      cost{writes: writes, refused: 1},
+		changes:   20,
+	}
 	for range 9 {
 		s.floor, s.pair = append(s.floor, []time.Duration{floor}), append(s.pair, []time.Duration{pair})
 	}

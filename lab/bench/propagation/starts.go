@@ -153,7 +153,11 @@ func (r *reader) list(ctx context.Context) error {
 				}
 			}
 		}
-		if err := r.get(ctx, fmt.Sprintf("/servers?depth=3&pretty=false&orderBy=name&offset=%d&limit=%d", offset, most), &page); err != nil {
+		if err := r.get(
+			ctx,
+			fmt.Sprintf("/servers?depth=3&pretty=false&orderBy=name&offset=%d&limit=%d", offset, most),
+			&page,
+		); err != nil {
 			return err
 		}
 		if len(page.Items) < most {
@@ -211,7 +215,12 @@ func dial(p *pair.Pair) (*grpc.ClientConn, error) {
 	}
 	at := fmt.Sprintf("passthrough:%s:%d", p.Inventory.Address, pair.LinkPort)
 	return grpc.NewClient(at, grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{leaf}, RootCAs: p.CAs.Inventory.Pool(), ServerName: p.Inventory.Name + ".lab.example", MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{
+			leaf,
+		},
+		RootCAs:    p.CAs.Inventory.Pool(),
+		ServerName: p.Inventory.Name + ".lab.example",
+		MinVersion: tls.VersionTLS13,
 	})), grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: time.Millisecond, Multiplier: 1, MaxDelay: 5 * time.Millisecond}, MinConnectTimeout: time.Second,
 	}))

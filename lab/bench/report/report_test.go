@@ -71,15 +71,26 @@ func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
 
 func TestSaveWritesThePageAndItsPlots(t *testing.T) {
 	dir := t.TempDir()
-	s := &Section{Name: "churn", Title: "The title", Origin: "at v1, on 2 cores", Parts: []*Part{{
-		Title: "A part", Setup: "How it was measured.", Notes: []string{"A note."},
-		Goals: []Goal{
-			{Text: "time", Figure: 3, AtMost: 2, Unit: "ms", Noise: 0.5, Remark: "the reason"},
-			{Text: "count", AtMost: 1, Remark: "no reason"},
+	s := &Section{Name: "churn", Title: "The title", Origin: "at v1, on 2 cores", Parts: []*Part{
+		{
+			Title: "A part",
+			Setup: "How it was measured.",
+			Notes: []string{"A note."},
+			Goals: []Goal{
+				{Text: "time", Figure: 3, AtMost: 2, Unit: "ms", Noise: 0.5, Remark: "the reason"},
+				{Text: "count", AtMost: 1, Remark: "no reason"},
+			},
+			Tables: []Table{{Title: "Figures:", Columns: []string{"", "p50"}, Rows: [][]string{{"a|b", "3"}}}},
+			Plots: []Plot{
+				{
+					Name:   "curve",
+					Title:  "A curve",
+					X:      Axis{Log: true},
+					Series: []Series{{Name: "one", Points: [][2]float64{{1, 1}, {10, 2}}}},
+				},
+			},
 		},
-		Tables: []Table{{Title: "Figures:", Columns: []string{"", "p50"}, Rows: [][]string{{"a|b", "3"}}}},
-		Plots:  []Plot{{Name: "curve", Title: "A curve", X: Axis{Log: true}, Series: []Series{{Name: "one", Points: [][2]float64{{1, 1}, {10, 2}}}}}},
-	}}}
+	}}
 	if err := s.Save(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,10 @@ func Check(sections []*Section) error {
 		}
 		for _, g := range s.goals() {
 			if !g.Met() {
-				failed = append(failed, fmt.Errorf("%s misses a goal: %s is %s, want at most %s", s.Name, g.Text, g.figure(), number(g.AtMost, g.Unit)))
+				failed = append(
+					failed,
+					fmt.Errorf("%s misses a goal: %s is %s, want at most %s", s.Name, g.Text, g.figure(), number(g.AtMost, g.Unit)),
+				)
 			}
 		}
 	}

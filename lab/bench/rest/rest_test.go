@@ -24,7 +24,11 @@ func TestRequestsToTheCloudAreToldApart(t *testing.T) {
 		all = append(all, ionosapi.Request{At: start.Add(time.Duration(i) * time.Second), URL: url})
 	}
 	want := listings{begun: 1, pages: 2, lans: 1, others: 1}
-	if diff := cmp.Diff(want, cloudRequests(all, start.Add(time.Second), start.Add(4*time.Second)), cmp.AllowUnexported(listings{})); diff != "" {
+	if diff := cmp.Diff(
+		want,
+		cloudRequests(all, start.Add(time.Second), start.Add(4*time.Second)),
+		cmp.AllowUnexported(listings{}),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

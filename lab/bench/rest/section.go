@@ -20,10 +20,14 @@ const (
 
 func part(rows []row) *report.Part {
 	s := &report.Part{
-		Setup: fmt.Sprintf("Nodes of %.0f KB (50 images, managed fields), each with a kubelet's heartbeat every 5 min, and a server of the cloud each; "+
-			"IONOS_POLL_INTERVAL is 1m as by default. Goals are with HEALTH_CHECK_MODE=off: what probes cost is measured by detection, and by a row here. "+
-			"Each size has %v to come to rest after its start and is then watched for %v; the highest resident memory counts.",
-			float64(rows[0].weight)/1024, rows[0].settle, rows[0].watch),
+		Setup: fmt.Sprintf(
+			"Nodes of %.0f KB (50 images, managed fields), each with a kubelet's heartbeat every 5 min, and a server of the cloud each; "+
+				"IONOS_POLL_INTERVAL is 1m as by default. Goals are with HEALTH_CHECK_MODE=off: what probes cost is measured by detection, and by a row here. "+
+				"Each size has %v to come to rest after its start and is then watched for %v; the highest resident memory counts.",
+			float64(rows[0].weight)/1024,
+			rows[0].settle,
+			rows[0].watch,
+		),
 		Tables: []report.Table{
 			{
 				Title: "What they take. Mapped is of the resident memory: the program's own code, which several of them on a machine share. " +
@@ -89,12 +93,20 @@ func (r *row) goals() []report.Goal {
 		writes += h.asked.writes
 		rate = max(rate, float64(len(h.asked.others))*time.Minute.Seconds()/r.took.Seconds())
 		cpu := report.Goal{Text: "CPU of the " + h.name + with, Figure: h.cpu * 100, AtMost: mostCPU, Unit: "%", Noise: h.noise * 100}
-		memory := report.Goal{Text: "resident memory of the " + h.name + with, Figure: float64(h.resident) / (1 << 20), AtMost: most, Unit: "MB"}
+		memory := report.Goal{
+			Text:   "resident memory of the " + h.name + with,
+			Figure: float64(h.resident) / (1 << 20),
+			AtMost: most,
+			Unit:   "MB",
+		}
 		if !cpu.Met() && h.taken == &r.inventory {
-			cpu.Remark = fmt.Sprintf("Decoding the heartbeats in a tight loop takes %.2f %% (see above). In profiles, on a machine with much else to do, "+
-				"a fifth was decoding them as they come, one by one, a sixth reading them from the connection, a seventh waking goroutines and parking "+
-				"them, a fifth the JSON of the cloud's servers by its SDK, and a tenth collecting the garbage of it all. Nothing in the API leaves images "+
-				"and managed fields out of a watch of Nodes. Not tried: a decoder of our own that skips them.", r.decoding*100)
+			cpu.Remark = fmt.Sprintf(
+				"Decoding the heartbeats in a tight loop takes %.2f %% (see above). In profiles, on a machine with much else to do, "+
+					"a fifth was decoding them as they come, one by one, a sixth reading them from the connection, a seventh waking goroutines and parking "+
+					"them, a fifth the JSON of the cloud's servers by its SDK, and a tenth collecting the garbage of it all. Nothing in the API leaves images "+
+					"and managed fields out of a watch of Nodes. Not tried: a decoder of our own that skips them.",
+				r.decoding*100,
+			)
 		}
 		goals = append(goals, cpu, memory)
 	}
@@ -105,8 +117,13 @@ func (r *row) goals() []report.Goal {
 	return append(goals,
 		report.Goal{Text: "Kubernetes requests a minute and half, beside Lease and watches," + with, Figure: rate, AtMost: mostRequests},
 		report.Goal{
-			Text:   "requests to the cloud in a listing, its pages and one LAN read," + with,
-			Figure: float64(r.cloud.pages+r.cloud.lans+r.cloud.others) / float64(max(r.cloud.begun, 1)), AtMost: float64(pages(r.workers) + 1),
+			Text: "requests to the cloud in a listing, its pages and one LAN read," + with,
+			Figure: float64(
+				r.cloud.pages+r.cloud.lans+r.cloud.others,
+			) / float64(
+				max(r.cloud.begun, 1),
+			),
+			AtMost: float64(pages(r.workers) + 1),
 		},
 		report.Goal{Text: "listings of the cloud a minute" + with, Figure: float64(r.cloud.begun), AtMost: 1})
 }

@@ -61,8 +61,10 @@ func start() int {
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8444", "address of the API (HTTPS); port 0 takes a free one, which is printed")
 	cmd.Flags().StringVar(&f.sideDoor, "side-door", "127.0.0.1:8445", "address of the side door (HTTP); empty: none")
-	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the one bearer token that is accepted, read at each request; without it any will do")
-	cmd.Flags().StringVar(&f.cert, "tls-cert", "", "certificate file (PEM); without it a self-signed one for localhost and the listen address is made")
+	cmd.Flags().
+		StringVar(&f.tokenFile, "token-file", "", "file with the one bearer token that is accepted, read at each request; without it any will do")
+	cmd.Flags().
+		StringVar(&f.cert, "tls-cert", "", "certificate file (PEM); without it a self-signed one for localhost and the listen address is made")
 	cmd.Flags().StringVar(&f.key, "tls-key", "", "key file (PEM) of --tls-cert")
 	cmd.Flags().StringVar(&f.caOut, "ca-out", "", "write the certificate that clients have to trust to this file, when it is self-signed")
 	cmd.Flags().StringVar(&f.state, "state", "", "JSON file with the cloud to begin with, as GET /lab/state gives it")

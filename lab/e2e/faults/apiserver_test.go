@@ -145,12 +145,21 @@ func sliceEdited(r *run) {
 
 // slicesDeleted has another client delete our slices, once.
 func slicesDeleted(r *run) {
-	r.must(r.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	r.must(
+		r.ConsumingClient().
+			DiscoveryV1().
+			EndpointSlices(pair.Namespace).
+			DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
+	)
 }
 
 // What webhooks reject.
 var (
-	sliceWrites = admissionv1.Rule{APIGroups: []string{"discovery.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"endpointslices"}}
+	sliceWrites = admissionv1.Rule{
+		APIGroups:   []string{"discovery.k8s.io"},
+		APIVersions: []string{"*"},
+		Resources:   []string{"endpointslices"},
+	}
 	leaseWrites = admissionv1.Rule{APIGroups: []string{"coordination.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"leases"}}
 )
 
@@ -170,8 +179,11 @@ func webhookAnswers(status, retryAfter int32, writes ...admissionv1.Rule) fault 
 		listener, err := net.Listen("tcp", netip.AddrPortFrom(proxyAddress, 0).String())
 		r.must(err)
 		server := &http.Server{
-			ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{Certificates: []tls.Certificate{leaf}, MinVersion: tls.VersionTLS12},
-			Handler: rejecting(metav1.Status{Code: status, Message: "rejected by the test", Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter}}),
+			ReadHeaderTimeout: time.Minute,
+			TLSConfig:         &tls.Config{Certificates: []tls.Certificate{leaf}, MinVersion: tls.VersionTLS12},
+			Handler: rejecting(
+				metav1.Status{Code: status, Message: "rejected by the test", Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter}},
+			),
 		}
 		done := make(chan struct{})
 		go func() {
@@ -211,9 +223,15 @@ func (r *run) addWebhook(at netip.AddrPort, ca []byte, writes ...admissionv1.Rul
 		TimeoutSeconds: &second, AdmissionReviewVersions: []string{"v1"},
 	}
 	for _, rule := range writes {
-		webhook.Rules = append(webhook.Rules, admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.OperationAll}, Rule: rule})
+		webhook.Rules = append(
+			webhook.Rules,
+			admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.OperationAll}, Rule: rule},
+		)
 	}
-	config := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionv1.ValidatingWebhook{webhook}}
+	config := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks:   []admissionv1.ValidatingWebhook{webhook},
+	}
 	_, err := hooks.Create(r.ctx, config, metav1.CreateOptions{})
 	r.must(err)
 	slices := r.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace)
@@ -243,56 +261,184 @@ func apiServerRows() []row {
 	frozenFor := 5 * time.Second
 	return []row{
 		{kind: securedAPI, fault: "killed and started again", inject: apiServerKilled(secured), correctAfter: undisturbed},
-		{kind: securedAPI, fault: "frozen for 5 s", inject: programFrozen(secured, controlplane.APIServer), during: backendDies, lasts: frozenFor, correctDuring: detected, correctAfter: written},
-		{kind: securedAPI, fault: "killed and started again", inject: apiServerKilled(secured), during: backendDies, correctDuring: detected, correctAfter: relisted, short: true},
-		{kind: securedAPI, fault: "etcd frozen", inject: programFrozen(secured, controlplane.Etcd), during: backendDies, lasts: 8 * time.Second, correctDuring: detected, correctAfter: written},
-		{kind: securedAPI, fault: "etcd killed and started again", inject: etcdKilled(secured), lasts: 4 * time.Second, correctAfter: undisturbed},
-		{kind: securedAPI, fault: "etcd compacted behind the watch (410 Gone)", inject: compacted(secured, toSecured), during: replaced, correctAfter: relisted},
-		{kind: consumingAPI, fault: "killed and started again", inject: apiServerKilled(consuming), during: joins, correctAfter: led, noWrites: true, takeover: led},
-		{kind: consumingAPI, fault: "killed and started again", inject: apiServerKilled(consuming), during: dies, correctAfter: led, noWrites: true, takeover: led},
+		{
+			kind:          securedAPI,
+			fault:         "frozen for 5 s",
+			inject:        programFrozen(secured, controlplane.APIServer),
+			during:        backendDies,
+			lasts:         frozenFor,
+			correctDuring: detected,
+			correctAfter:  written,
+		},
+		{
+			kind:          securedAPI,
+			fault:         "killed and started again",
+			inject:        apiServerKilled(secured),
+			during:        backendDies,
+			correctDuring: detected,
+			correctAfter:  relisted,
+			short:         true,
+		},
+		{
+			kind:          securedAPI,
+			fault:         "etcd frozen",
+			inject:        programFrozen(secured, controlplane.Etcd),
+			during:        backendDies,
+			lasts:         8 * time.Second,
+			correctDuring: detected,
+			correctAfter:  written,
+		},
+		{
+			kind:         securedAPI,
+			fault:        "etcd killed and started again",
+			inject:       etcdKilled(secured),
+			lasts:        4 * time.Second,
+			correctAfter: undisturbed,
+		},
+		{
+			kind:         securedAPI,
+			fault:        "etcd compacted behind the watch (410 Gone)",
+			inject:       compacted(secured, toSecured),
+			during:       replaced,
+			correctAfter: relisted,
+		},
+		{
+			kind:         consumingAPI,
+			fault:        "killed and started again",
+			inject:       apiServerKilled(consuming),
+			during:       joins,
+			correctAfter: led,
+			noWrites:     true,
+			takeover:     led,
+		},
+		{
+			kind:         consumingAPI,
+			fault:        "killed and started again",
+			inject:       apiServerKilled(consuming),
+			during:       dies,
+			correctAfter: led,
+			noWrites:     true,
+			takeover:     led,
+		},
 		{
 			kind: consumingAPI, fault: "frozen for 5 s", inject: programFrozen(consuming, controlplane.APIServer), during: joins,
 			lasts: frozenFor, correctAfter: written, noWrites: true, takeover: written,
 		},
 		{
-			kind: consumingAPI, fault: "frozen for longer than the Lease", inject: programFrozen(consuming, controlplane.APIServer), during: deleted,
-			lasts: 14 * time.Second, correctAfter: led, noWrites: true, takeover: led,
-		},
-		{kind: consumingAPI, fault: "etcd frozen", inject: programFrozen(consuming, controlplane.Etcd), during: replaced, correctAfter: led, noWrites: true, takeover: led},
-		{kind: consumingAPI, fault: "etcd killed and started again", inject: etcdKilled(consuming), during: joins, lasts: 4 * time.Second, correctAfter: led, noWrites: true, takeover: led},
-		{
-			kind: consumingAPI, fault: "etcd compacted behind the watches (410 Gone)", inject: compacted(consuming, toConsuming(bothWriters)), during: replaced,
-			correctAfter: relisted, noWrites: true, takeover: relisted,
-		},
-		{
-			kind: consumingAPI, fault: "500 to each write of a slice, by a webhook that is unreachable", inject: webhookUnreachable, during: replaced,
-			correctAfter: written, noWrites: true, takeover: written,
+			kind:         consumingAPI,
+			fault:        "frozen for longer than the Lease",
+			inject:       programFrozen(consuming, controlplane.APIServer),
+			during:       deleted,
+			lasts:        14 * time.Second,
+			correctAfter: led,
+			noWrites:     true,
+			takeover:     led,
 		},
 		{
-			kind: consumingAPI, fault: "429 with Retry-After: 2 to each write of a slice", inject: webhookAnswers(http.StatusTooManyRequests, 2, sliceWrites), during: joins,
-			lasts: 5 * time.Second, correctAfter: written, noWrites: true, takeover: written, short: true,
+			kind:         consumingAPI,
+			fault:        "etcd frozen",
+			inject:       programFrozen(consuming, controlplane.Etcd),
+			during:       replaced,
+			correctAfter: led,
+			noWrites:     true,
+			takeover:     led,
 		},
 		{
-			kind: consumingAPI, fault: "429 with Retry-After: 2 to each write of a slice or the Lease", inject: webhookAnswers(http.StatusTooManyRequests, 2, sliceWrites, leaseWrites), during: drains,
-			lasts: 14 * time.Second, correctAfter: led, noWrites: true, takeover: led,
+			kind:         consumingAPI,
+			fault:        "etcd killed and started again",
+			inject:       etcdKilled(consuming),
+			during:       joins,
+			lasts:        4 * time.Second,
+			correctAfter: led,
+			noWrites:     true,
+			takeover:     led,
 		},
 		{
-			kind: consumingAPI, fault: "503 to each write of a slice", inject: webhookAnswers(http.StatusServiceUnavailable, 0, sliceWrites), during: replaced,
-			correctAfter: written, noWrites: true, takeover: written,
+			kind:         consumingAPI,
+			fault:        "etcd compacted behind the watches (410 Gone)",
+			inject:       compacted(consuming, toConsuming(bothWriters)),
+			during:       replaced,
+			correctAfter: relisted,
+			noWrites:     true,
+			takeover:     relisted,
+		},
+		{
+			kind:         consumingAPI,
+			fault:        "500 to each write of a slice, by a webhook that is unreachable",
+			inject:       webhookUnreachable,
+			during:       replaced,
+			correctAfter: written,
+			noWrites:     true,
+			takeover:     written,
+		},
+		{
+			kind:         consumingAPI,
+			fault:        "429 with Retry-After: 2 to each write of a slice",
+			inject:       webhookAnswers(http.StatusTooManyRequests, 2, sliceWrites),
+			during:       joins,
+			lasts:        5 * time.Second,
+			correctAfter: written,
+			noWrites:     true,
+			takeover:     written,
+			short:        true,
+		},
+		{
+			kind:         consumingAPI,
+			fault:        "429 with Retry-After: 2 to each write of a slice or the Lease",
+			inject:       webhookAnswers(http.StatusTooManyRequests, 2, sliceWrites, leaseWrites),
+			during:       drains,
+			lasts:        14 * time.Second,
+			correctAfter: led,
+			noWrites:     true,
+			takeover:     led,
+		},
+		{
+			kind:         consumingAPI,
+			fault:        "503 to each write of a slice",
+			inject:       webhookAnswers(http.StatusServiceUnavailable, 0, sliceWrites),
+			during:       replaced,
+			correctAfter: written,
+			noWrites:     true,
+			takeover:     written,
 		},
 		{
 			kind: consumingAPI, fault: "403 to each write of a slice: permission removed", inject: forbidden, during: dies,
 			lasts: 4 * time.Second, correctAfter: relisted, noWrites: true, takeover: relisted,
 		},
-		{kind: securedAPI, fault: "a Node changes its readiness forty times a second", inject: readinessFlips, during: joins, correctDuring: undisturbed, correctAfter: undisturbed},
 		{
-			kind: securedAPI, fault: "each Node changes about a hundred times a second in what does not concern us", inject: unrelatedNodeChanges, during: replaced,
-			correctDuring: undisturbed + 2*time.Second, correctAfter: undisturbed,
+			kind:          securedAPI,
+			fault:         "a Node changes its readiness forty times a second",
+			inject:        readinessFlips,
+			during:        joins,
+			correctDuring: undisturbed,
+			correctAfter:  undisturbed,
 		},
-		{kind: otherClients, fault: "one sets an endpoint to not ready four times a second", inject: sliceEdited, lasts: 3 * time.Second, correctAfter: 20 * time.Second, extraWrites: 12},
 		{
-			kind: otherClients, fault: "one deletes our slices", inject: slicesDeleted, during: joins, correctDuring: undisturbed, correctAfter: undisturbed, extraWrites: 2, short: true,
-			whyLost: "until the slice is created again, some milliseconds later, there is none",
+			kind:          securedAPI,
+			fault:         "each Node changes about a hundred times a second in what does not concern us",
+			inject:        unrelatedNodeChanges,
+			during:        replaced,
+			correctDuring: undisturbed + 2*time.Second,
+			correctAfter:  undisturbed,
+		},
+		{
+			kind:         otherClients,
+			fault:        "one sets an endpoint to not ready four times a second",
+			inject:       sliceEdited,
+			lasts:        3 * time.Second,
+			correctAfter: 20 * time.Second,
+			extraWrites:  12,
+		},
+		{
+			kind:          otherClients,
+			fault:         "one deletes our slices",
+			inject:        slicesDeleted,
+			during:        joins,
+			correctDuring: undisturbed,
+			correctAfter:  undisturbed,
+			extraWrites:   2,
+			short:         true,
+			whyLost:       "until the slice is created again, some milliseconds later, there is none",
 		},
 	}
 }

@@ -117,8 +117,14 @@ func (e *env) prepare(ctx context.Context) error {
 		}
 		e.hosts[component] = host
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"slicefeed.dev/source":"default,second"}},"spec":{"ports":[{"port":80,"targetPort":%d}]}}`, probedPort)
-	_, err = e.ConsumingClient().CoreV1().Services(pair.Namespace).Patch(ctx, pair.Service, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch := fmt.Sprintf(
+		`{"metadata":{"annotations":{"slicefeed.dev/source":"default,second"}},"spec":{"ports":[{"port":80,"targetPort":%d}]}}`,
+		probedPort,
+	)
+	_, err = e.ConsumingClient().
+		CoreV1().
+		Services(pair.Namespace).
+		Patch(ctx, pair.Service, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("change the Service: %w", err)
 	}
@@ -129,7 +135,11 @@ func (e *env) prepare(ctx context.Context) error {
 // certificates are valid.
 func (e *env) connectInventory() (err error) {
 	const proxyPort = 7443
-	if e.toSecured, err = newFaultProxy("secured API", netip.AddrPortFrom(pair.SecuredAddress, proxyPort), e.Secured.Endpoint()); err != nil {
+	if e.toSecured, err = newFaultProxy(
+		"secured API",
+		netip.AddrPortFrom(pair.SecuredAddress, proxyPort),
+		e.Secured.Endpoint(),
+	); err != nil {
 		return err
 	}
 	if err := redirectKubeconfig(e.Inventory, "SECURED_KUBECONFIG", e.toSecured.at); err != nil {
@@ -150,21 +160,41 @@ func (e *env) connectInventory() (err error) {
 func (e *env) connectWriter(i int, writer *pair.Half) (err error) {
 	proxyPort := uint16(7444 + 10*i)
 	inventory := netip.AddrPortFrom(pair.InventoryAddress, pair.LinkPort)
-	if e.toInventory[writer], err = newFaultProxy("inventory of "+writer.Name, netip.AddrPortFrom(proxyAddress, proxyPort), inventory); err != nil {
+	if e.toInventory[writer], err = newFaultProxy(
+		"inventory of "+writer.Name,
+		netip.AddrPortFrom(proxyAddress, proxyPort),
+		inventory,
+	); err != nil {
 		return err
 	}
 	second := netip.AddrPortFrom(secondAddress, pair.LinkPort)
-	if e.toSecond[writer], err = newFaultProxy("second inventory of "+writer.Name, netip.AddrPortFrom(proxyAddress, proxyPort+1), second); err != nil {
+	if e.toSecond[writer], err = newFaultProxy(
+		"second inventory of "+writer.Name,
+		netip.AddrPortFrom(proxyAddress, proxyPort+1),
+		second,
+	); err != nil {
 		return err
 	}
-	if e.toConsuming[writer], err = newFaultProxy("API of "+writer.Name, netip.AddrPortFrom(pair.ConsumingAddress, proxyPort), e.Consuming.Endpoint()); err != nil {
+	if e.toConsuming[writer], err = newFaultProxy(
+		"API of "+writer.Name,
+		netip.AddrPortFrom(pair.ConsumingAddress, proxyPort),
+		e.Consuming.Endpoint(),
+	); err != nil {
 		return err
 	}
 	if err := redirectKubeconfig(writer, "TARGET_KUBECONFIG", e.toConsuming[writer].at); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("sources:\n- {name: default, address: %q, san: %q, cidrs: [%q]}\n- {name: second, address: %q, san: %q, caFile: %q, cidrs: [%q]}\n",
-		e.toInventory[writer].at, pair.InventorySAN, pair.Subnet, e.toSecond[writer].at, e.second.SAN, e.second.CA, secondSubnet)
+	text := fmt.Sprintf(
+		"sources:\n- {name: default, address: %q, san: %q, cidrs: [%q]}\n- {name: second, address: %q, san: %q, caFile: %q, cidrs: [%q]}\n",
+		e.toInventory[writer].at,
+		pair.InventorySAN,
+		pair.Subnet,
+		e.toSecond[writer].at,
+		e.second.SAN,
+		e.second.CA,
+		secondSubnet,
+	)
 	file := filepath.Join(writer.Dir(), "sources.yaml")
 	writer.Set("SOURCES_FILE", file)
 	return pki.WriteFile(file, []byte(text))
@@ -357,7 +387,8 @@ func (e *env) requestObservation(ctx context.Context, inventory *pair.Half) erro
 		return err
 	}
 	defer conn.Close()
-	_, err = inventoryv1.NewInventoryServiceClient(conn).RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 1}, grpc.WaitForReady(true))
+	_, err = inventoryv1.NewInventoryServiceClient(conn).
+		RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 1}, grpc.WaitForReady(true))
 	return err
 }
 

@@ -214,32 +214,115 @@ func fileRows() []row {
 		r.during, r.correctDuring, r.correctAfter = joins, slowed, undisturbed
 		return r
 	}
-	inventoryFiles, writerFiles := []string{"tls.crt", "tls.key", "peer-ca.crt", "clients.yaml"}, []string{"tls.crt", "tls.key", "peer-ca.crt"}
+	inventoryFiles, writerFiles := []string{
+		"tls.crt",
+		"tls.key",
+		"peer-ca.crt",
+		"clients.yaml",
+	}, []string{
+		"tls.crt",
+		"tls.key",
+		"peer-ca.crt",
+	}
 	return []row{
-		ignored(row{kind: tlsFiles, fault: "the inventory's certificate is removed", inject: corrupted(theInventory, certificate, "tls.crt", removed), short: true}),
-		ignored(row{kind: tlsFiles, fault: "the inventory's certificate is truncated", inject: corrupted(theInventory, certificate, "tls.crt", truncated)}),
-		ignored(row{kind: tlsFiles, fault: "the inventory's key is emptied", inject: corrupted(theInventory, certificate, "tls.key", emptied)}),
-		ignored(row{kind: tlsFiles, fault: "the inventory's CA of the writers is unreadable", inject: corrupted(theInventory, peerCAs, "peer-ca.crt", unreadable)}),
-		ignored(row{kind: tlsFiles, fault: "the writers' certificates are garbage", inject: corrupted(bothWriters, certificate, "tls.crt", garbage)}),
-		ignored(row{kind: tlsFiles, fault: "the writers' CA of the inventory is truncated", inject: corrupted(bothWriters, peerCAs, "peer-ca.crt", truncated)}),
-		ignored(row{kind: clientList, fault: "emptied", inject: corrupted(theInventory, allowedClients, "clients.yaml", emptied), short: true}),
+		ignored(
+			row{
+				kind:   tlsFiles,
+				fault:  "the inventory's certificate is removed",
+				inject: corrupted(theInventory, certificate, "tls.crt", removed),
+				short:  true,
+			},
+		),
+		ignored(
+			row{
+				kind:   tlsFiles,
+				fault:  "the inventory's certificate is truncated",
+				inject: corrupted(theInventory, certificate, "tls.crt", truncated),
+			},
+		),
+		ignored(
+			row{kind: tlsFiles, fault: "the inventory's key is emptied", inject: corrupted(theInventory, certificate, "tls.key", emptied)},
+		),
+		ignored(
+			row{
+				kind:   tlsFiles,
+				fault:  "the inventory's CA of the writers is unreadable",
+				inject: corrupted(theInventory, peerCAs, "peer-ca.crt", unreadable),
+			},
+		),
+		ignored(
+			row{
+				kind:   tlsFiles,
+				fault:  "the writers' certificates are garbage",
+				inject: corrupted(bothWriters, certificate, "tls.crt", garbage),
+			},
+		),
+		ignored(
+			row{
+				kind:   tlsFiles,
+				fault:  "the writers' CA of the inventory is truncated",
+				inject: corrupted(bothWriters, peerCAs, "peer-ca.crt", truncated),
+			},
+		),
+		ignored(
+			row{kind: clientList, fault: "emptied", inject: corrupted(theInventory, allowedClients, "clients.yaml", emptied), short: true},
+		),
 		ignored(row{kind: clientList, fault: "removed", inject: corrupted(theInventory, allowedClients, "clients.yaml", removed)}),
 		ignored(row{kind: clientList, fault: "garbage", inject: corrupted(theInventory, allowedClients, "clients.yaml", garbage)}),
-		ignored(row{kind: tlsFiles, fault: "the inventory's files are renewed on a full disk", inject: renewedOnFullDisk(theInventory, inventoryFiles...)}),
-		{kind: tlsFiles, fault: "the writers' files are renewed on a full disk", inject: renewedOnFullDisk(bothWriters, writerFiles...), during: replaced, correctDuring: slowed, correctAfter: undisturbed},
+		ignored(
+			row{
+				kind:   tlsFiles,
+				fault:  "the inventory's files are renewed on a full disk",
+				inject: renewedOnFullDisk(theInventory, inventoryFiles...),
+			},
+		),
 		{
-			kind: clientList, fault: "cut off before the writers' entry", inject: corrupted(theInventory, allowedClients, "clients.yaml", withoutWriters),
-			during: dies, correctDuring: detected, correctAfter: reloaded,
+			kind:          tlsFiles,
+			fault:         "the writers' files are renewed on a full disk",
+			inject:        renewedOnFullDisk(bothWriters, writerFiles...),
+			during:        replaced,
+			correctDuring: slowed,
+			correctAfter:  undisturbed,
+		},
+		{
+			kind:          clientList,
+			fault:         "cut off before the writers' entry",
+			inject:        corrupted(theInventory, allowedClients, "clients.yaml", withoutWriters),
+			during:        dies,
+			correctDuring: detected,
+			correctAfter:  reloaded,
 		},
 		{kind: ionosToken, fault: "emptied", inject: token(emptied), during: joins, correctAfter: retried, short: true},
 		{kind: ionosToken, fault: "removed", inject: token(removed), during: replaced, correctAfter: retried},
 		{kind: ionosToken, fault: "garbage", inject: token(garbage), during: dies, correctDuring: detected, correctAfter: retried},
 		{kind: ionosToken, fault: "expires, and is renewed", inject: tokenExpires, during: joins, correctAfter: retried},
-		{kind: recordsFile, fault: "truncated", inject: records(truncated), during: secondBackendDies, correctDuring: detected, correctAfter: undisturbed, short: true},
+		{
+			kind:          recordsFile,
+			fault:         "truncated",
+			inject:        records(truncated),
+			during:        secondBackendDies,
+			correctDuring: detected,
+			correctAfter:  undisturbed,
+			short:         true,
+		},
 		{kind: recordsFile, fault: "emptied", inject: records(emptied), lasts: 12 * time.Second, correctAfter: undisturbed},
-		{kind: recordsFile, fault: "removed", inject: records(removed), during: secondBackendDies, correctDuring: detected, correctAfter: undisturbed},
+		{
+			kind:          recordsFile,
+			fault:         "removed",
+			inject:        records(removed),
+			during:        secondBackendDies,
+			correctDuring: detected,
+			correctAfter:  undisturbed,
+		},
 		{kind: recordsFile, fault: "unreadable", inject: records(unreadable), lasts: 6 * time.Second, correctAfter: undisturbed},
-		{kind: recordsFile, fault: "written on a full disk", inject: recordsOnFullDisk, during: secondBackendDies, correctDuring: detected, correctAfter: undisturbed},
+		{
+			kind:          recordsFile,
+			fault:         "written on a full disk",
+			inject:        recordsOnFullDisk,
+			during:        secondBackendDies,
+			correctDuring: detected,
+			correctAfter:  undisturbed,
+		},
 		{kind: recordsFile, fault: "lists no node for 3 s", inject: records(noRecords), lasts: 3 * time.Second, correctAfter: undisturbed},
 	}
 }

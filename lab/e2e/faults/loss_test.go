@@ -135,7 +135,10 @@ func TestClassifiesLostRequests(t *testing.T) {
 		{name: "died meanwhile, written too late", request: refused, truth: died(3, 0), from: 2, to: 6, want: wrong},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := lossClassifier{truth: func(netip.Addr) client.Truth { return c.truth }, anyAlive: func(time.Time) bool { return !c.allDead }}
+			l := lossClassifier{
+				truth:    func(netip.Addr) client.Truth { return c.truth },
+				anyAlive: func(time.Time) bool { return !c.allDead },
+			}
 			if c.to > 0 {
 				l.noWritesFrom, l.noWritesTo = at(c.from), at(c.to)
 			}

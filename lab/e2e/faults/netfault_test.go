@@ -80,7 +80,9 @@ func (p *faultProxy) add(t toxic) error {
 	if t.upstream {
 		stream = "upstream"
 	}
-	raw, err := json.Marshal(map[string]any{"name": t.kind + "-" + stream, "type": t.kind, "stream": stream, "toxicity": 1, "attributes": t.attributes})
+	raw, err := json.Marshal(
+		map[string]any{"name": t.kind + "-" + stream, "type": t.kind, "stream": stream, "toxicity": 1, "attributes": t.attributes},
+	)
 	if err == nil {
 		_, err = p.proxy.Toxics.AddToxicJson(strings.NewReader(string(raw)))
 	}
@@ -111,19 +113,28 @@ func (p *faultProxy) repair(ctx context.Context) error {
 
 // The toxics, by what people call them.
 var (
-	slow       = toxic{kind: "latency", attributes: map[string]int{"latency": 300}}
-	verySlow   = toxic{kind: "latency", attributes: map[string]int{"latency": 2000}}
-	jittery    = toxic{kind: "latency", attributes: map[string]int{"latency": 150, "jitter": 150}}
-	narrow     = toxic{kind: "bandwidth", attributes: map[string]int{"rate": 1}} // KB/s
-	stuck      = toxic{kind: "bandwidth", attributes: map[string]int{"rate": 0}}
-	resets     = toxic{kind: "reset_peer", attributes: map[string]int{"timeout": 0}}
-	blackHole  = toxic{kind: "timeout", attributes: map[string]int{"timeout": 0}}
-	slowClose  = toxic{kind: "slow_close", attributes: map[string]int{"delay": 5000}}
-	sliced     = toxic{kind: "slicer", attributes: map[string]int{"average_size": 7, "size_variation": 3, "delay": 100}}     // microseconds
-	chopped    = toxic{kind: "slicer", attributes: map[string]int{"average_size": 200, "size_variation": 100, "delay": 100}} // for long answers
-	torn       = toxic{kind: "limit_data", attributes: map[string]int{"bytes": 2000}}                                        // in the middle of the TLS handshake
-	shortLived = toxic{kind: "limit_data", attributes: map[string]int{"bytes": 20000}}                                       // a few answers
-	tornProbe  = toxic{kind: "limit_data", attributes: map[string]int{"bytes": 20}}
+	slow      = toxic{kind: "latency", attributes: map[string]int{"latency": 300}}
+	verySlow  = toxic{kind: "latency", attributes: map[string]int{"latency": 2000}}
+	jittery   = toxic{kind: "latency", attributes: map[string]int{"latency": 150, "jitter": 150}}
+	narrow    = toxic{kind: "bandwidth", attributes: map[string]int{"rate": 1}} // KB/s
+	stuck     = toxic{kind: "bandwidth", attributes: map[string]int{"rate": 0}}
+	resets    = toxic{kind: "reset_peer", attributes: map[string]int{"timeout": 0}}
+	blackHole = toxic{kind: "timeout", attributes: map[string]int{"timeout": 0}}
+	slowClose = toxic{kind: "slow_close", attributes: map[string]int{"delay": 5000}}
+	sliced    = toxic{kind: "slicer", attributes: map[string]int{"average_size": 7, "size_variation": 3, "delay": 100}} // microseconds
+	chopped   = toxic{
+		kind:       "slicer",
+		attributes: map[string]int{"average_size": 200, "size_variation": 100, "delay": 100},
+	} // for long answers
+	torn = toxic{
+		kind:       "limit_data",
+		attributes: map[string]int{"bytes": 2000},
+	} // in the middle of the TLS handshake
+	shortLived = toxic{
+		kind:       "limit_data",
+		attributes: map[string]int{"bytes": 20000},
+	} // a few answers
+	tornProbe = toxic{kind: "limit_data", attributes: map[string]int{"bytes": 20}}
 )
 
 // sent is the same toxic on what the client sends.

@@ -110,7 +110,11 @@ func (e *env) addMachine(c cluster) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.toBackend[address], err = newFaultProxy("probes of "+worker.Name, netip.AddrPortFrom(address, probedPort), netip.AddrPortFrom(address, pair.NodePort))
+	e.toBackend[address], err = newFaultProxy(
+		"probes of "+worker.Name,
+		netip.AddrPortFrom(address, probedPort),
+		netip.AddrPortFrom(address, pair.NodePort),
+	)
 	if err != nil {
 		return nil, errors.Join(err, worker.Destroy())
 	}
@@ -253,25 +257,58 @@ const replacedWrites = 2 * 4
 // The changes.
 var (
 	joins = change{name: "a node joins", writes: 1, apply: func(ctx context.Context, e *env) error { return e.addNode(ctx, first) }}
-	dies  = change{name: "a node dies", writes: 2, apply: func(ctx context.Context, e *env) error { return e.killNode(ctx, e.nodesOf(first)[0]) }}
+	dies  = change{
+		name:   "a node dies",
+		writes: 2,
+		apply:  func(ctx context.Context, e *env) error { return e.killNode(ctx, e.nodesOf(first)[0]) },
+	}
 	// drains: a draining endpoint still serves.
-	drains   = change{name: "a node drains", writes: 1, apply: func(ctx context.Context, e *env) error { return e.nodesOf(first)[1].drain(ctx, true) }}
-	deleted  = change{name: "a Node is deleted", writes: 1, apply: func(ctx context.Context, e *env) error { return e.deleteNode(ctx, e.nodesOf(first)[2]) }}
-	replaced = change{name: "two nodes are replaced", writes: replacedWrites, takesTime: true, apply: func(ctx context.Context, e *env) error {
-		for _, n := range e.nodesOf(first)[:2] {
-			if err := e.replaceNode(ctx, n); err != nil {
-				return err
+	drains = change{
+		name:   "a node drains",
+		writes: 1,
+		apply:  func(ctx context.Context, e *env) error { return e.nodesOf(first)[1].drain(ctx, true) },
+	}
+	deleted = change{
+		name:   "a Node is deleted",
+		writes: 1,
+		apply:  func(ctx context.Context, e *env) error { return e.deleteNode(ctx, e.nodesOf(first)[2]) },
+	}
+	replaced = change{
+		name:      "two nodes are replaced",
+		writes:    replacedWrites,
+		takesTime: true,
+		apply: func(ctx context.Context, e *env) error {
+			for _, n := range e.nodesOf(first)[:2] {
+				if err := e.replaceNode(ctx, n); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	}}
+			return nil
+		},
+	}
 
-	secondJoins = change{name: "a node joins the second cluster", writes: 1, apply: func(ctx context.Context, e *env) error { return e.addNode(ctx, second) }}
-	secondDies  = change{name: "a node of the second cluster dies", writes: 2, apply: func(ctx context.Context, e *env) error { return e.killNode(ctx, e.nodesOf(second)[0]) }}
+	secondJoins = change{
+		name:   "a node joins the second cluster",
+		writes: 1,
+		apply:  func(ctx context.Context, e *env) error { return e.addNode(ctx, second) },
+	}
+	secondDies = change{
+		name:   "a node of the second cluster dies",
+		writes: 2,
+		apply:  func(ctx context.Context, e *env) error { return e.killNode(ctx, e.nodesOf(second)[0]) },
+	}
 
 	// The source does not report these two: only the probes can see them.
-	backendDies       = change{name: "a backend dies", writes: 2, apply: func(_ context.Context, e *env) error { return e.nodesOf(first)[0].killBackend() }}
-	secondBackendDies = change{name: "a backend of the second cluster dies", writes: 2, apply: func(_ context.Context, e *env) error { return e.nodesOf(second)[0].killBackend() }}
+	backendDies = change{
+		name:   "a backend dies",
+		writes: 2,
+		apply:  func(_ context.Context, e *env) error { return e.nodesOf(first)[0].killBackend() },
+	}
+	secondBackendDies = change{
+		name:   "a backend of the second cluster dies",
+		writes: 2,
+		apply:  func(_ context.Context, e *env) error { return e.nodesOf(second)[0].killBackend() },
+	}
 )
 
 // replaceNode does it as the cloud does: a new node joins and has a while to be listed; the old one drains, its Node is

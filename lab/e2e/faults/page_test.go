@@ -58,8 +58,24 @@ func (r row) tableRow(f figures) string {
 	if r.correctDuring > 0 {
 		during, duringBound = seconds(f.correctDuring), seconds(r.correctDuring)
 	}
-	return fmt.Sprintf("%s %d | %s | %d | %s | %s | %s | %s | %d | %d | %d | %d | %d |", r.key(), f.requests, wrong, f.lost.beyond,
-		seconds(f.correctAfter), seconds(r.correctAfter), during, duringBound, f.writes, r.writes(), f.inventoryMiB, f.writerMiB, f.lag.Milliseconds())
+	return fmt.Sprintf(
+		"%s %d | %s | %d | %s | %s | %s | %s | %d | %d | %d | %d | %d |",
+		r.key(),
+		f.requests,
+		wrong,
+		f.lost.beyond,
+		seconds(
+			f.correctAfter,
+		),
+		seconds(r.correctAfter),
+		during,
+		duringBound,
+		f.writes,
+		r.writes(),
+		f.inventoryMiB,
+		f.writerMiB,
+		f.lag.Milliseconds(),
+	)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
@@ -144,9 +160,17 @@ func updateTable(table string, measured []string, when string) string {
 		lag = max(lag, number(cells[columnLag]))
 		text.WriteString(line + "\n")
 	}
-	return fmt.Sprintf("%d rows, %d requests: **%d lost to a wrong slice**, %d beyond what slices can prevent. Last run, of all or some rows: %s. "+
-		"Timers of the machine were late by %d ms at most (*lag*), which is added to a row's bounds up to %s. A row that fails is not run again.\n\n",
-		total, requests, wrong, beyond, when, lag, maxAllowance) + tableHead + text.String()
+	return fmt.Sprintf(
+		"%d rows, %d requests: **%d lost to a wrong slice**, %d beyond what slices can prevent. Last run, of all or some rows: %s. "+
+			"Timers of the machine were late by %d ms at most (*lag*), which is added to a row's bounds up to %s. A row that fails is not run again.\n\n",
+		total,
+		requests,
+		wrong,
+		beyond,
+		when,
+		lag,
+		maxAllowance,
+	) + tableHead + text.String()
 }
 
 // number returns the number at the beginning of a cell.
@@ -177,7 +201,10 @@ func TestNewFiguresReplaceOldOnes(t *testing.T) {
 	if want := tableHead + figure(all[0], 300, 2) + "\n" + figure(all[1], 20, 0) + "\n"; table != want {
 		t.Errorf("got\n%s\nwant\n%s", table, want)
 	}
-	if want := "2 rows, 320 requests: **2 lost to a wrong slice**, 2 beyond what slices can prevent. Last run, of all or some rows: today. Timers of the machine were late by 7 ms"; !strings.HasPrefix(summary, want) {
+	if want := "2 rows, 320 requests: **2 lost to a wrong slice**, 2 beyond what slices can prevent. Last run, of all or some rows: today. Timers of the machine were late by 7 ms"; !strings.HasPrefix(
+		summary,
+		want,
+	) {
 		t.Errorf("got the summary %q, want %q", summary, want)
 	}
 }

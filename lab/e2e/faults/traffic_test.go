@@ -155,9 +155,14 @@ func TestKeepsConnectionWhileEndpointServes(t *testing.T) {
 	yes, no := true, false
 	here := netip.MustParseAddr("10.0.1.1")
 	listed := func(ready, serving, terminating *bool) []*discoveryv1.EndpointSlice {
-		return []*discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{here.String()}, Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving, Terminating: terminating},
-		}}}}
+		return []*discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{
+			{
+				Addresses: []string{
+					here.String(),
+				},
+				Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving, Terminating: terminating},
+			},
+		}}}
 	}
 	open := lane{keep: true, to: here, http: &http.Client{}}
 	worn, single, closed := open, open, open

@@ -177,7 +177,14 @@ func message(state uint64) *inventoryv1.WatchNodesResponse {
 			Name: "worker-000000", Addresses: []string{"10.1.0.0"}, State: inventoryv1.NodeState_NODE_STATE_READY,
 			StateAge: durationpb.New(123456), Fingerprint: fingerprint,
 		}},
-		Synced: true, Count: 1, Digest: fingerprint,
-		Status: &inventoryv1.SourceStatus{Membership: part, Addresses: part, Observation: 100 + state, ObservationAge: durationpb.New(987654321)},
+		Synced: true,
+		Count:  1,
+		Digest: fingerprint,
+		Status: &inventoryv1.SourceStatus{
+			Membership:     part,
+			Addresses:      part,
+			Observation:    100 + state,
+			ObservationAge: durationpb.New(987654321),
+		},
 	}
 }

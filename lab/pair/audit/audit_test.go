@@ -13,8 +13,15 @@ import (
 )
 
 func line(id, stage, user, verb string, code int) string {
-	return fmt.Sprintf(`{"auditID":%q,"stage":%q,"verb":%q,"user":{"username":%q},"sourceIPs":["10.0.0.21","10.0.0.12"],"objectRef":{"namespace":"web","name":"shop-1"},`+
-		`"responseStatus":{"code":%d},"requestReceivedTimestamp":"2026-01-02T03:04:05.000001Z","stageTimestamp":"2026-01-02T03:04:05.000006Z"}`+"\n", id, stage, verb, user, code)
+	return fmt.Sprintf(
+		`{"auditID":%q,"stage":%q,"verb":%q,"user":{"username":%q},"sourceIPs":["10.0.0.21","10.0.0.12"],"objectRef":{"namespace":"web","name":"shop-1"},`+
+			`"responseStatus":{"code":%d},"requestReceivedTimestamp":"2026-01-02T03:04:05.000001Z","stageTimestamp":"2026-01-02T03:04:05.000006Z"}`+"\n",
+		id,
+		stage,
+		verb,
+		user,
+		code,
+	)
 }
 
 func write(t *testing.T, path, text string) {
@@ -41,7 +48,10 @@ func TestCountsAnsweredWritesOfOneUser(t *testing.T) {
 		line("3", "RequestReceived", "us", "update", 0)+line("3", "ResponseComplete", "us", "update", 409)+
 		`{"auditID":"4","half a li`)
 	got, err := l.Writes(t.Context(), "us")
-	want := []Write{{User: "us", From: "10.0.0.21", Verb: "create", Name: "web/shop-1", Code: 201}, {User: "us", From: "10.0.0.21", Verb: "update", Name: "web/shop-1", Code: 409}}
+	want := []Write{
+		{User: "us", From: "10.0.0.21", Verb: "create", Name: "web/shop-1", Code: 201},
+		{User: "us", From: "10.0.0.21", Verb: "update", Name: "web/shop-1", Code: 409},
+	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Write{}, "At")); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

@@ -85,7 +85,9 @@ func node(name, address string, mint byte) *inventoryv1.Node {
 
 // message has a status, and is synced if it has a digest.
 func message(m *inventoryv1.WatchNodesResponse) *inventoryv1.WatchNodesResponse {
-	m.Status = &inventoryv1.SourceStatus{Membership: &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "why"}}
+	m.Status = &inventoryv1.SourceStatus{
+		Membership: &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: "why"},
+	}
 	return m
 }
 

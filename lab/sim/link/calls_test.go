@@ -46,7 +46,14 @@ func (c *calls) under() int {
 	return c.live
 }
 
-func (c *calls) intercept(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *calls) intercept(
+	ctx context.Context,
+	desc *grpc.StreamDesc,
+	cc *grpc.ClientConn,
+	method string,
+	streamer grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	c.mu.Lock()
 	if c.live == 0 {
 		c.all = append(c.all, conversation{begin: time.Now()})
@@ -159,8 +166,19 @@ func (c *calls) judge() (wrong []string) {
 		}
 		want := 500*time.Millisecond + time.Duration(c.drawn[i]*(most-0.5)*float64(time.Second))
 		if got := next.begin.Sub(this.end); (got - want).Abs() > time.Millisecond {
-			wrong = append(wrong, fmt.Sprintf("R14: the pause %d was %s, and should be %s (at most %.0f s, of which chance took %.2f; breach: %t, stable: %t)",
-				i+1, got, want, most, c.drawn[i], c.breaches[i], stable))
+			wrong = append(
+				wrong,
+				fmt.Sprintf(
+					"R14: the pause %d was %s, and should be %s (at most %.0f s, of which chance took %.2f; breach: %t, stable: %t)",
+					i+1,
+					got,
+					want,
+					most,
+					c.drawn[i],
+					c.breaches[i],
+					stable,
+				),
+			)
 		}
 	}
 	return wrong

@@ -72,9 +72,20 @@ func start(life string, view feed.View, age time.Duration) *replica {
 		Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), r.stores.TotalRevisions), Log: slog.New(slog.DiscardHandler),
 	})
 	r.grpc = grpc.NewServer( // as the real link has it, but for the age
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: 10 * time.Second}),
+		grpc.KeepaliveParams(
+			keepalive.ServerParameters{
+				Time:                  30 * time.Second,
+				Timeout:               10 * time.Second,
+				MaxConnectionAge:      age,
+				MaxConnectionAgeGrace: 10 * time.Second,
+			},
+		),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.StaticStreamWindowSize(64<<10), grpc.StaticConnWindowSize(64<<10), grpc.MaxConcurrentStreams(8), grpc.WaitForHandlers(true))
+		grpc.StaticStreamWindowSize(64<<10),
+		grpc.StaticConnWindowSize(64<<10),
+		grpc.MaxConcurrentStreams(8),
+		grpc.WaitForHandlers(true),
+	)
 	r.server.Register(r.grpc)
 	ctx, stop := context.WithCancel(context.Background())
 	r.stopRun = stop
@@ -141,7 +152,18 @@ func (r *replica) set() string {
 				told[key] = value
 			}
 		}
-		lines = append(lines, line(n.Name, n.UID, fmt.Sprint(n.Addresses), [...]string{"?", "ready", "draining", "not_ready"}[n.State]+fmt.Sprint(n.Workloads), n.Zone+"/"+n.Hostname, n.Region, told))
+		lines = append(
+			lines,
+			line(
+				n.Name,
+				n.UID,
+				fmt.Sprint(n.Addresses),
+				[...]string{"?", "ready", "draining", "not_ready"}[n.State]+fmt.Sprint(n.Workloads),
+				n.Zone+"/"+n.Hostname,
+				n.Region,
+				told,
+			),
+		)
 	}
 	return set(lines)
 }

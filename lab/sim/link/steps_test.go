@@ -70,7 +70,11 @@ func (w *world) grow(n int) {
 		w.named++
 		name := fmt.Sprintf("node-%05d", w.named)
 		one := &roster.Node{
-			Name: name, UID: "uid-" + name, State: source.Ready, Since: time.Now(), Zone: []string{"", "a", "b"}[w.rand.IntN(3)],
+			Name:      name,
+			UID:       "uid-" + name,
+			State:     source.Ready,
+			Since:     time.Now(),
+			Zone:      []string{"", "a", "b"}[w.rand.IntN(3)],
 			Hostname:  []string{"", "db-0", "db-1"}[w.named%3],
 			Workloads: []map[string]source.NodeState{{"web": source.NotReady, "api": source.Draining}, nil, {"web": source.Ready}}[w.named%3],
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(w.named >> 16), byte(w.named >> 8), byte(w.named)})},
@@ -183,7 +187,10 @@ func (w *world) restart(crash bool) int {
 // blind is a start that takes its time: no set is told before the first word.
 func (w *world) blind() {
 	was := w.status
-	w.status = source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Since: time.Now(), Reason: "starting"}, Addresses: source.PartStatus{Sync: source.Unsynced, Since: time.Now()}}
+	w.status = source.Status{
+		Membership: source.PartStatus{Sync: source.Unsynced, Since: time.Now(), Reason: "starting"},
+		Addresses:  source.PartStatus{Sync: source.Unsynced, Since: time.Now()},
+	}
 	i := w.restart(true)
 	w.status = was
 	w.replicas[i].lags = true // until all learn again

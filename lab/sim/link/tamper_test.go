@@ -90,7 +90,14 @@ func (t *tamper) sent(m *message) *message {
 }
 
 // intercept alters at the client's end of the wire: at the other a message is encoded once for all readers.
-func (t *tamper) intercept(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (t *tamper) intercept(
+	ctx context.Context,
+	desc *grpc.StreamDesc,
+	cc *grpc.ClientConn,
+	method string,
+	streamer grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	cs, err := streamer(ctx, desc, cc, method, opts...)
 	if err != nil {
 		return nil, err

@@ -103,12 +103,17 @@ func live(t *testing.T, seed uint64) *world {
 // follow runs the subscriber while the world goes on, and looks at each thing that it says.
 func (w *world) follow(meanwhile func()) {
 	dial := func() (nodeclient.Conn, error) { // as the real link has it
-		return grpc.NewClient("passthrough:///inventory",
-			grpc.WithContextDialer(w.wire.dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
+		return grpc.NewClient(
+			"passthrough:///inventory",
+			grpc.WithContextDialer(w.wire.dial),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithKeepaliveParams(
+				keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true},
+			),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 4 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4<<20)),
-			grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept))
+			grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept),
+		)
 	}
 	w.sub = nodeclient.New(nodeclient.Config{
 		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: nodeclient.NewMetrics(prometheus.NewRegistry()),
@@ -171,7 +176,18 @@ func lifeOf(s subscriber.Snapshot) string {
 func told(s subscriber.Snapshot) string {
 	lines := make([]string, 0, len(s.Members))
 	for _, m := range s.Members {
-		lines = append(lines, line(m.Name, m.UID, fmt.Sprint(m.Addresses), m.State.String()+fmt.Sprint(m.WorkloadStates), m.Zone+"/"+m.Hostname, m.Region, orNone(m.Labels)))
+		lines = append(
+			lines,
+			line(
+				m.Name,
+				m.UID,
+				fmt.Sprint(m.Addresses),
+				m.State.String()+fmt.Sprint(m.WorkloadStates),
+				m.Zone+"/"+m.Hostname,
+				m.Region,
+				orNone(m.Labels),
+			),
+		)
 	}
 	return set(lines)
 }
@@ -254,9 +270,14 @@ func (w *world) quiet() {
 	}
 	w.checked++
 	if got, want := told(s), r.set(); got != want {
-		w.wrongf("the subscriber says that it is in step with %s, and its set differs (-want +got):\n%s", life, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+		w.wrongf(
+			"the subscriber says that it is in step with %s, and its set differs (-want +got):\n%s",
+			life,
+			cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")),
+		)
 	}
-	if s.Observation != r.status.Observation || int(s.Membership.State) != syncs[r.status.Membership.Sync] || int(s.Addresses.State) != syncs[r.status.Addresses.Sync] {
+	if s.Observation != r.status.Observation || int(s.Membership.State) != syncs[r.status.Membership.Sync] ||
+		int(s.Addresses.State) != syncs[r.status.Addresses.Sync] {
 		w.wrongf("%s says %+v, and the subscriber heard observation %d, membership %s, addresses %s",
 			life, r.status, s.Observation, s.Membership.State, s.Addresses.State)
 	}
@@ -268,7 +289,11 @@ func (w *world) quiet() {
 	}
 }
 
-var syncs = map[source.SyncState]int{source.Degraded: int(subscriber.Degraded), source.Synced: int(subscriber.Synced), source.Unsynced: int(subscriber.Unsynced)}
+var syncs = map[source.SyncState]int{
+	source.Degraded: int(subscriber.Degraded),
+	source.Synced:   int(subscriber.Synced),
+	source.Unsynced: int(subscriber.Unsynced),
+}
 
 func (w *world) heardDoubts() (all int64) {
 	for _, r := range w.replicas {
@@ -328,7 +353,13 @@ func (w *world) wrongf(format string, args ...any) {
 func (w *world) tale() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	head := fmt.Sprintf("seed %d: view %q, connections end at the age of %s, %d nodes in the end", w.seed, w.view.Key(), w.age, len(w.truth))
+	head := fmt.Sprintf(
+		"seed %d: view %q, connections end at the age of %s, %d nodes in the end",
+		w.seed,
+		w.view.Key(),
+		w.age,
+		len(w.truth),
+	)
 	return head + "\n" + strings.Join(w.story, "\n")
 }
 

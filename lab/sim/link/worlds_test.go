@@ -71,8 +71,16 @@ func TestWorlds(t *testing.T) {
 			t.Errorf("no world had the step %q", one.name)
 		}
 	}
-	t.Logf("%d worlds of %s together in %s: %d conversations, %d times the whole set was right; in step again at most %s after the last fault (seed %d)",
-		worlds, all.lasted.Round(time.Minute), time.Since(began).Round(time.Millisecond), all.streams, all.checks, all.longest, all.seed)
+	t.Logf(
+		"%d worlds of %s together in %s: %d conversations, %d times the whole set was right; in step again at most %s after the last fault (seed %d)",
+		worlds,
+		all.lasted.Round(time.Minute),
+		time.Since(began).Round(time.Millisecond),
+		all.streams,
+		all.checks,
+		all.longest,
+		all.seed,
+	)
 	for _, name := range slices.Sorted(maps.Keys(all.steps)) {
 		t.Logf("%6d × %s", all.steps[name], name)
 	}

@@ -89,7 +89,17 @@ func (o *Oracle) equals(name string, w *writer) {
 		case is == want || a.NoOut && is.rank()+want.rank() == 0:
 		case is.listed && kept:
 		case is.listed && !some && want.rank() < is.rank():
-			o.broke("I5", "told", "what a guard keeps is told", "%s of %s is %s and should be %s, and it says %v", address, name, is, want, a.acts)
+			o.broke(
+				"I5",
+				"told",
+				"what a guard keeps is told",
+				"%s of %s is %s and should be %s, and it says %v",
+				address,
+				name,
+				is,
+				want,
+				a.acts,
+			)
 		default:
 			o.broke("I5", "wrong", "when faults stop, slices equal the table's result for the truth",
 				"%s of %s is %s and should be %s; alive: %t", address, name, is, want, o.alive[address])
@@ -100,7 +110,15 @@ func (o *Oracle) equals(name string, w *writer) {
 	}
 	for _, address := range addresses(all) {
 		if o.alive[address] && a.family(address) && inside(w.fences, all[address].source, address) {
-			o.broke("I5", "floor", "when faults stop, something that answers is ready", "%s of %s is %s", address, name, all[address].as(true))
+			o.broke(
+				"I5",
+				"floor",
+				"when faults stop, something that answers is ready",
+				"%s of %s is %s",
+				address,
+				name,
+				all[address].as(true),
+			)
 		}
 	}
 }

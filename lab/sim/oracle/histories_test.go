@@ -375,7 +375,17 @@ func TestWhatCameLateMayBePutBack(t *testing.T) {
 			sent, before := r.at, r.lists["default"]
 			meanwhile(r)
 			r.lists["default"] = &Slice{Source: "default", Rest: "ports", Endpoints: before.Endpoints[:3]}
-			r.see(Wrote{Writer: "w1", Target: web, Plan: r.plans, Sent: sent, Slice: "web-default", Before: before, After: r.lists["default"]})
+			r.see(
+				Wrote{
+					Writer: "w1",
+					Target: web,
+					Plan:   r.plans,
+					Sent:   sent,
+					Slice:  "web-default",
+					Before: before,
+					After:  r.lists["default"],
+				},
+			)
 			return r
 		}
 	}

@@ -13,7 +13,13 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 	far := netip.MustParseAddr("192.168.1.1")
 	t.Run("I1", func(t *testing.T) {
 		outside := func(r *rig) []Member {
-			return []Member{r.node(0, Ready), r.node(1, Ready), r.node(2, Ready), r.node(3, Ready), {Name: "x", Addresses: []netip.Addr{far}, State: Ready}}
+			return []Member{
+				r.node(0, Ready),
+				r.node(1, Ready),
+				r.node(2, Ready),
+				r.node(3, Ready),
+				{Name: "x", Addresses: []netip.Addr{far}, State: Ready},
+			}
 		}
 		check(t, plain,
 			wrong("I1 allowlist", "an address outside the fence", func(r *rig) {
@@ -154,7 +160,9 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			r.wait(wait)
 			r.tells("default", r.node(3, Draining))
 		}
-		check(t, plain,
+		check(
+			t,
+			plain,
 			right("its window was over when they went", func(r *rig) { late(r, 1); r.write(all(gone, 2)) }),
 			wrong("I4 shrink", "its window was not over when they went", func(r *rig) { late(r, 3); r.write(all(gone, 2)) }),
 			right("its window began when it said that two may go", func(r *rig) { held(r, 1); r.write(all(gone, 2)) }),
@@ -176,7 +184,10 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				r.observes("default")
 				r.write(all(gone, 2))
 			}),
-			right("its window began with one that failed too, if that was not counted", func(r *rig) { failedToo(r, 20*time.Second); r.write(all(gone, 2)) }),
+			right(
+				"its window began with one that failed too, if that was not counted",
+				func(r *rig) { failedToo(r, 20*time.Second); r.write(all(gone, 2)) },
+			),
 			wrong("I4 shrink", "it began with one that failed too or with the next, and neither allows that", func(r *rig) {
 				failedToo(r, 20*time.Second)
 				r.write(all(gone, 2))
@@ -254,18 +265,29 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 					r.probe(i, Failing)
 				}
 				r.write(all(out, 0))
-			}))
-		check(t, func() *rig {
-			r := settled(2)
-			r.probe(0, Failing)
-			r.wait(time.Second)
-			r.probe(1, Passing)
-			r.wait(time.Second)
-			r.probe(1, Failing)
-			return r
-		},
-			right("a failure counts while nothing passes, as another endpoint has passed since it began", func(r *rig) { r.write(all(out, 0)) }),
-			wrong("I4 corroboration", "the failure of the other one, which has not been followed by a pass", func(r *rig) { r.write(all(out, 1)) }))
+			}),
+		)
+		check(
+			t,
+			func() *rig {
+				r := settled(2)
+				r.probe(0, Failing)
+				r.wait(time.Second)
+				r.probe(1, Passing)
+				r.wait(time.Second)
+				r.probe(1, Failing)
+				return r
+			},
+			right(
+				"a failure counts while nothing passes, as another endpoint has passed since it began",
+				func(r *rig) { r.write(all(out, 0)) },
+			),
+			wrong(
+				"I4 corroboration",
+				"the failure of the other one, which has not been followed by a pass",
+				func(r *rig) { r.write(all(out, 1)) },
+			),
+		)
 		// emptyFor is an empty view that has been seen three times, another one for a while, and an empty one again.
 		emptyFor := func(r *rig, while time.Duration) {
 			for range 3 {

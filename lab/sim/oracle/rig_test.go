@@ -37,7 +37,15 @@ func settled(n int, alter ...func(*Configured)) *rig {
 	var members []Member
 	wants := map[int]fate{}
 	for i := range n {
-		members = append(members, Member{Name: "node-" + strconv.Itoa(i), Addresses: []netip.Addr{addr(i)}, State: Ready, Labels: map[string]string{"pool": strconv.Itoa(i % 2)}})
+		members = append(
+			members,
+			Member{
+				Name:      "node-" + strconv.Itoa(i),
+				Addresses: []netip.Addr{addr(i)},
+				State:     Ready,
+				Labels:    map[string]string{"pool": strconv.Itoa(i % 2)},
+			},
+		)
 		r.see(Backend{addr(i), true})
 		wants[i] = serve
 	}
@@ -140,7 +148,12 @@ func (r *rig) doubts(source string, alter func(*Told)) {
 
 // node is a member of the view with another state.
 func (r *rig) node(i int, state State) Member {
-	return Member{Name: "node-" + strconv.Itoa(i), Addresses: []netip.Addr{addr(i)}, State: state, Labels: map[string]string{"pool": strconv.Itoa(i % 2)}}
+	return Member{
+		Name:      "node-" + strconv.Itoa(i),
+		Addresses: []netip.Addr{addr(i)},
+		State:     state,
+		Labels:    map[string]string{"pool": strconv.Itoa(i % 2)},
+	}
 }
 
 func (r *rig) probe(i int, v Verdict) { r.probeSince(i, v, r.at) }

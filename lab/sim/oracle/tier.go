@@ -33,7 +33,8 @@ func readyBefore(c Configured, tier int, all map[netip.Addr]held) (n int) {
 // trusted source, and passing if they are probed.
 func (p *plan) certainBefore(tier int) (n int) {
 	for a, h := range p.mine {
-		if h.Ready && p.config.tier(h.source) < tier && p.reported(a, h.source) == reportsReady && (p.config.Probe == "" || p.probed(a) == Passing) {
+		if h.Ready && p.config.tier(h.source) < tier && p.reported(a, h.source) == reportsReady &&
+			(p.config.Probe == "" || p.probed(a) == Passing) {
 			n++
 		}
 	}

@@ -92,7 +92,8 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 			"%s made %s, an empty slice beside others", f.Writer, f.Slice)
 	}
 	// A writer that has not seen yet what another one wrote may make what is there already.
-	if t.last == p.writer && len(changes) == 0 && f.After != nil && (f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
+	if t.last == p.writer && len(changes) == 0 && f.After != nil &&
+		(f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
 		for _, e := range f.After.Endpoints {
 			if h, ok := before[e.Address]; ok && !f.Before.lists(e.Address) && h.slices > 0 && p.Writes == 1 {
 				o.broke("I3", "no change", "without a semantic change there is no write",
@@ -152,9 +153,25 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 	}
 	switch {
 	case !o.source(c.label).told[c.address]:
-		o.broke("I1", "never told", "no address that no source has told is added", "%s added %s under the label of %s", f.Writer, c.address, c.label)
+		o.broke(
+			"I1",
+			"never told",
+			"no address that no source has told is added",
+			"%s added %s under the label of %s",
+			f.Writer,
+			c.address,
+			c.label,
+		)
 	case p.tier(c.address, c.label) > 0 && p.certainBefore(p.tier(c.address, c.label)) >= p.config.FailoverBelow:
-		o.broke("I4", "failover", "a later tier is added only while the earlier ones have too few ready endpoints", "%s added %s of %s", f.Writer, c.address, c.label)
+		o.broke(
+			"I4",
+			"failover",
+			"a later tier is added only while the earlier ones have too few ready endpoints",
+			"%s added %s of %s",
+			f.Writer,
+			c.address,
+			c.label,
+		)
 	case !t.listed[c.address] && !p.trusted(c.label):
 		o.broke("I4", "trust", "only a trusted source adds an endpoint", "%s added %s of %s", f.Writer, c.address, c.label)
 	}

@@ -41,13 +41,22 @@ type aim struct {
 
 func newWriter() *writer {
 	return &writer{
-		told: map[string]*told{}, unsound: map[string]time.Time{}, lastTold: map[string]map[netip.Addr]*Member{}, probes: map[string]map[netip.Addr]Probed{},
-		fences: map[string]Fenced{}, aims: map[string]*aim{},
+		told:     map[string]*told{},
+		unsound:  map[string]time.Time{},
+		lastTold: map[string]map[netip.Addr]*Member{},
+		probes:   map[string]map[netip.Addr]Probed{},
+		fences:   map[string]Fenced{},
+		aims:     map[string]*aim{},
 	}
 }
 
 func newAim() *aim {
-	return &aim{emptiness: map[string]*emptiness{}, windows: map[string]readings{}, booked: map[string]time.Time{}, noticed: map[string]uint64{}}
+	return &aim{
+		emptiness: map[string]*emptiness{},
+		windows:   map[string]readings{},
+		booked:    map[string]time.Time{},
+		noticed:   map[string]uint64{},
+	}
 }
 
 func (w *writer) aim(name string) *aim { return entry(w.aims, name, newAim) }

@@ -104,7 +104,10 @@ func TestServesEachPathOnOneListener(t *testing.T) {
 func TestServesChannelzOnDebugListener(t *testing.T) {
 	admin, debug := startServer(t, &Server{})
 	getServers := func(url string) error {
-		conn, err := grpc.NewClient("passthrough:"+strings.TrimPrefix(url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(
+			"passthrough:"+strings.TrimPrefix(url, "http://"),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,9 @@ func CheckOwn(certs []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	var problems []error
 	if !slices.Contains(certs[0].ExtKeyUsage, usage) {
 		problems = append(problems, fmt.Errorf(
-			"extended key usage does not include %q; no peer accepts it; issue it with that usage (cert-manager: usages)", UsageName(usage)))
+			"extended key usage does not include %q; no peer accepts it; issue it with that usage (cert-manager: usages)",
+			UsageName(usage),
+		))
 	}
 	if len(Names(certs[0])) == 0 {
 		problems = append(problems, errors.New("no URI or DNS SAN; no peer can identify it; issue it with one"))

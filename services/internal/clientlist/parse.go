@@ -130,7 +130,10 @@ func findEmptyViews(text []byte) []error {
 			continue
 		}
 		if selector, present := keys["nodeSelector"]; present && (selector == nil || strings.Trim(fmt.Sprint(selector), " \t\r\n,") == "") {
-			problems = append(problems, fmt.Errorf("%s: view.nodeSelector is empty, which would select every node; remove nodeSelector if that is intended", at))
+			problems = append(
+				problems,
+				fmt.Errorf("%s: view.nodeSelector is empty, which would select every node; remove nodeSelector if that is intended", at),
+			)
 		}
 	}
 	return problems

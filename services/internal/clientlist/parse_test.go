@@ -155,7 +155,8 @@ func FuzzParseClients(f *testing.F) {
 		seen := map[certificate.SAN]bool{}
 		for _, g := range grants {
 			again, err := certificate.ParseSAN(string(g.SAN))
-			if err != nil || again != g.SAN || seen[g.SAN] || g.View.NodeSelector == nil || (g.Role != RoleSubscriber && g.Role != RoleOperator) {
+			if err != nil || again != g.SAN || seen[g.SAN] || g.View.NodeSelector == nil ||
+				(g.Role != RoleSubscriber && g.Role != RoleOperator) {
 				t.Fatalf("accepted %+v", g)
 			}
 			seen[g.SAN] = true

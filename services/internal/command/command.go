@@ -119,7 +119,13 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
-		c.withConfig(getenv, &cobra.Command{Use: "serve", Short: "Run until SIGTERM", Annotations: map[string]string{failureAnnotation: "the component could not go on"}},
+		c.withConfig(
+			getenv,
+			&cobra.Command{
+				Use:         "serve",
+				Short:       "Run until SIGTERM",
+				Annotations: map[string]string{failureAnnotation: "the component could not go on"},
+			},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
 				var logSettings logging.Settings
 				if c.LogSettings != nil {
@@ -133,7 +139,8 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				}
 				log.Info("starting", "component", c.Name, "version", c.Version)
 				return service.Run(cmd.Context())
-			}),
+			},
+		),
 		c.withConfig(getenv, &cobra.Command{Use: "check-config", Short: "Validate configuration and files; report all problems"},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
 				if _, err := c.buildService(cfg, slog.New(slog.DiscardHandler)); err != nil {
@@ -142,9 +149,14 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
 				return nil
 			}),
-		&cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: checkArgs(nil), Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprint(cmd.OutOrStdout(), c.versionText())
-		}},
+		&cobra.Command{
+			Use:   "version",
+			Short: "Print version, commit and Go version",
+			Args:  checkArgs(nil),
+			Run: func(cmd *cobra.Command, _ []string) {
+				fmt.Fprint(cmd.OutOrStdout(), c.versionText())
+			},
+		},
 		newCompletion(c.Name),
 	)
 	for _, sub := range c.Subcommands {
@@ -167,11 +179,22 @@ func (c Component[C]) versionText() string {
 
 func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C]) *cobra.Command {
 	format := Table
-	cmd := c.withConfig(getenv, &cobra.Command{Use: sub.Use, Short: sub.Short, Example: sub.Example, Annotations: map[string]string{failureAnnotation: sub.Failure}},
+	cmd := c.withConfig(
+		getenv,
+		&cobra.Command{
+			Use:         sub.Use,
+			Short:       sub.Short,
+			Example:     sub.Example,
+			Annotations: map[string]string{failureAnnotation: sub.Failure},
+		},
 		func(cmd *cobra.Command, cfg *C, args []string) error {
 			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries must not write into the result
-			return sub.Run(cmd.Context(), Invocation[C]{Config: cfg, Args: args, Format: format, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
-		})
+			return sub.Run(
+				cmd.Context(),
+				Invocation[C]{Config: cfg, Args: args, Format: format, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()},
+			)
+		},
+	)
 	if sub.Formats {
 		cmd.Flags().VarP(&format, "output", "o", "form of the result")
 		completeFlag(cmd, "output", formats)
@@ -180,7 +203,11 @@ func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C
 }
 
 // withConfig adds the configuration's flags and a check of the arguments to a command.
-func (c Component[C]) withConfig(getenv func(string) string, cmd *cobra.Command, run func(cmd *cobra.Command, cfg *C, args []string) error) *cobra.Command {
+func (c Component[C]) withConfig(
+	getenv func(string) string,
+	cmd *cobra.Command,
+	run func(cmd *cobra.Command, cfg *C, args []string) error,
+) *cobra.Command {
 	cfg := new(C)
 	settings.Register(cmd.Flags(), cfg)
 	all := settings.List(cfg)
@@ -237,5 +264,7 @@ func (c Component[C]) checkForbiddenEnv(getenv func(string) string) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return settings.NewConfigError(fmt.Errorf("%s: credentials of the other component must not be set here; remove them", strings.Join(found, ", ")))
+	return settings.NewConfigError(
+		fmt.Errorf("%s: credentials of the other component must not be set here; remove them", strings.Join(found, ", ")),
+	)
 }

@@ -15,10 +15,10 @@ import (
 )
 
 type testConfig struct {
-	Name  string           `flag:"name" required:"true" help:"a name" group:"Names"`
-	Nick  string           `flag:"nickname" secret:"true" help:"a secret name" group:"Names"`
-	Count int              `flag:"count" default:"1" min:"1" max:"9" help:"a number"`
-	Log   logging.Settings `group:"Log"`
+	Name  string           `flag:"name"     required:"true" help:"a name"        group:"Names"`
+	Nick  string           `flag:"nickname"                 help:"a secret name" group:"Names" secret:"true"`
+	Count int              `flag:"count"                    help:"a number"                                  default:"1" min:"1" max:"9"`
+	Log   logging.Settings `                                                     group:"Log"`
 }
 
 type countConfig struct {
@@ -100,29 +100,52 @@ func TestCommandLine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ran := false
 			component := Component[testConfig]{
-				Name: "component", Version: "v1.2.3", Commit: "0123abc", ForbiddenEnv: []string{"OTHER_TOKEN"},
-				LogSettings: func(cfg *testConfig) logging.Settings { return cfg.Log },
+				Name:         "component",
+				Version:      "v1.2.3",
+				Commit:       "0123abc",
+				ForbiddenEnv: []string{"OTHER_TOKEN"},
+				LogSettings:  func(cfg *testConfig) logging.Settings { return cfg.Log },
 				Build: func(_ *testConfig, log *slog.Logger) (Service, error) {
 					log.Debug("built")
 					return fakeService{&ran}, tt.build
 				},
-				Standalone: []StandaloneCommand{NewStandalone(Subcommand[countConfig]{Use: "measure", Short: "Measure", Run: func(_ context.Context, call Invocation[countConfig]) error {
-					_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
-					return err
-				}}), NewStandalone(Subcommand[countConfig]{Use: "show [WHAT]", Short: "Show", Formats: true, Example: "component show this\ncomponent show that", Failure: "nothing to show", Run: func(_ context.Context, call Invocation[countConfig]) error {
-					if !call.Format.IsTable() {
-						return call.Format.Write(call.Out, map[string]any{"showed": call.Args})
-					}
-					_, err := fmt.Fprintf(call.Out, "showed %v\n", call.Args)
-					return err
-				}})},
-				Subcommands: []Subcommand[testConfig]{{Use: "greet NAME", Short: "Greet", Run: func(_ context.Context, call Invocation[testConfig]) error {
-					if call.Args[0] == "missing" {
-						return errors.New("not found")
-					}
-					fmt.Fprintf(call.Out, "%s greets %s", call.Config.Name, call.Args[0])
-					return nil
-				}}},
+				Standalone: []StandaloneCommand{
+					NewStandalone(
+						Subcommand[countConfig]{
+							Use:   "measure",
+							Short: "Measure",
+							Run: func(_ context.Context, call Invocation[countConfig]) error {
+								_, err := fmt.Fprintf(call.Out, "measured %d times\n", call.Config.Count)
+								return err
+							},
+						},
+					),
+					NewStandalone(
+						Subcommand[countConfig]{
+							Use:     "show [WHAT]",
+							Short:   "Show",
+							Formats: true,
+							Example: "component show this\ncomponent show that",
+							Failure: "nothing to show",
+							Run: func(_ context.Context, call Invocation[countConfig]) error {
+								if !call.Format.IsTable() {
+									return call.Format.Write(call.Out, map[string]any{"showed": call.Args})
+								}
+								_, err := fmt.Fprintf(call.Out, "showed %v\n", call.Args)
+								return err
+							},
+						},
+					),
+				},
+				Subcommands: []Subcommand[testConfig]{
+					{Use: "greet NAME", Short: "Greet", Run: func(_ context.Context, call Invocation[testConfig]) error {
+						if call.Args[0] == "missing" {
+							return errors.New("not found")
+						}
+						fmt.Fprintf(call.Out, "%s greets %s", call.Config.Name, call.Args[0])
+						return nil
+					}},
+				},
 			}
 			var out bytes.Buffer
 			cmd := component.Command(func(name string) string { return tt.env[name] })

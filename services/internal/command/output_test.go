@@ -34,9 +34,13 @@ steps:
 `,
 	} {
 		var out bytes.Buffer
-		err := format.Write(&out, &inventoryv1.NodeExplanation{Name: "a<b>", Steps: []*inventoryv1.ExplanationStep{{
-			Stage: inventoryv1.ExplanationStage_EXPLANATION_STAGE_STATE, Result: inventoryv1.StepResult_STEP_RESULT_PASSED, Detail: "\x1b[2J\u009b\u202e\x7f\U000e0001é",
-		}}})
+		err := format.Write(&out, &inventoryv1.NodeExplanation{Name: "a<b>", Steps: []*inventoryv1.ExplanationStep{
+			{
+				Stage:  inventoryv1.ExplanationStage_EXPLANATION_STAGE_STATE,
+				Result: inventoryv1.StepResult_STEP_RESULT_PASSED,
+				Detail: "\x1b[2J\u009b\u202e\x7f\U000e0001é",
+			},
+		}})
 		if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
 			t.Errorf("%s: error %v (-want +got):\n%s", format, err, diff)
 		}
@@ -47,7 +51,11 @@ func TestWritesPartsOfResult(t *testing.T) {
 	var out bytes.Buffer
 	format := JSON
 	if err := format.Write(&out, map[string]any{
-		"absent": Message{(*inventoryv1.Omission)(nil)}, "list": Messages([]*inventoryv1.Cursor{{Revision: 7}}), "none": Messages[*inventoryv1.Cursor](nil),
+		"absent": Message{
+			(*inventoryv1.Omission)(nil),
+		},
+		"list": Messages([]*inventoryv1.Cursor{{Revision: 7}}),
+		"none": Messages[*inventoryv1.Cursor](nil),
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,11 @@ const waitInterval = time.Second
 
 // WaitHealthy calls check until it returns no problem, and writes each new problem to progress. It returns the error of
 // check, or that of ctx when it is done, with the last problem.
-func WaitHealthy(ctx context.Context, progress io.Writer, check func(ctx context.Context) (problem string, err error)) (last string, err error) {
+func WaitHealthy(
+	ctx context.Context,
+	progress io.Writer,
+	check func(ctx context.Context) (problem string, err error),
+) (last string, err error) {
 	deadline, _ := ctx.Deadline()
 	err = wait.PollUntilContextCancel(ctx, waitInterval, true, func(ctx context.Context) (healthy bool, err error) {
 		problem, err := check(ctx)

@@ -51,7 +51,11 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 			"change": func(t *rapid.T) {
 				for range rapid.IntRange(1, 4).Draw(t, "changes") {
 					group := rapid.IntRange(0, 2).Draw(t, "group")
-					i := item{fmt.Sprintf("g%d", group), fmt.Sprintf("g%d/%d", group, rapid.IntRange(0, 3).Draw(t, "key")), rapid.IntRange(0, 2).Draw(t, "value")}
+					i := item{
+						fmt.Sprintf("g%d", group),
+						fmt.Sprintf("g%d/%d", group, rapid.IntRange(0, 3).Draw(t, "key")),
+						rapid.IntRange(0, 2).Draw(t, "value"),
+					}
 					previous, existed := truth[i.key]
 					if rapid.Bool().Draw(t, "removed") {
 						delete(truth, i.key)

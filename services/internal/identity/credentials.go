@@ -68,7 +68,12 @@ func (i *Identity) verifyPeer(chain []*x509.Certificate) error {
 	// crypto/x509 accepts a certificate without any extended key usage for every usage.
 	if !slices.Contains(leaf.ExtKeyUsage, usage) {
 		return &HandshakeError{
-			fmt.Errorf("peer certificate is not for %s: %s", certificate.UsageName(usage), certificate.Describe(leaf)), "issue it with that extended key usage",
+			fmt.Errorf(
+				"peer certificate is not for %s: %s",
+				certificate.UsageName(usage),
+				certificate.Describe(leaf),
+			),
+			"issue it with that extended key usage",
 		}
 	}
 	return certificate.CheckKeyStrength(verified)
@@ -148,7 +153,10 @@ func (c *unconfirmedConn) explainRejection(err error) error {
 	if err == nil || c.confirmed.Load() || errors.Is(err, net.ErrClosed) {
 		return err
 	}
-	rejected := &HandshakeError{fmt.Errorf("%w; %w for %.200q", err, ErrRejected, certificate.Names(c.creds.id.Leaf())), "see the server's log"}
+	rejected := &HandshakeError{
+		fmt.Errorf("%w; %w for %.200q", err, ErrRejected, certificate.Names(c.creds.id.Leaf())),
+		"see the server's log",
+	}
 	c.creds.lastError.Store(rejected)
 	return rejected
 }

@@ -120,7 +120,10 @@ func (s *authorizedStream) Context() context.Context { return s.ctx }
 
 // endCause returns the error by which the authorizer ended the stream, or nil.
 func (s *authorizedStream) endCause() error {
-	if cause := context.Cause(s.ctx); errors.Is(cause, errStopping) || errors.Is(cause, errPermissionsChanged) || errors.Is(cause, errDenied) {
+	if cause := context.Cause(
+		s.ctx,
+	); errors.Is(cause, errStopping) || errors.Is(cause, errPermissionsChanged) ||
+		errors.Is(cause, errDenied) {
 		return cause
 	}
 	return nil

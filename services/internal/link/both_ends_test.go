@@ -244,7 +244,12 @@ func TestKeepsPreviousCertificateInsteadOfInvalidOne(t *testing.T) {
 					<-time.After(time.Until(tmpl.NotBefore))
 					own.Reload()
 					certPEM := must(os.ReadFile(files.Cert))(t)
-					if pair := must(tls.X509KeyPair(certPEM, must(os.ReadFile(files.Key))(t)))(t); end == "server" && !r.server.id.Leaf().Equal(pair.Leaf) {
+					if pair := must(
+						tls.X509KeyPair(certPEM, must(os.ReadFile(files.Key))(t)),
+					)(
+						t,
+					); end == "server" &&
+						!r.server.id.Leaf().Equal(pair.Leaf) {
 						t.Error("certificate not in use after it became valid")
 					}
 				}

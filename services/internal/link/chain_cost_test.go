@@ -46,13 +46,17 @@ func TestVerifiesSignaturesOnlyWithTrustedKeys(t *testing.T) {
 	root, former := newTestCA(t, "client CA"), newTestCA(t, "client CA")
 	roots := []*x509.Certificate{root.cert, former.cert}
 	checks := 0
-	err := certificate.CheckSigned(mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), certificate.MaxCerts, root)), roots, func(c, issuer *x509.Certificate) error {
-		checks++
-		if issuer != root.cert && issuer != former.cert {
-			t.Errorf("signature checked with the key of the %s", certificate.Describe(issuer))
-		}
-		return c.CheckSignatureFrom(issuer)
-	})
+	err := certificate.CheckSigned(
+		mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), certificate.MaxCerts, root)),
+		roots,
+		func(c, issuer *x509.Certificate) error {
+			checks++
+			if issuer != root.cert && issuer != former.cert {
+				t.Errorf("signature checked with the key of the %s", certificate.Describe(issuer))
+			}
+			return c.CheckSignatureFrom(issuer)
+		},
+	)
 	if err == nil {
 		t.Error("forged chain accepted")
 	}

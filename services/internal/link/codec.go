@@ -10,7 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-var errMalformed = status.Error(codes.InvalidArgument, "malformed request: not a protobuf message of the method's type, or a string is not UTF-8")
+var errMalformed = status.Error(
+	codes.InvalidArgument,
+	"malformed request: not a protobuf message of the method's type, or a string is not UTF-8",
+)
 
 // malformedMark marks a request that could not be decoded: an unknown field with the largest possible
 // number, which no message of the contract has. A client that sends it gets the same error.

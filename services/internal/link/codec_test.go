@@ -41,7 +41,13 @@ func TestMalformedRequestsGetInvalidArgument(t *testing.T) {
 			if err := conn.Invoke(testContext(t), "/test.Probe/Who", []byte(c.sent), out, codec); status.Code(err) != c.want {
 				t.Errorf("a call gets %v, want %v", err, c.want)
 			}
-			if err := conn.Invoke(testContext(t), "/grpc.health.v1.Health/Check", []byte(c.sent), new(emptypb.Empty), codec); (status.Code(err) == codes.InvalidArgument) != (c.want == codes.InvalidArgument) {
+			if err := conn.Invoke(
+				testContext(t),
+				"/grpc.health.v1.Health/Check",
+				[]byte(c.sent),
+				new(emptypb.Empty),
+				codec,
+			); (status.Code(err) == codes.InvalidArgument) != (c.want == codes.InvalidArgument) {
 				t.Errorf("a health check gets %v, want %v", err, c.want)
 			}
 		})

@@ -55,7 +55,9 @@ func TestConnectionsOfClientShareByteRate(t *testing.T) {
 		}
 		const seconds = 60
 		time.Sleep(seconds * time.Second)
-		maxBytes := int64(byteBurst + seconds*byteRate + (maxConns+maxExcessConns)*maxReadBytes) // each connection has read the bytes that it waits for
+		maxBytes := int64(
+			byteBurst + seconds*byteRate + (maxConns+maxExcessConns)*maxReadBytes,
+		) // each connection has read the bytes that it waits for
 		if got := read.Load(); got > maxBytes || got < byteRate*seconds {
 			t.Errorf("%d bytes were read, want at most %d", got, maxBytes)
 		}

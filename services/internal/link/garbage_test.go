@@ -66,7 +66,12 @@ var garbageCases = []struct {
 	{name: "HTTP/1 without TLS", plain: true, sends: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ends: true},
 	{name: "HTTP/2 without TLS", plain: true, sends: http2Preface + settingsFrame, ends: true},
 	{name: "another application protocol", tls: func(_ *testing.T, c *tls.Config) { c.NextProtos = []string{"other"} }, ends: true},
-	{name: "the application protocol of HTTP/1", tls: func(_ *testing.T, c *tls.Config) { c.NextProtos = []string{"http/1.1"} }, sends: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ends: true},
+	{
+		name:  "the application protocol of HTTP/1",
+		tls:   func(_ *testing.T, c *tls.Config) { c.NextProtos = []string{"http/1.1"} },
+		sends: "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		ends:  true,
+	},
 	{name: "TLS 1.2", tls: func(_ *testing.T, c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, ends: true},
 	{name: "no client certificate", tls: func(_ *testing.T, c *tls.Config) { c.Certificates = nil }, ends: true},
 	{name: "HTTP/1 after a good handshake", sends: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ends: true},
@@ -74,16 +79,63 @@ var garbageCases = []struct {
 	{name: "random bytes after the preface", sends: http2Preface + randomBytes(1000), ends: true},
 	{name: "a frame that is too large", sends: http2Preface + settingsFrame + "\xff\xff\xff\x00\x00\x00\x00\x00\x01", ends: true},
 	{name: "data for no stream", sends: http2Preface + settingsFrame + http2Frame(frameData, 0, 0, "x"), ends: true},
-	{name: "headers that cannot be decoded", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), ends: true},
-	{name: "a stream ID reserved for the server", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 2, requestHeaders), ends: true},
+	{
+		name:  "headers that cannot be decoded",
+		sends: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+		ends:  true,
+	},
+	{
+		name:  "a stream ID reserved for the server",
+		sends: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 2, requestHeaders),
+		ends:  true,
+	},
 	{name: "a header block without an end", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, 0, 1, requestHeaders) +
 		strings.Repeat(http2Frame(frameContinuation, 0, 1, hpackHeader("x", randomBytes(1000))), 100), ends: true},
-	{name: "a call that is not gRPC", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, hpackHeader(":method", "GET")+hpackHeader(":scheme", "https")+hpackHeader(":path", "/"))},
+	{
+		name: "a call that is not gRPC",
+		sends: http2Preface + settingsFrame + http2Frame(
+			frameHeaders,
+			endHeaders,
+			1,
+			hpackHeader(":method", "GET")+hpackHeader(":scheme", "https")+hpackHeader(":path", "/"),
+		),
+	},
 	{name: "headers that are too large", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, 0, 1, requestHeaders) +
 		http2Frame(frameContinuation, 0, 1, hpackHeader("x", strings.Repeat("x", 15<<10))) +
-		http2Frame(frameContinuation, endHeaders, 1, hpackHeader("y", strings.Repeat("y", 15<<10))), reply: http2Frame(frameReset, 0, 1, "\x00\x00\x00\x06")},
-	{name: "a request that is too large", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, requestHeaders) + http2Frame(frameData, 1, 1, "\x00\x7f\xff\xff\xff"+randomBytes(1000))},
-	{name: "a request that is not a message", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, endHeaders, 1, requestHeaders) + http2Frame(frameData, 1, 1, "\x00\x00\x00\x00\x10"+strings.Repeat("\xff", 16))},
+		http2Frame(
+			frameContinuation,
+			endHeaders,
+			1,
+			hpackHeader("y", strings.Repeat("y", 15<<10)),
+		), reply: http2Frame(frameReset, 0, 1, "\x00\x00\x00\x06")},
+	{
+		name: "a request that is too large",
+		sends: http2Preface + settingsFrame + http2Frame(
+			frameHeaders,
+			endHeaders,
+			1,
+			requestHeaders,
+		) + http2Frame(
+			frameData,
+			1,
+			1,
+			"\x00\x7f\xff\xff\xff"+randomBytes(1000),
+		),
+	},
+	{
+		name: "a request that is not a message",
+		sends: http2Preface + settingsFrame + http2Frame(
+			frameHeaders,
+			endHeaders,
+			1,
+			requestHeaders,
+		) + http2Frame(
+			frameData,
+			1,
+			1,
+			"\x00\x00\x00\x00\x10"+strings.Repeat("\xff", 16),
+		),
+	},
 }
 
 const pingFrame = "\x00\x00\x08\x06\x00\x00\x00\x00\x00????????"

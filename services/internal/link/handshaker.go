@@ -24,8 +24,14 @@ const maxHandshakes = 1024
 
 var (
 	errUnlisted         = errors.New("client is not listed")
-	errHandshakeTooLong = &identity.HandshakeError{Cause: fmt.Errorf("handshake exceeds %d bytes", maxHandshakeBytes), Advice: "present only the certificate and its intermediates"}
-	errEvicted          = &identity.HandshakeError{Cause: errors.New("too many unfinished handshakes, most of them from this address"), Advice: "check what connects from there"}
+	errHandshakeTooLong = &identity.HandshakeError{
+		Cause:  fmt.Errorf("handshake exceeds %d bytes", maxHandshakeBytes),
+		Advice: "present only the certificate and its intermediates",
+	}
+	errEvicted = &identity.HandshakeError{
+		Cause:  errors.New("too many unfinished handshakes, most of them from this address"),
+		Advice: "check what connects from there",
+	}
 )
 
 // serverHandshaker is the server's transport credentials with limits. When too many handshakes are
@@ -46,7 +52,12 @@ func newServerHandshaker(id *identity.Identity, clients *clientlist.List, l *lim
 		TransportCredentials: id.ServerCredentials(func(client *x509.Certificate) error {
 			if _, listed := clients.Find(certificate.Names(client)); !listed {
 				return &identity.HandshakeError{
-					Cause: fmt.Errorf("%w: %s", errUnlisted, certificate.Describe(client)), Advice: "add one of its names to " + clients.Path(),
+					Cause: fmt.Errorf(
+						"%w: %s",
+						errUnlisted,
+						certificate.Describe(client),
+					),
+					Advice: "add one of its names to " + clients.Path(),
 				}
 			}
 			return nil

@@ -88,8 +88,10 @@ func newLimits(clients *clientlist.List, cfg Config) *limits {
 		streams: cfg.streamLimits(), clients: clients, log: cfg.Logger, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
 		usages: map[certificate.SAN]*clientUsage{},
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "slicefeed", Subsystem: cfg.Component, Name: "limit_rejections_total",
-			Help: "Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
+			Namespace: "slicefeed",
+			Subsystem: cfg.Component,
+			Name:      "limit_rejections_total",
+			Help:      "Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
 		}, []string{"limit"}),
 	}
 	for _, limit := range []string{limitHandshakes, limitConnections, limitStreamStarts, limitCalls, limitConcurrent} {
@@ -167,8 +169,14 @@ func (l *limits) callLimiter() ratelimit.Limiter {
 
 // streamStartLimiter limits the starts of streams of each client.
 func (l *limits) streamStartLimiter() ratelimit.Limiter {
-	return l.newLimiter(limitStreamStarts, func(u *clientUsage) *rate.Limiter { return u.streams },
-		fmt.Errorf("clients of this name may start %.0f streams per second in total; keep streams open and wait longer before reconnecting", l.streams.rate))
+	return l.newLimiter(
+		limitStreamStarts,
+		func(u *clientUsage) *rate.Limiter { return u.streams },
+		fmt.Errorf(
+			"clients of this name may start %.0f streams per second in total; keep streams open and wait longer before reconnecting",
+			l.streams.rate,
+		),
+	)
 }
 
 func (l *limits) newLimiter(limit string, limiterOf func(*clientUsage) *rate.Limiter, rejection error) ratelimit.Limiter {
@@ -195,7 +203,11 @@ func (l *limits) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.St
 	defer c.streamCount.Add(-1)
 	if c.streamCount.Add(1) > l.streams.perConn {
 		l.recordRejection(limitConcurrent, peerLogFields(s.Context())...)
-		return status.Errorf(codes.ResourceExhausted, "connection already has %d streams; end one or use another connection", l.streams.perConn)
+		return status.Errorf(
+			codes.ResourceExhausted,
+			"connection already has %d streams; end one or use another connection",
+			l.streams.perConn,
+		)
 	}
 	return handler(srv, s)
 }
@@ -209,4 +221,8 @@ func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, 
 	return ctx, nil
 }
 
-var errTooManyConns = status.Errorf(codes.ResourceExhausted, "clients of this name already have %d connections; close one or give each client its own name", maxConns)
+var errTooManyConns = status.Errorf(
+	codes.ResourceExhausted,
+	"clients of this name already have %d connections; close one or give each client its own name",
+	maxConns,
+)

@@ -200,7 +200,10 @@ func TestNinthStreamGetsResourceExhausted(t *testing.T) {
 	}
 	ninth := must(conn.NewStream(testContext(t), &grpc.StreamDesc{ServerStreams: true}, "/test.Probe/Watch"))(t)
 	ninth.CloseSend()
-	if err := ninth.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "already has 8 streams") {
+	if err := ninth.RecvMsg(
+		new(emptypb.Empty),
+	); status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "already has 8 streams") {
 		t.Errorf("got %v, want RESOURCE_EXHAUSTED with the limit", err)
 	}
 	if got := r.rejectionCount(limitConcurrent); got != 1 {
@@ -237,7 +240,10 @@ func TestChargesBytesToClient(t *testing.T) {
 	usage.bytes.SetLimit(0) // tokens are not refilled
 	before := usage.bytes.Tokens()
 	const sent = 64 << 10
-	io.WriteString(conn, http2Preface+settingsFrame+strings.Repeat(http2Frame(frameData+2, 0, 1, "12345"), sent/14)+pingFrame) // priority frames, which need no response
+	io.WriteString(
+		conn,
+		http2Preface+settingsFrame+strings.Repeat(http2Frame(frameData+2, 0, 1, "12345"), sent/14)+pingFrame,
+	) // priority frames, which need no response
 	readReply(t, conn, false)
 	if charged := before - usage.bytes.Tokens(); charged < sent || charged > 2*sent {
 		t.Errorf("charged %v bytes, want the %d that were sent and TLS overhead", charged, sent)
@@ -297,7 +303,10 @@ func TestHandshakeFloodEvictsOnlyItself(t *testing.T) {
 			t.Fatalf("%v handshakes ended, want %d", r.rejectionCount(limitHandshakes), floodSize-7)
 		}
 	}
-	conn := tls.Client(distant, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.clientCert(t, writerCert)}})
+	conn := tls.Client(
+		distant,
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.clientCert(t, writerCert)}},
+	)
 	distant.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		t.Errorf("handshake from another address failed: %v", err)

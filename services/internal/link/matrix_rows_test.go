@@ -25,15 +25,28 @@ var certMatrix = []certCase{
 	{name: "a good certificate", build: alteredCert(func(*x509.Certificate) {})},
 
 	// Issuers.
-	{name: "signed by the verifier's own CA", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) }},
+	{
+		name:      "signed by the verifier's own CA",
+		wantError: "unknown authority",
+		build:     func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) },
+	},
 	{name: "signed by a CA of the same name and another key", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate {
 		return c.issueCert(c.rootCA(func(x *x509.Certificate) { x.Subject = c.ca.cert.Subject }), c.goodTemplate())
 	}},
 	{name: "signed by the first of two trusted CAs", trustBundle: bothCAs, build: alteredCert(func(*x509.Certificate) {})},
-	{name: "signed by the second of two trusted CAs", trustBundle: bothCAs, build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) }},
-	{name: "signed by neither of two trusted CAs", trustBundle: bothCAs, wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate {
-		return c.issueCert(c.rootCA(func(*x509.Certificate) {}), c.goodTemplate())
-	}},
+	{
+		name:        "signed by the second of two trusted CAs",
+		trustBundle: bothCAs,
+		build:       func(c *certBuilder) tls.Certificate { return c.issueCert(c.verifierCA, c.goodTemplate()) },
+	},
+	{
+		name:        "signed by neither of two trusted CAs",
+		trustBundle: bothCAs,
+		wantError:   "unknown authority",
+		build: func(c *certBuilder) tls.Certificate {
+			return c.issueCert(c.rootCA(func(*x509.Certificate) {}), c.goodTemplate())
+		},
+	},
 	{name: "self-signed", wantError: "unknown authority", build: selfSigned},
 	{name: "a certificate without its key", wantError: "invalid signature", build: func(c *certBuilder) tls.Certificate {
 		return tls.Certificate{Certificate: [][]byte{c.issueCert(c.ca, c.goodTemplate()).Certificate[0]}, PrivateKey: c.newKey()}
@@ -41,33 +54,84 @@ var certMatrix = []certCase{
 	{name: "the CA itself", wantError: "not for", build: func(c *certBuilder) tls.Certificate {
 		return tls.Certificate{Certificate: [][]byte{c.ca.cert.Raw}, PrivateKey: c.ca.key}
 	}},
-	{name: "signed by another peer's certificate", wantError: "parent certificate cannot sign", build: func(c *certBuilder) tls.Certificate {
-		key := c.newKey()
-		peer := c.newTestCA(c.signTemplate(c.ca, c.goodTemplate(), key), key)
-		return c.issueCert(peer, c.goodTemplate(), peer)
-	}},
-	{name: "below an intermediate without the CA bit", wantError: "parent certificate cannot sign", build: belowIntermediate(func(x *x509.Certificate) { x.IsCA = false })},
-	{name: "below an intermediate whose path is too long", wantError: "too many intermediates", build: func(c *certBuilder) tls.Certificate {
-		first := c.intermediateCA(c.ca, func(x *x509.Certificate) { x.MaxPathLenZero = true })
-		second := c.intermediateCA(first, nil)
-		return c.issueCert(second, c.goodTemplate(), second, first)
-	}},
+	{
+		name:      "signed by another peer's certificate",
+		wantError: "parent certificate cannot sign",
+		build: func(c *certBuilder) tls.Certificate {
+			key := c.newKey()
+			peer := c.newTestCA(c.signTemplate(c.ca, c.goodTemplate(), key), key)
+			return c.issueCert(peer, c.goodTemplate(), peer)
+		},
+	},
+	{
+		name:      "below an intermediate without the CA bit",
+		wantError: "parent certificate cannot sign",
+		build:     belowIntermediate(func(x *x509.Certificate) { x.IsCA = false }),
+	},
+	{
+		name:      "below an intermediate whose path is too long",
+		wantError: "too many intermediates",
+		build: func(c *certBuilder) tls.Certificate {
+			first := c.intermediateCA(c.ca, func(x *x509.Certificate) { x.MaxPathLenZero = true })
+			second := c.intermediateCA(first, nil)
+			return c.issueCert(second, c.goodTemplate(), second, first)
+		},
+	},
 	{name: "below an intermediate for the other usage", wantError: "incompatible key usage", build: func(c *certBuilder) tls.Certificate {
 		ca := c.intermediateCA(c.ca, func(x *x509.Certificate) { x.ExtKeyUsage = otherUsage(c.usages) })
 		return c.issueCert(ca, c.goodTemplate(), ca)
 	}},
-	{name: "below an intermediate that may sign this name", build: belowIntermediate(func(x *x509.Certificate) { x.PermittedURIDomains = []string{"example.org"} })},
-	{name: "below an intermediate that may only sign other names", wantError: "not authorized to sign for this name", build: belowIntermediate(func(x *x509.Certificate) { x.PermittedURIDomains = []string{"example.net"} })},
-	{name: "below an intermediate that may not sign this name", wantError: "not authorized to sign for this name", build: belowIntermediate(func(x *x509.Certificate) { x.ExcludedURIDomains = []string{"example.org"} })},
-	{name: "below a root that may only sign other names", wantError: "not authorized to sign for this name", trustBundle: rootForOtherNames, build: func(c *certBuilder) tls.Certificate { return c.issueCert(c.ca, c.goodTemplate()) }},
-	{name: "below an expired intermediate", wantError: "expired", build: belowIntermediate(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Minute) })},
-	{name: "below an intermediate that is not valid yet", wantError: "not yet valid", build: belowIntermediate(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) })},
+	{
+		name:  "below an intermediate that may sign this name",
+		build: belowIntermediate(func(x *x509.Certificate) { x.PermittedURIDomains = []string{"example.org"} }),
+	},
+	{
+		name:      "below an intermediate that may only sign other names",
+		wantError: "not authorized to sign for this name",
+		build:     belowIntermediate(func(x *x509.Certificate) { x.PermittedURIDomains = []string{"example.net"} }),
+	},
+	{
+		name:      "below an intermediate that may not sign this name",
+		wantError: "not authorized to sign for this name",
+		build:     belowIntermediate(func(x *x509.Certificate) { x.ExcludedURIDomains = []string{"example.org"} }),
+	},
+	{
+		name:        "below a root that may only sign other names",
+		wantError:   "not authorized to sign for this name",
+		trustBundle: rootForOtherNames,
+		build:       func(c *certBuilder) tls.Certificate { return c.issueCert(c.ca, c.goodTemplate()) },
+	},
+	{
+		name:      "below an expired intermediate",
+		wantError: "expired",
+		build:     belowIntermediate(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Minute) }),
+	},
+	{
+		name:      "below an intermediate that is not valid yet",
+		wantError: "not yet valid",
+		build:     belowIntermediate(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) }),
+	},
 	{name: "below an intermediate that is not presented", wantError: "unknown authority", build: func(c *certBuilder) tls.Certificate {
 		return c.issueCert(c.intermediateCA(c.ca, nil), c.goodTemplate())
 	}},
-	{name: "below an expired root", wantError: "expired", trustBundle: alteredRoot(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Minute) }), build: alteredCert(func(*x509.Certificate) {})},
-	{name: "below a root that is not valid yet", wantError: "not yet valid", trustBundle: alteredRoot(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) }), build: alteredCert(func(*x509.Certificate) {})},
-	{name: "below a root without the CA bit", wantError: "unknown authority", trustBundle: alteredRoot(func(x *x509.Certificate) { x.IsCA = false }), build: alteredCert(func(*x509.Certificate) {})},
+	{
+		name:        "below an expired root",
+		wantError:   "expired",
+		trustBundle: alteredRoot(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Minute) }),
+		build:       alteredCert(func(*x509.Certificate) {}),
+	},
+	{
+		name:        "below a root that is not valid yet",
+		wantError:   "not yet valid",
+		trustBundle: alteredRoot(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) }),
+		build:       alteredCert(func(*x509.Certificate) {}),
+	},
+	{
+		name:        "below a root without the CA bit",
+		wantError:   "unknown authority",
+		trustBundle: alteredRoot(func(x *x509.Certificate) { x.IsCA = false }),
+		build:       alteredCert(func(*x509.Certificate) {}),
+	},
 	{name: "the certificate itself is trusted, without a CA", trustBundle: func(c *certBuilder) []byte {
 		c.ca = c.rootCA(func(x *x509.Certificate) { *x = *c.goodTemplate() })
 		return c.ca.pem
@@ -90,11 +154,15 @@ var certMatrix = []certCase{
 	{name: "with six hundred names", wantError: "at most 4 of 16384 bytes", build: manyNames(600)},
 	{name: "with 64 additional names", wantError: "65 names", build: manyNames(certificate.MaxNames)},
 	{name: "with 63 additional names", build: manyNames(certificate.MaxNames - 1)},
-	{name: "below an intermediate with 65 constraints", wantError: "65 name constraints", build: belowIntermediate(func(x *x509.Certificate) {
-		for n := range certificate.MaxNames + 1 {
-			x.ExcludedDNSDomains = append(x.ExcludedDNSDomains, fmt.Sprintf("d%d.example.net", n))
-		}
-	})},
+	{
+		name:      "below an intermediate with 65 constraints",
+		wantError: "65 name constraints",
+		build: belowIntermediate(func(x *x509.Certificate) {
+			for n := range certificate.MaxNames + 1 {
+				x.ExcludedDNSDomains = append(x.ExcludedDNSDomains, fmt.Sprintf("d%d.example.net", n))
+			}
+		}),
+	},
 	{name: "with a key of 16,384 bits", wantError: "RSA key larger than", build: rsaPublic(16384, 65537)},
 	{name: "with a key of 8,192 bits", wantError: "has 8192 bits", build: rsaPublic(8192, 65537)},
 	{name: "with a key whose exponent has 31 bits", wantError: "the exponent 2147483647", build: rsaPublic(2048, 1<<31-1)},
@@ -106,18 +174,37 @@ var certMatrix = []certCase{
 
 	// Validity periods.
 	{name: "expired", wantError: "expired", build: alteredCert(func(x *x509.Certificate) { x.NotAfter = timeAgo(time.Second) })},
-	{name: "not valid yet", wantError: "not yet valid", build: alteredCert(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) })},
+	{
+		name:      "not valid yet",
+		wantError: "not yet valid",
+		build:     alteredCert(func(x *x509.Certificate) { x.NotBefore = timeAgo(-time.Minute) }),
+	},
 	{name: "valid for another minute", build: alteredCert(func(x *x509.Certificate) { x.NotAfter = timeAgo(-time.Minute) })},
 
 	// Usages.
 	{name: "no usage", wantError: "not for", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = nil })},
-	{name: "the other end's usage", wantError: "incompatible key usage", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = otherUsage(x.ExtKeyUsage) })},
-	{name: "any usage", wantError: "not for", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} })},
-	{name: "code signing", wantError: "incompatible key usage", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning} })},
+	{
+		name:      "the other end's usage",
+		wantError: "incompatible key usage",
+		build:     alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = otherUsage(x.ExtKeyUsage) }),
+	},
+	{
+		name:      "any usage",
+		wantError: "not for",
+		build:     alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }),
+	},
+	{
+		name:      "code signing",
+		wantError: "incompatible key usage",
+		build:     alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning} }),
+	},
 	{name: "an unknown usage", wantError: "incompatible key usage", build: alteredCert(func(x *x509.Certificate) {
 		x.ExtKeyUsage, x.UnknownExtKeyUsage = nil, []asn1.ObjectIdentifier{{1, 2, 3}}
 	})},
-	{name: "both usages", build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = append(otherUsage(x.ExtKeyUsage), x.ExtKeyUsage...) })},
+	{
+		name:  "both usages",
+		build: alteredCert(func(x *x509.Certificate) { x.ExtKeyUsage = append(otherUsage(x.ExtKeyUsage), x.ExtKeyUsage...) }),
+	},
 	{name: "an unknown critical extension", wantError: "unhandled critical extension", build: alteredCert(func(x *x509.Certificate) {
 		x.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Critical: true, Value: []byte{5, 0}}}
 	})},
@@ -136,8 +223,16 @@ var certMatrix = []certCase{
 	{name: "an RSA key of 1,024 bits", wantError: "1024 bits", build: func(c *certBuilder) tls.Certificate {
 		return c.issueForKey(c.ca, c.goodTemplate(), weakKey(c.T))
 	}},
-	{name: "signed with SHA-1", wantError: "SHA1", build: alteredCert(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 })},
-	{name: "below an intermediate signed with SHA-1", wantError: "SHA1", build: belowIntermediate(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 })},
+	{
+		name:      "signed with SHA-1",
+		wantError: "SHA1",
+		build:     alteredCert(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 }),
+	},
+	{
+		name:      "below an intermediate signed with SHA-1",
+		wantError: "SHA1",
+		build:     belowIntermediate(func(x *x509.Certificate) { x.SignatureAlgorithm = x509.ECDSAWithSHA1 }),
+	},
 
 	// Names.
 	{name: "the correct name among others", build: namedCert([]string{"spiffe://example.org/a", "{san}"}, "b.example")},
@@ -171,8 +266,16 @@ var certMatrix = []certCase{
 	{name: "a wildcard for everything", unknownName: true, build: namedCert(nil, "*")},
 	{name: "a subdomain", unknownName: true, build: namedCert(nil, "a.{dns}")},
 	{name: "the parent domain", unknownName: true, build: namedCert(nil, "example")},
-	{name: "an IP address", unknownName: true, build: alteredCert(func(x *x509.Certificate) { x.URIs, x.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)} })},
-	{name: "the name as the common name", unknownName: true, build: alteredCert(func(x *x509.Certificate) { x.Subject.CommonName, x.URIs = x.URIs[0].String(), nil })},
+	{
+		name:        "an IP address",
+		unknownName: true,
+		build:       alteredCert(func(x *x509.Certificate) { x.URIs, x.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)} }),
+	},
+	{
+		name:        "the name as the common name",
+		unknownName: true,
+		build:       alteredCert(func(x *x509.Certificate) { x.Subject.CommonName, x.URIs = x.URIs[0].String(), nil }),
+	},
 	{name: "no name", unknownName: true, build: alteredCert(func(x *x509.Certificate) { x.URIs = nil })},
 }
 

@@ -28,7 +28,10 @@ func TestIdleConnectionsLeaveFilesForOthers(t *testing.T) {
 	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA")}
 	r.writeFiles(t, serverCert)
 	child := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "-test.run=^"+t.Name()+"$")
-	child.Env = append(os.Environ(), "SLICEFEED_FEW_FILES="+strings.Join([]string{r.files.Cert, r.files.Key, r.files.PeerCA, r.listPath}, ":"))
+	child.Env = append(
+		os.Environ(),
+		"SLICEFEED_FEW_FILES="+strings.Join([]string{r.files.Cert, r.files.Key, r.files.PeerCA, r.listPath}, ":"),
+	)
 	child.Stderr = os.Stderr
 	stdin, stdout := must(child.StdinPipe())(t), must(child.StdoutPipe())(t)
 	if err := child.Start(); err != nil {

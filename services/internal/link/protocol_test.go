@@ -51,7 +51,11 @@ func TestServerRejectsInvalidProtocols(t *testing.T) {
 				raw.CloseWrite()
 				io.Copy(io.Discard, raw)
 			} else {
-				cfg := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{r.clientCert(t, writerCert)}}
+				cfg := &tls.Config{
+					InsecureSkipVerify: true,
+					NextProtos:         []string{"h2"},
+					Certificates:       []tls.Certificate{r.clientCert(t, writerCert)},
+				}
 				if c.tls != nil {
 					c.tls(cfg)
 				}

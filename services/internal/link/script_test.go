@@ -53,7 +53,11 @@ func sideFiles(dir, side string) identity.Files {
 func callBetween(t *testing.T, server, client identity.Files) error {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "clients.yaml")
-	writeFile(t, list, []byte("clients: [{san: "+string(scriptWriter)+", role: subscriber}, {san: "+string(scriptOperator)+", role: operator}]"))
+	writeFile(
+		t,
+		list,
+		[]byte("clients: [{san: "+string(scriptWriter)+", role: subscriber}, {san: "+string(scriptOperator)+", role: operator}]"),
+	)
 	r := &testLink{files: server, listPath: list, metrics: prometheus.NewRegistry(), log: &testLog{}}
 	r.start(t)
 	_, err := callProbe(t, r.dialWith(t, client, scriptInventory), "Who", "")
@@ -96,12 +100,22 @@ func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	mustRunScript(t, "all", dir)
 	inventory, writer := sideFiles(dir, "inventory"), sideFiles(dir, "writer")
 	leaf := func(f identity.Files) []byte { return must(os.ReadFile(f.Cert))(t) }
-	if certs := must(certificate.Parse(leaf(inventory)))(t); certs[0].CheckSignatureFrom(must(certificate.Parse(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0]) == nil {
+	if certs := must(
+		certificate.Parse(leaf(inventory)),
+	)(
+		t,
+	); certs[0].CheckSignatureFrom(
+		must(certificate.Parse(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0],
+	) == nil {
 		t.Error("one CA signs for both sides")
 	}
 	impostor := inventory
 	impostor.PeerCA = writer.PeerCA
-	if _, err := NewClient((&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("writer", "default", impostor), scriptInventory); err == nil || !strings.Contains(err.Error(), "client auth") {
+	if _, err := NewClient(
+		(&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("writer", "default", impostor),
+		scriptInventory,
+	); err == nil ||
+		!strings.Contains(err.Error(), "client auth") {
 		t.Errorf("the inventory's certificate is accepted for a client: %v", err)
 	}
 	other := t.TempDir()
@@ -121,7 +135,12 @@ func TestScriptRunsSeparatelyOnEachSide(t *testing.T) {
 	exchange := func(from, to string) { writeFile(t, to, must(os.ReadFile(from))(t)) }
 	exchange(filepath.Join(secured, "inventory", "public-ca.crt"), filepath.Join(consuming, "writer", "peer-ca.crt"))
 	exchange(filepath.Join(consuming, "writer", "public-ca.crt"), filepath.Join(secured, "inventory", "peer-ca.crt"))
-	if commands, messages = mustRunScript(t, "inventory", secured); !strings.Contains(commands, "peer-ca") || strings.Contains(messages, "both sides") {
+	if commands, messages = mustRunScript(
+		t,
+		"inventory",
+		secured,
+	); !strings.Contains(commands, "peer-ca") ||
+		strings.Contains(messages, "both sides") {
 		t.Errorf("with the other side's CA it prints:\n%s%s", commands, messages)
 	}
 	mustRunScript(t, "writer", consuming)
@@ -258,8 +277,15 @@ func TestScriptReportsErrors(t *testing.T) {
 func TestScriptQuotesPaths(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "the operator's own")
 	commands, _ := mustRunScript(t, "all", dir)
-	cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-o", "pipefail", "-c",
-		`kubectl() { cat >/dev/null <&0 2>/dev/null || :; for a; do case $a in --cert=*|--key=*) [ -e "${a#*=}" ] || { echo "no ${a#*=}"; exit 1; } ;; esac; done; }`+"\n"+commands)
+	cmd := exec.CommandContext(
+		t.Context(),
+		"bash",
+		"-eu",
+		"-o",
+		"pipefail",
+		"-c",
+		`kubectl() { cat >/dev/null <&0 2>/dev/null || :; for a; do case $a in --cert=*|--key=*) [ -e "${a#*=}" ] || { echo "no ${a#*=}"; exit 1; } ;; esac; done; }`+"\n"+commands,
+	)
 	cmd.Stdin = strings.NewReader("")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

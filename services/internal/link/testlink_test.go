@@ -238,8 +238,12 @@ var probeService = grpc.ServiceDesc{
 
 // operatorService is a service that subscribers may not call.
 var operatorService = grpc.ServiceDesc{
-	ServiceName: "test.Operator", HandlerType: (*any)(nil), Streams: probeService.Streams,
-	Methods: []grpc.MethodDesc{methodOf("test.Operator", "Who", func(context.Context, *wrapperspb.StringValue) (string, error) { return "", nil })},
+	ServiceName: "test.Operator",
+	HandlerType: (*any)(nil),
+	Streams:     probeService.Streams,
+	Methods: []grpc.MethodDesc{
+		methodOf("test.Operator", "Who", func(context.Context, *wrapperspb.StringValue) (string, error) { return "", nil }),
+	},
 }
 
 // Hang sends to hangStarted when it starts, Listen to messageReceived for each message.
@@ -250,19 +254,27 @@ func unaryMethod(name string, f func(context.Context, *wrapperspb.StringValue) (
 }
 
 func methodOf(service, name string, f func(context.Context, *wrapperspb.StringValue) (string, error)) grpc.MethodDesc {
-	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		in := new(wrapperspb.StringValue)
-		if err := decode(in); err != nil {
-			return nil, err
-		}
-		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: "/" + service + "/" + name}, func(ctx context.Context, req any) (any, error) {
-			out, err := f(ctx, req.(*wrapperspb.StringValue))
-			if err != nil {
+	return grpc.MethodDesc{
+		MethodName: name,
+		Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+			in := new(wrapperspb.StringValue)
+			if err := decode(in); err != nil {
 				return nil, err
 			}
-			return wrapperspb.String(out), nil
-		})
-	}}
+			return intercept(
+				ctx,
+				in,
+				&grpc.UnaryServerInfo{FullMethod: "/" + service + "/" + name},
+				func(ctx context.Context, req any) (any, error) {
+					out, err := f(ctx, req.(*wrapperspb.StringValue))
+					if err != nil {
+						return nil, err
+					}
+					return wrapperspb.String(out), nil
+				},
+			)
+		},
+	}
 }
 
 func callProbe(t *testing.T, conn *grpc.ClientConn, method, text string) (string, error) {

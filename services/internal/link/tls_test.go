@@ -62,7 +62,11 @@ func TestClientRequiresServerUsage(t *testing.T) {
 			r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA"), log: &testLog{}}
 			certPEM, keyPEM := r.serverCA.issueCert(t, certSpec{sans: []string{serverURI}, usages: usages})
 			r.address = serveHealth(t, grpc.NewServer(), tls.NewListener(listenLocal(t), &tls.Config{
-				NextProtos: []string{"h2"}, ClientAuth: tls.RequireAnyClientCert, Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
+				NextProtos: []string{
+					"h2",
+				},
+				ClientAuth:   tls.RequireAnyClientCert,
+				Certificates: []tls.Certificate{must(tls.X509KeyPair(certPEM, keyPEM))(t)},
 			}))
 			want := "not for server auth"
 			if name == "clientAuth" {

@@ -8,8 +8,8 @@ import (
 // Settings are the settings of the log, for both components' configuration structs. The zero value is
 // JSON at level info.
 type Settings struct {
-	Level  string `flag:"log-level" default:"info" enum:"debug,info,warn,error" help:"least severe level to log; debug logs each step of a change"`
-	Format string `flag:"log-format" default:"json" enum:"json,text" help:"format of log lines: JSON objects, or key=value pairs for reading at a terminal"`
+	Level  string `flag:"log-level"  default:"info" enum:"debug,info,warn,error" help:"least severe level to log; debug logs each step of a change"`
+	Format string `flag:"log-format" default:"json" enum:"json,text"             help:"format of log lines: JSON objects, or key=value pairs for reading at a terminal"`
 }
 
 // NewLogger returns a logger that writes one line per record to w.

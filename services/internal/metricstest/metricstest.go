@@ -61,7 +61,9 @@ type metric struct {
 }
 
 // A prometheus.Desc exports its fields only through String.
-var descPattern = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+var descPattern = regexp.MustCompile(
+	`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`,
+)
 
 var constLabelPattern = regexp.MustCompile(`(\w+)="`)
 
@@ -131,7 +133,14 @@ func (m *metric) tableRow(investigateWhen string) string {
 	for i := range labels {
 		labels[i] = "`" + labels[i] + "`"
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |", m.name, m.metricType, strings.Join(labels, " "), strings.ReplaceAll(m.help, "|", `\|`), investigateWhen)
+	return fmt.Sprintf(
+		"| `%s` | %s | %s | %s | %s |",
+		m.name,
+		m.metricType,
+		strings.Join(labels, " "),
+		strings.ReplaceAll(m.help, "|", `\|`),
+		investigateWhen,
+	)
 }
 
 // checkTable compares the table of a component with its metrics. It keeps the last column.

@@ -74,7 +74,12 @@ func (i Identity) checkKey() (string, error) {
 	case errors.As(err, new(*os.PathError)):
 		return "", fmt.Errorf("%w; mount or create the private key", err)
 	case err != nil:
-		return "", fmt.Errorf("%s: does not match the certificate %s (%w); use the key that the certificate was issued for", i.Files.Key, i.Files.Cert, err)
+		return "", fmt.Errorf(
+			"%s: does not match the certificate %s (%w); use the key that the certificate was issued for",
+			i.Files.Key,
+			i.Files.Cert,
+			err,
+		)
 	}
 	return "matches the certificate", nil
 }
@@ -91,7 +96,14 @@ func (i Identity) checkPeerCA() (string, error) {
 	for _, ca := range cas {
 		subjects = append(subjects, certSubject(ca))
 		if !ca.BasicConstraintsValid || !ca.IsCA {
-			problems = append(problems, fmt.Errorf("%s: %q is not a CA; peers cannot be verified; use the certificate of the CA that signs the peers' certificates", file, certSubject(ca)))
+			problems = append(
+				problems,
+				fmt.Errorf(
+					"%s: %q is not a CA; peers cannot be verified; use the certificate of the CA that signs the peers' certificates",
+					file,
+					certSubject(ca),
+				),
+			)
 		} else if _, err := i.checkExpiry(file, ca); isFailure(err) {
 			invalid = append(invalid, err)
 		} else if first == nil || ca.NotAfter.Before(first.NotAfter) {
@@ -125,7 +137,12 @@ func (i Identity) checkExpiry(file string, c *x509.Certificate) (string, error) 
 		return "", fmt.Errorf("%s: %q %w; a running component reloads the file within a minute", file, certSubject(c), err)
 	}
 	if left < expiryWarning {
-		return "", Warning("%s: %q %s; check its automatic renewal; a running component reloads the file within a minute", file, certSubject(c), expiry)
+		return "", Warning(
+			"%s: %q %s; check its automatic renewal; a running component reloads the file within a minute",
+			file,
+			certSubject(c),
+			expiry,
+		)
 	}
 	return expiry, nil
 }

@@ -135,7 +135,11 @@ func TestIdentityChecks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			files := identity.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
+			files := identity.Files{
+				Cert:   filepath.Join(dir, "tls.crt"),
+				Key:    filepath.Join(dir, "tls.key"),
+				PeerCA: filepath.Join(dir, "peer-ca.crt"),
+			}
 			key := tt.leaf
 			if tt.key != nil {
 				key = *tt.key

@@ -71,7 +71,10 @@ func TestNamesNamespacesWithoutPermission(t *testing.T) {
 
 func TestPermissionChecks(t *testing.T) {
 	needed := []Permission{{Verb: "list", Resource: "nodes"}, {Verb: "get", Resource: "services", Namespaces: []string{"web"}}}
-	excessive := []Permission{{Verb: "create", Resource: "pods", Namespaces: []string{"web"}}, {Verb: "update", Resource: "services", Namespaces: []string{AllNamespaces}}}
+	excessive := []Permission{
+		{Verb: "create", Resource: "pods", Namespaces: []string{"web"}},
+		{Verb: "update", Resource: "services", Namespaces: []string{AllNamespaces}},
+	}
 	for _, tt := range []struct {
 		name    string
 		allowed func(authorizationv1.ResourceAttributes) bool
@@ -102,7 +105,10 @@ func TestPermissionChecks(t *testing.T) {
 				}
 				return true, review, tt.err
 			})
-			checks := (&Cluster{Client: client, clock: &clock{}, Component: "the component", Setting: "KUBECONFIG", Role: "deploy/component"}).Checks(needed, excessive)
+			checks := (&Cluster{Client: client, clock: &clock{}, Component: "the component", Setting: "KUBECONFIG", Role: "deploy/component"}).Checks(
+				needed,
+				excessive,
+			)
 			for i := range checks {
 				checks[i].DependsOn = nil
 			}

@@ -99,8 +99,18 @@ var update = flag.Bool("update", false, "write the example into docs/reference/o
 func TestReportsAsJSON(t *testing.T) {
 	var out bytes.Buffer
 	err := Run(t.Context(), &out, command.JSON, []Check{
-		newCheck("certificate", "", Warning("expires in 10 days, on 2026-12-01; renew it")), newCheck("API server", "v1.36.3 at https://10.0.0.12:6443", nil),
-		newCheck("list nodes", "", errors.New("permission list nodes missing; bind the role\nof the chart")), newCheck("source", "", nil, "list nodes"),
+		newCheck(
+			"certificate",
+			"",
+			Warning("expires in 10 days, on 2026-12-01; renew it"),
+		),
+		newCheck("API server", "v1.36.3 at https://10.0.0.12:6443", nil),
+		newCheck(
+			"list nodes",
+			"",
+			errors.New("permission list nodes missing; bind the role\nof the chart"),
+		),
+		newCheck("source", "", nil, "list nodes"),
 	})
 	if got := fmt.Sprint(err); got != "1 of 4 checks failed" {
 		t.Error(got)
@@ -140,7 +150,13 @@ func TestStopsOnCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
 	interrupt := Check{Name: "one", Run: func(context.Context) (string, error) { cancel(); return "fine", nil }}
-	if err := Run(ctx, &out, command.Table, []Check{interrupt, newCheck("two", "fine", nil)}); !errors.Is(err, context.Canceled) || strings.Contains(out.String(), "two") {
+	if err := Run(
+		ctx,
+		&out,
+		command.Table,
+		[]Check{interrupt, newCheck("two", "fine", nil)},
+	); !errors.Is(err, context.Canceled) ||
+		strings.Contains(out.String(), "two") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
 }

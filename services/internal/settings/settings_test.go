@@ -16,19 +16,19 @@ import (
 
 type links struct {
 	Listen string `flag:"listen-address" default:":9443" help:"where to listen" placeholder:"host:port"`
-	Cert   string `flag:"tls-cert-file" required:"true" help:"certificate" placeholder:"a file"`
+	Cert   string `flag:"tls-cert-file"                  help:"certificate"     placeholder:"a file"    required:"true"`
 }
 
 type config struct {
-	Cordoned  string         `flag:"cordoned" default:"keep" enum:"keep,drain" help:"what a cordon does"`
-	Subnets   []netip.Prefix `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" help:"which addresses count"`
-	Args      []string       `flag:"inventory-command-args" help:"arguments"`
-	Interval  time.Duration  `flag:"poll-interval" default:"60s" min:"1s" max:"1h" help:"how often"`
-	Threshold int            `flag:"empty-threshold" default:"3" min:"1" help:"how many"`
-	DryRun    bool           `flag:"dry-run" help:"write nothing"`
-	Token     string         `flag:"ionos-token" secret:"true" help:"the token"`
-	Code      uint16         `flag:"code" secret:"true" help:"a secret number"`
-	Link      links          `group:"Link"`
+	Cordoned  string         `flag:"cordoned"               default:"keep" enum:"keep,drain" help:"what a cordon does"`
+	Subnets   []netip.Prefix `flag:"secured-subnet-cidr"                                     help:"which addresses count" env:"SECURED_SUBNET_PREFIX"`
+	Args      []string       `flag:"inventory-command-args"                                  help:"arguments"`
+	Interval  time.Duration  `flag:"poll-interval"          default:"60s"                    help:"how often"                                         min:"1s" max:"1h"`
+	Threshold int            `flag:"empty-threshold"        default:"3"                      help:"how many"                                          min:"1"`
+	DryRun    bool           `flag:"dry-run"                                                 help:"write nothing"`
+	Token     string         `flag:"ionos-token"                                             help:"the token"                                                           secret:"true"`
+	Code      uint16         `flag:"code"                                                    help:"a secret number"                                                     secret:"true"`
+	Link      links          `                                                                                                                                                        group:"Link"`
 
 	validate func(*config) error
 }
@@ -57,7 +57,16 @@ func TestPrecedence(t *testing.T) {
 		"SECURED_SUBNET_PREFIX": "10.0.0.0/24, fd00::/64", "LISTEN_ADDRESS": "",
 	}
 	var got config
-	if err := load(t, &got, env, "--poll-interval=7s", "--tls-cert-file", "flag.crt", "--inventory-command-args=a,b", "--inventory-command-args=c"); err != nil {
+	if err := load(
+		t,
+		&got,
+		env,
+		"--poll-interval=7s",
+		"--tls-cert-file",
+		"flag.crt",
+		"--inventory-command-args=a,b",
+		"--inventory-command-args=c",
+	); err != nil {
 		t.Fatal(err)
 	}
 	want := config{
@@ -65,7 +74,12 @@ func TestPrecedence(t *testing.T) {
 		Args: []string{"a", "b", "c"}, Interval: 7 * time.Second, Threshold: 3, DryRun: true, Token: "hush",
 		Link: links{Listen: ":9443", Cert: "flag.crt"},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(config{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(
+		want,
+		got,
+		cmpopts.IgnoreUnexported(config{}),
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+	); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -133,8 +147,8 @@ func TestSecretIsNeitherFlagNorPrinted(t *testing.T) {
 func TestRejectsConflictingDeprecatedNames(t *testing.T) {
 	type config struct {
 		Subnets  []Subnet      `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX,SUBNETS"`
-		Interval time.Duration `flag:"poll-interval" env:"INTERVAL"`
-		Token    string        `flag:"ionos-token" env:"TOKEN" secret:"true"`
+		Interval time.Duration `flag:"poll-interval"       env:"INTERVAL"`
+		Token    string        `flag:"ionos-token"         env:"TOKEN"                         secret:"true"`
 	}
 	for _, tt := range []struct {
 		name string
@@ -156,7 +170,8 @@ func TestRejectsConflictingDeprecatedNames(t *testing.T) {
 		{"another secret", map[string]string{"IONOS_TOKEN": "hush", "TOKEN": "hush2"}, "TOKEN (its value is secret)"},
 	} {
 		err := Load(nil, func(name string) string { return tt.env[name] }, &config{})
-		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush")) {
+		if tt.want == "" && err != nil ||
+			tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush")) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
 	}

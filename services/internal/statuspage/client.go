@@ -125,7 +125,12 @@ func dialAddress(address string) (string, error) {
 
 func connectError(component, hostPort string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("connection refused at %s; run this in the Pod of %s with its DEBUG_ADDRESS, for example kubectl exec POD -- /%s status", hostPort, component, component)
+		return fmt.Errorf(
+			"connection refused at %s; run this in the Pod of %s with its DEBUG_ADDRESS, for example kubectl exec POD -- /%s status",
+			hostPort,
+			component,
+			component,
+		)
 	}
 	return fmt.Errorf("get status of %s at %s: %w", component, hostPort, err)
 }

@@ -18,7 +18,10 @@ import (
 // runStatus runs the status command with a debug address.
 func runStatus(t *testing.T, address string, args ...string) (code int, text string) {
 	t.Helper()
-	component := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: []command.StandaloneCommand{NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")}}
+	component := command.Component[struct{}]{
+		Name:       "slicefeed-writer",
+		Standalone: []command.StandaloneCommand{NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")},
+	}
 	var out bytes.Buffer
 	cmd := component.Command(func(name string) string { return map[string]string{"DEBUG_ADDRESS": address}[name] })
 	cmd.SetArgs(append([]string{"status"}, args...))
@@ -51,7 +54,13 @@ func TestStatusShowsRunningComponent(t *testing.T) {
 		t.Errorf("with a filter: exit code %d\n%s", code, text)
 	}
 	for format, want := range map[string]string{"json": "{\n  \"component\": \"slicefeed-writer\",\n", "yaml": "at: \"2026-03-01T03:00:00Z\"\ncomponent: slicefeed-writer\n"} {
-		if code, text := runStatus(t, at, "-o", format); code != 1 || !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "\n"+errProblemsFound.Error()) {
+		if code, text := runStatus(
+			t,
+			at,
+			"-o",
+			format,
+		); code != 1 || !strings.HasPrefix(text, want) ||
+			!strings.HasSuffix(text, "\n"+errProblemsFound.Error()) {
 			t.Errorf("%s: exit code %d\n%s", format, code, text)
 		}
 	}

@@ -107,7 +107,11 @@ func TestTerminalSanitizesUntrustedText(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := regexp.MustCompile("\x1b\\[[0-9;]+m")
-	if text := own.ReplaceAllString(b.String(), ""); strings.ContainsAny(text, "\x00\x1b\u202e") || regexp.MustCompile(`(?m)^ERROR forged`).MatchString(text) {
+	if text := own.ReplaceAllString(
+		b.String(),
+		"",
+	); strings.ContainsAny(text, "\x00\x1b\u202e") ||
+		regexp.MustCompile(`(?m)^ERROR forged`).MatchString(text) {
 		t.Errorf("control characters or a forged line: %q", text)
 	}
 	short := fullPage("\x1b[2J\n")
@@ -148,20 +152,46 @@ func TestTextFitsTerminalWidth(t *testing.T) {
 // examplePage is the page of the golden files.
 func examplePage() Page {
 	return Page{
-		Component: "slicefeed-writer", Version: "v1.2.3", Instance: "writer-1_x", At: now, Summary: Line{Error, "1 of 2 Services unhealthy."},
-		Lines: []Line{Linef("Leader: decisions are written."), {Warning, "Initial sync incomplete: Services may be missing."}},
+		Component: "slicefeed-writer",
+		Version:   "v1.2.3",
+		Instance:  "writer-1_x",
+		At:        now,
+		Summary:   Line{Error, "1 of 2 Services unhealthy."},
+		Lines:     []Line{Linef("Leader: decisions are written."), {Warning, "Initial sync incomplete: Services may be missing."}},
 		Sections: []Section{
 			{Title: "Services", Items: []Item{
 				{
-					Name: "web/shop", Summary: Line{Error, "1 address out of sync"}, Detail: "2 ready, 0 draining, 1 not ready", Expanded: true,
-					Lines: []Line{{Warning, "Guard shrink (source blue) holds 1 address: One stays ready for now."}},
-					Facts: []Fact{{"ports", []Line{Linef("http 30080/TCP"), {Error, "slice ports out of sync"}}}},
-					Items: []Item{{Name: "10.0.0.2", Summary: Line{Error, "ready, should be not ready"}, Detail: "worker-2", Expanded: true, Diff: []string{"~ endpoint 10.0.0.2 ready -> not ready", "  probe: failing"}}, {Name: "10.0.0.1", Summary: Line{OK, "ready"}, Detail: "worker-1"}},
-				}, {Name: "web/mail", Summary: Line{OK, "healthy"}, Detail: "1 ready, 0 draining, 0 not ready", Lines: []Line{Linef("collapsed")}},
+					Name:     "web/shop",
+					Summary:  Line{Error, "1 address out of sync"},
+					Detail:   "2 ready, 0 draining, 1 not ready",
+					Expanded: true,
+					Lines:    []Line{{Warning, "Guard shrink (source blue) holds 1 address: One stays ready for now."}},
+					Facts:    []Fact{{"ports", []Line{Linef("http 30080/TCP"), {Error, "slice ports out of sync"}}}},
+					Items: []Item{
+						{
+							Name:     "10.0.0.2",
+							Summary:  Line{Error, "ready, should be not ready"},
+							Detail:   "worker-2",
+							Expanded: true,
+							Diff:     []string{"~ endpoint 10.0.0.2 ready -> not ready", "  probe: failing"},
+						},
+						{Name: "10.0.0.1", Summary: Line{OK, "ready"}, Detail: "worker-1"},
+					},
+				},
+				{
+					Name:    "web/mail",
+					Summary: Line{OK, "healthy"},
+					Detail:  "1 ready, 0 draining, 0 not ready",
+					Lines:   []Line{Linef("collapsed")},
+				},
 			}, Omitted: "7 more Services omitted."},
 			{Title: "Sources", Table: &Table{Columns: []string{"source", "trust", "reason"}, Rows: [][]Line{
 				{Linef("blue"), {OK, "trusted"}, Linef("")},
-				{Linef("green"), {Error, "disconnected"}, Linef("link down; this sentence is longer than the rest of the line, so that it wraps")},
+				{
+					Linef("green"),
+					{Error, "disconnected"},
+					Linef("link down; this sentence is longer than the rest of the line, so that it wraps"),
+				},
 			}}},
 			{Title: "Recent events", Lines: []Line{Linef("None.")}},
 		},
@@ -282,7 +312,8 @@ func TestServesSelfContainedPage(t *testing.T) {
 			t.Errorf("%s: %s, want %s", key, got, want)
 		}
 	}
-	if found := regexp.MustCompile(`(?i)https?:|//|<script|@import|url\(`).FindString(regexp.MustCompile(`"data:[^"]*"`).ReplaceAllString(page, "")); found != "" {
+	if found := regexp.MustCompile(`(?i)https?:|//|<script|@import|url\(`).
+		FindString(regexp.MustCompile(`"data:[^"]*"`).ReplaceAllString(page, "")); found != "" {
 		t.Errorf("page contains %q", found)
 	}
 	countElements(t, page)

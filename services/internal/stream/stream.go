@@ -109,7 +109,10 @@ type streamEnd struct {
 
 var (
 	endStopping = streamEnd{reasonStopping, status.Error(codes.Unavailable, "server is shutting down")}
-	endStalled  = streamEnd{reasonStalled, status.Error(codes.ResourceExhausted, "client read nothing for too long; resume when it can read")}
+	endStalled  = streamEnd{
+		reasonStalled,
+		status.Error(codes.ResourceExhausted, "client read nothing for too long; resume when it can read"),
+	}
 )
 
 // end counts the end of a stream, and returns the error for its client.

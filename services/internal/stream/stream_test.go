@@ -74,14 +74,22 @@ func TestR3ChunksCarryEveryEntryWithinLimits(t *testing.T) {
 				size += proto.Size(u) + entryOverhead
 				gotUpserts = append(gotUpserts, u.GetValue())
 			}
-			if size > PayloadBudget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > contract.MaxChunk || len(c.Removed) > contract.MaxChunk {
+			if size > PayloadBudget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > contract.MaxChunk ||
+				len(c.Removed) > contract.MaxChunk {
 				t.Fatalf("a chunk of %d bytes, %d upserts, %d removed", size, len(c.Upserts), len(c.Removed))
 			}
 			gotRemoved = append(gotRemoved, c.Removed...)
 			done = c.Last
 		}
 		if !done || !slices.Equal(gotRemoved, removed) || !slices.Equal(gotUpserts, upserts) {
-			t.Fatalf("got %d of %d removed keys and %d of %d upserts, last chunk: %t", len(gotRemoved), len(removed), len(gotUpserts), len(upserts), done)
+			t.Fatalf(
+				"got %d of %d removed keys and %d of %d upserts, last chunk: %t",
+				len(gotRemoved),
+				len(removed),
+				len(gotUpserts),
+				len(upserts),
+				done,
+			)
 		}
 	})
 }

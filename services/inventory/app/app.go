@@ -40,15 +40,21 @@ func Component(version string) command.Component[config.Config] {
 		},
 		Subcommands: []command.Subcommand[config.Config]{
 			{
-				Use: "explain NODE", Short: "Explain why a node is published or omitted", Formats: true,
-				Example: "slicefeed-inventory explain worker-2", Failure: "the node is omitted or unknown, or there was no complete observation",
+				Use:     "explain NODE",
+				Short:   "Explain why a node is published or omitted",
+				Formats: true,
+				Example: "slicefeed-inventory explain worker-2",
+				Failure: "the node is omitted or unknown, or there was no complete observation",
 				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 					return runExplain(ctx, version, inv)
 				},
 			},
 			{
-				Use: "list", Short: "Print the nodes that would be published, as records that sources of kind file and command read", Formats: true,
-				Example: "slicefeed-inventory list -o json", Failure: "there was no complete observation; nothing is printed",
+				Use:     "list",
+				Short:   "Print the nodes that would be published, as records that sources of kind file and command read",
+				Formats: true,
+				Example: "slicefeed-inventory list -o json",
+				Failure: "there was no complete observation; nothing is printed",
 				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 					return runList(ctx, version, inv)
 				},
@@ -123,7 +129,11 @@ func publishNodes(cfg *config.Config, version string, log *slog.Logger, register
 		return published{}, err
 	}
 	set := nodeserver.NewSet(nodeserver.SetConfig{
-		Stores: pipeline.Stores, Omitted: pipeline.Omitted, Explain: pipeline.Explain, Observer: pipeline.Collector, OnDeltaSent: pipeline.RecordSent,
+		Stores:      pipeline.Stores,
+		Omitted:     pipeline.Omitted,
+		Explain:     pipeline.Explain,
+		Observer:    pipeline.Collector,
+		OnDeltaSent: pipeline.RecordSent,
 	})
 	return published{
 		sets: nodeserver.OnlySet(set), revisions: pipeline.Stores.TotalRevisions, runSources: pipeline.Run,
@@ -165,8 +175,13 @@ func (i *inventory) Run(ctx context.Context) error {
 	}
 
 	adminServer := &admin.Server{
-		Admin: listeners[1], Debug: listeners[2], Gatherer: i.registry, Status: i.statusHandler(), Operator: i.server.RegisterLocalOperator, Logger: i.log,
-		Ready: []admin.Check{i.readiness},
+		Admin:    listeners[1],
+		Debug:    listeners[2],
+		Gatherer: i.registry,
+		Status:   i.statusHandler(),
+		Operator: i.server.RegisterLocalOperator,
+		Logger:   i.log,
+		Ready:    []admin.Check{i.readiness},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)

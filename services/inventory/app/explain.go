@@ -27,7 +27,11 @@ const (
 )
 
 // observeOnce makes an observation, and reports its progress. What is missing was not observed in time.
-func observeOnce(ctx context.Context, version string, inv command.Invocation[config.Config]) (pipeline *collector.Pipeline, missing, err error) {
+func observeOnce(
+	ctx context.Context,
+	version string,
+	inv command.Invocation[config.Config],
+) (pipeline *collector.Pipeline, missing, err error) {
 	pipeline, err = config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return nil, nil, settings.NewConfigError(err)
@@ -44,7 +48,12 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[conf
 	}
 	name := inv.Args[0]
 	if missing != nil {
-		fmt.Fprintf(inv.Err, "No complete observation after %s. This explanation uses what is known so far:\n  %v\n", observationTimeout, missing)
+		fmt.Fprintf(
+			inv.Err,
+			"No complete observation after %s. This explanation uses what is known so far:\n  %v\n",
+			observationTimeout,
+			missing,
+		)
 	}
 	e, known := pipeline.Explain(name)
 	if inv.Format.IsTable() {

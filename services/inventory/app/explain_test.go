@@ -163,8 +163,11 @@ func expectContains(t *testing.T, text string, want ...string) {
 
 func TestExplainReadsRecords(t *testing.T) {
 	env := configtest.Env()
-	maps.Copy(env, configtest.SourceEnv("static", "INVENTORY_STATIC",
-		`[{"name":"a","private_ip":"10.0.1.11","ready":true,"worker":true},{"name":"b","private_ip":"10.9.0.1","ready":true,"worker":true}]`))
+	maps.Copy(env, configtest.SourceEnv(
+		"static",
+		"INVENTORY_STATIC",
+		`[{"name":"a","private_ip":"10.0.1.11","ready":true,"worker":true},{"name":"b","private_ip":"10.9.0.1","ready":true,"worker":true}]`,
+	))
 	code, out, errs := runCommand(t, env, "explain", "a")
 	expectContains(t, out, "Published as READY at 10.0.1.11.")
 	if code != 0 || strings.Contains(out, "\nmatch\n") || strings.Contains(errs, "cloud") {

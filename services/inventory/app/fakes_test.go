@@ -63,8 +63,14 @@ func controlPlane(n *corev1.Node) {
 }
 
 func serverJSON(id, name, address string) string {
-	return fmt.Sprintf(`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":%q},"entities":{"nics":{"id":"n","type":"collection","items":[`+
-		`{"id":"nic-%s","type":"nic","properties":{"lan":2,"ips":[%q]}}]}}}`, id, name, name, address)
+	return fmt.Sprintf(
+		`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":%q},"entities":{"nics":{"id":"n","type":"collection","items":[`+
+			`{"id":"nic-%s","type":"nic","properties":{"lan":2,"ips":[%q]}}]}}}`,
+		id,
+		name,
+		name,
+		address,
+	)
 }
 
 const privateLAN = `{"id":"2","type":"lan","properties":{"name":"workers","public":false,"ipv4CidrBlock":"10.0.1.0/24"}}`
@@ -86,7 +92,8 @@ func (f *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		requested := *review.Spec.ResourceAttributes
-		review.Status.Allowed = requested.Resource == "nodes" && (requested.Verb == "get" || requested.Verb == "list" || requested.Verb == "watch")
+		review.Status.Allowed = requested.Resource == "nodes" &&
+			(requested.Verb == "get" || requested.Verb == "list" || requested.Verb == "watch")
 		if f.isAllowed != nil {
 			review.Status.Allowed = f.isAllowed(requested)
 		}
@@ -164,7 +171,10 @@ func (f *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string 
 	t.Cleanup(func() { api.CloseClientConnections(); api.Close(); cloud.CloseClientConnections(); cloud.Close() })
 	dir := t.TempDir()
 	files := map[string]string{
-		"kubeconfig":   fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\nclusters: [{name: c, cluster: {server: %q}}]\n", api.URL),
+		"kubeconfig": fmt.Sprintf(
+			"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\nclusters: [{name: c, cluster: {server: %q}}]\n",
+			api.URL,
+		),
 		"cloud-ca.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cloud.Certificate().Raw})),
 	}
 	for name, text := range files {
@@ -174,8 +184,14 @@ func (f *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string 
 	}
 	env := configtest.Env()
 	maps.Copy(env, map[string]string{
-		"SECURED_KUBECONFIG": filepath.Join(dir, "kubeconfig"), "IONOS_API_URL": cloud.URL, "IONOS_CA_FILE": filepath.Join(dir, "cloud-ca.pem"),
-		"IONOS_TOKEN": newToken(time.Now().Add(200*24*time.Hour + time.Hour)), "IONOS_DATACENTER_ID": datacenterID,
+		"SECURED_KUBECONFIG": filepath.Join(
+			dir,
+			"kubeconfig",
+		),
+		"IONOS_API_URL":       cloud.URL,
+		"IONOS_CA_FILE":       filepath.Join(dir, "cloud-ca.pem"),
+		"IONOS_TOKEN":         newToken(time.Now().Add(200*24*time.Hour + time.Hour)),
+		"IONOS_DATACENTER_ID": datacenterID,
 	})
 	maps.Copy(env, set)
 	return env

@@ -103,7 +103,11 @@ func TestAnExportedServiceHasFewSeries(t *testing.T) {
 		t.Errorf("%v series, want %v", series, want)
 	}
 	page, err := os.ReadFile("../../../docs/operate/monitoring.md")
-	if sentence := fmt.Sprintf("Each exported Service has\n%d series at the inventory", want["shop/web"]); err != nil || !strings.Contains(string(page), sentence) {
+	if sentence := fmt.Sprintf(
+		"Each exported Service has\n%d series at the inventory",
+		want["shop/web"],
+	); err != nil ||
+		!strings.Contains(string(page), sentence) {
 		t.Errorf("docs/operate/monitoring.md does not state %q (%v)", sentence, err)
 	}
 }

@@ -21,7 +21,12 @@ func (i *inventory) statusHandler() http.Handler {
 	return statuspage.Handler(i.newOverview(i.server.Subscribers), i.log)
 }
 
-func newOverview(cfg *config.Config, version string, pipeline *collector.Pipeline, subscribers func() []nodeserver.Subscriber) *overview.Config {
+func newOverview(
+	cfg *config.Config,
+	version string,
+	pipeline *collector.Pipeline,
+	subscribers func() []nodeserver.Subscriber,
+) *overview.Config {
 	page := &overview.Config{
 		Version: version, Instance: hostname(), Kind: cfg.SourceKind,
 		ReadData: pipeline.Snapshot, Explain: pipeline.Explain, Subscribers: subscribers,
@@ -32,7 +37,12 @@ func newOverview(cfg *config.Config, version string, pipeline *collector.Pipelin
 	return page
 }
 
-func newExportsOverview(cfg *config.Config, version string, exported *exports.Exports, subscribers func() []nodeserver.Subscriber) *overview.ExportsConfig {
+func newExportsOverview(
+	cfg *config.Config,
+	version string,
+	exported *exports.Exports,
+	subscribers func() []nodeserver.Subscriber,
+) *overview.ExportsConfig {
 	return &overview.ExportsConfig{
 		Version: version, Instance: hostname(), Selector: cfg.ExportSelector, Services: exported.InUse, Subscribers: subscribers,
 		Find: func(service string) (*overview.Config, bool) {

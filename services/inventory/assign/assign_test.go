@@ -94,7 +94,9 @@ func TestAssignmentsAreConsistent(t *testing.T) {
 			} else {
 				claims := map[string]Claim{}
 				for range rapid.IntRange(1, 4).Draw(t, "claims") {
-					c := claim(names.Draw(t, "node"), rapid.SampledFrom([]source.NodeState{source.Ready, source.Draining, source.NotReady}).Draw(t, "state"),
+					c := claim(
+						names.Draw(t, "node"),
+						rapid.SampledFrom([]source.NodeState{source.Ready, source.Draining, source.NotReady}).Draw(t, "state"),
 						rapid.SliceOfN(rapid.SampledFrom(addresses), 0, 2).Draw(t, "addresses")...)
 					if c.Excluded = rapid.IntRange(0, 5).Draw(t, "excluded") == 0; c.Excluded {
 						c.Addresses = resolve.AddrPair{}

@@ -49,7 +49,13 @@ func (a *Assigner) traceClaims(c *claimant, trace *source.Trace) {
 	}
 	for _, address := range c.assigned.List() {
 		for _, name := range slices.Sorted(maps.Keys(a.contenders[address])) {
-			trace.Add(source.Note, source.StageClaim, fmt.Sprintf("Other claimants of %s?", address), "node %q; the same data names both", truncate(name))
+			trace.Add(
+				source.Note,
+				source.StageClaim,
+				fmt.Sprintf("Other claimants of %s?", address),
+				"node %q; the same data names both",
+				truncate(name),
+			)
 		}
 	}
 }

@@ -84,23 +84,43 @@ func TestDebugLogFollowsChange(t *testing.T) {
 				nodes, stores := &fakeSource{changed: make(chan struct{})}, feed.NewStores("epoch")
 				stores.Acquire(feed.View{})
 				c := New(Config{
-					Source: nodes, Stores: stores, Registerer: prometheus.NewRegistry(), Propagation: NewPropagation(prometheus.NewRegistry()), Log: log,
+					Source:      nodes,
+					Stores:      stores,
+					Registerer:  prometheus.NewRegistry(),
+					Propagation: NewPropagation(prometheus.NewRegistry()),
+					Log:         log,
 					Roster: roster.Config{
-						CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}, Method: resolve.ByRecord, ListInterval: time.Minute, ConfirmInterval: time.Second,
+						CIDRs: []netip.Prefix{
+							netip.MustParsePrefix("10.0.1.0/24"),
+						},
+						Method:          resolve.ByRecord,
+						ListInterval:    time.Minute,
+						ConfirmInterval: time.Second,
 					},
 				})
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- c.Run(ctx) }()
 				nodes.put(source.Update{Changed: []source.Candidate{
-					node("worker-1", "10.0.1.11", source.Ready), node("worker-2", "10.0.1.12", source.Ready), node("worker-3", "10.0.1.13", source.Ready),
+					node(
+						"worker-1",
+						"10.0.1.11",
+						source.Ready,
+					),
+					node("worker-2", "10.0.1.12", source.Ready),
+					node("worker-3", "10.0.1.13", source.Ready),
 				}})
 				synctest.Wait()
 				if status, _ := stores.Status(); !status.Publishable {
 					t.Fatalf("not published: %+v", status)
 				}
 				out.Reset()
-				nodes.put(source.Update{Changed: []source.Candidate{node("worker-1", "10.0.1.11", source.Draining)}, Removed: []string{"worker-2"}})
+				nodes.put(
+					source.Update{
+						Changed: []source.Candidate{node("worker-1", "10.0.1.11", source.Draining)},
+						Removed: []string{"worker-2"},
+					},
+				)
 				synctest.Wait()
 				time.Sleep(time.Second) // virtual time: verifications happen and have no lines
 				stop()

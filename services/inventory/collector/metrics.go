@@ -25,11 +25,14 @@ type metrics struct {
 // NewPropagation registers the histogram of propagation times. Collectors can share one.
 func NewPropagation(reg prometheus.Registerer) *prometheus.HistogramVec {
 	h := promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "slicefeed", Subsystem: "inventory", Name: "propagation_seconds",
-		Help:    "Time from an update of the source until its change is stored (stage stored), and until it is sent to each subscriber (stage sent). Changes by a listing of the cloud are not included.",
-		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		Namespace: "slicefeed",
+		Subsystem: "inventory",
+		Name:      "propagation_seconds",
+		Help:      "Time from an update of the source until its change is stored (stage stored), and until it is sent to each subscriber (stage sent). Changes by a listing of the cloud are not included.",
+		Buckets:   []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		NativeHistogramBucketFactor:    1.1,
+		NativeHistogramMaxBucketNumber: 100,
 	}, []string{"stage"})
 	for _, stage := range []string{stageStored, stageSent} {
 		h.WithLabelValues(stage)
@@ -43,10 +46,18 @@ func newMetrics(reg prometheus.Registerer, propagation *prometheus.HistogramVec)
 		return with.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "inventory", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		nodes:      gauge("nodes", "Number of published nodes, by state.", "state"),
-		omitted:    gauge("nodes_omitted", "Number of omitted nodes, by reason.", "reason"),
-		partSynced: gauge("source_synced", "1 if this part of the source (membership, addresses) is synced: complete and fresh. 0 otherwise.", "part"),
-		partSince:  gauge("source_state_since_timestamp_seconds", "Unix time at which this part of the source (membership, addresses) entered its current state.", "part"),
+		nodes:   gauge("nodes", "Number of published nodes, by state.", "state"),
+		omitted: gauge("nodes_omitted", "Number of omitted nodes, by reason.", "reason"),
+		partSynced: gauge(
+			"source_synced",
+			"1 if this part of the source (membership, addresses) is synced: complete and fresh. 0 otherwise.",
+			"part",
+		),
+		partSince: gauge(
+			"source_state_since_timestamp_seconds",
+			"Unix time at which this part of the source (membership, addresses) entered its current state.",
+			"part",
+		),
 		observations: with.NewCounter(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "observations_total",
 			Help: "Number of complete observations of the source and the cloud.",

@@ -69,7 +69,9 @@ func newCandidate(name, pool string, n byte) source.Candidate {
 }
 
 func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
-	all := source.Update{Changed: []source.Candidate{newCandidate("a", "blue", 1), newCandidate("b", "red", 2), newCandidate("c", "red", 3)}}
+	all := source.Update{
+		Changed: []source.Candidate{newCandidate("a", "blue", 1), newCandidate("b", "red", 2), newCandidate("c", "red", 3)},
+	}
 	for _, tc := range []struct {
 		name          string
 		views         []string
@@ -88,7 +90,12 @@ func TestAnomalyOfViewRequestsFullVerifications(t *testing.T) {
 				s.Roster.SetConfirmations(tc.confirmations)
 			}
 			checkEqual(t, "full verifications at the start", s.runUntilIdle(all), tc.first)
-			checkEqual(t, "full verifications after the move", s.runUntilIdle(source.Update{Changed: []source.Candidate{newCandidate("a", "red", 1)}}), tc.later)
+			checkEqual(
+				t,
+				"full verifications after the move",
+				s.runUntilIdle(source.Update{Changed: []source.Candidate{newCandidate("a", "red", 1)}}),
+				tc.later,
+			)
 		})
 	}
 }

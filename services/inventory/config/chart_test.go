@@ -55,13 +55,25 @@ var needsOtherSettings = map[string]bool{
 // starts.
 func TestChartSchemaAgreesWithValidation(t *testing.T) {
 	samples := map[string]struct{ good, bad []string }{
-		"SOURCE_KIND":            {[]string{"service", "static", "file", "command"}, []string{"nodes"}},
-		"NODE_SELECTOR":          {[]string{"pool in (a,b),!spot"}, nil},
-		"CORDONED":               {[]string{"drain"}, []string{"evict"}},
-		"LOG_LEVEL":              {[]string{"debug", "error"}, []string{"DEBUG", "trace"}},
-		"LOG_FORMAT":             {[]string{"json", "text"}, []string{"logfmt"}},
-		"WORKLOAD":               {[]string{"ingress/app=gateway", "a1/app in (x,y)", "ingress/deployment/gateway", "ingress/daemonset/a.b", "ingress/example.com/role=x"}, []string{"ingress", "/app=gateway", "Ingress/app=x", "ingress/"}},
-		"WORKLOADS":              {[]string{"web=shop/deployment/web", "web=shop/app=web; api=shop/app in (x,y)"}, []string{"web", "shop/web", "=shop/app=web", "web=shop"}},
+		"SOURCE_KIND":   {[]string{"service", "static", "file", "command"}, []string{"nodes"}},
+		"NODE_SELECTOR": {[]string{"pool in (a,b),!spot"}, nil},
+		"CORDONED":      {[]string{"drain"}, []string{"evict"}},
+		"LOG_LEVEL":     {[]string{"debug", "error"}, []string{"DEBUG", "trace"}},
+		"LOG_FORMAT":    {[]string{"json", "text"}, []string{"logfmt"}},
+		"WORKLOAD": {
+			[]string{
+				"ingress/app=gateway",
+				"a1/app in (x,y)",
+				"ingress/deployment/gateway",
+				"ingress/daemonset/a.b",
+				"ingress/example.com/role=x",
+			},
+			[]string{"ingress", "/app=gateway", "Ingress/app=x", "ingress/"},
+		},
+		"WORKLOADS": {
+			[]string{"web=shop/deployment/web", "web=shop/app=web; api=shop/app in (x,y)"},
+			[]string{"web", "shop/web", "=shop/app=web", "web=shop"},
+		},
 		"SOURCE_SERVICE":         {[]string{"shop/web"}, []string{"shop", "shop/", "/web", "Shop/web", "shop/web/x"}},
 		"INVENTORY_STATIC":       {[]string{"[]"}, nil},
 		"INVENTORY_FILE_PATH":    {[]string{"/nodes/nodes.json"}, nil},
@@ -69,12 +81,15 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 		"INVENTORY_COMMAND_ARGS": {[]string{"--pool blue", `["--filter", "pool = blue"]`}, nil},
 		"SOURCE_POLL_INTERVAL":   {[]string{"1s", "1m", "2.5s"}, []string{"5", "soon", "5 s"}},
 		"RESOLVER":               {[]string{"node-address"}, []string{"dns"}},
-		"SECURED_SUBNET_CIDR":    {[]string{"10.0.1.0/24", "10.0.1.0/24,fd00:1::/64"}, []string{"10.0.1.0", "10.0.1.0/24 10.0.2.0/24", "net/24"}},
-		"IONOS_DATACENTER_ID":    {[]string{"7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90"}, nil},
-		"IONOS_PRIVATE_LAN_ID":   {[]string{"2", "2,3"}, nil},
-		"IONOS_API_URL":          {[]string{"https://api.ionos.com"}, nil},
-		"IONOS_POLL_INTERVAL":    {[]string{"90s", "1m30s"}, []string{"60", "1d"}},
-		"IONOS_REQUEST_BUDGET":   {[]string{"2", "6000"}, []string{"1", "6001", "many"}},
+		"SECURED_SUBNET_CIDR": {
+			[]string{"10.0.1.0/24", "10.0.1.0/24,fd00:1::/64"},
+			[]string{"10.0.1.0", "10.0.1.0/24 10.0.2.0/24", "net/24"},
+		},
+		"IONOS_DATACENTER_ID":  {[]string{"7d2f6e1a-9c34-4b58-8f0e-1a6b3c5d7e90"}, nil},
+		"IONOS_PRIVATE_LAN_ID": {[]string{"2", "2,3"}, nil},
+		"IONOS_API_URL":        {[]string{"https://api.ionos.com"}, nil},
+		"IONOS_POLL_INTERVAL":  {[]string{"90s", "1m30s"}, []string{"60", "1d"}},
+		"IONOS_REQUEST_BUDGET": {[]string{"2", "6000"}, []string{"1", "6001", "many"}},
 	}
 	accepts := func(setting, value string) (schema, program bool) {
 		schema, err := chartSettings.Accepts(&config.Config{}, setting, value)

@@ -22,41 +22,41 @@ import (
 // Config holds all settings of the inventory. It is the single source of its flags, environment
 // names, defaults and documentation.
 type Config struct {
-	SourceKind         string        `flag:"source-kind" default:"kubernetes" enum:"kubernetes,service,file,command,static" group:"Source" help:"where the nodes come from: the workers of a cluster (kubernetes), the endpoints of a Service (service), or JSON records from a file, a command or INVENTORY_STATIC (file, command, static)"`
-	Kubeconfig         string        `flag:"secured-kubeconfig" placeholder:"file" group:"Source" help:"kubeconfig of the secured cluster (kubernetes, service); in-cluster configuration when unset"`
-	KubeContext        string        `flag:"secured-kubectl-context" placeholder:"name" group:"Source" help:"context of the kubeconfig; its current context when unset"`
-	NodeSelector       string        `flag:"node-selector" placeholder:"label selector" group:"Source" help:"label selector of the workers to publish (kubernetes); all when unset"`
-	Cordoned           string        `flag:"cordoned" default:"keep" enum:"keep,drain" group:"Source" help:"what a cordon does (kubernetes): keep leaves the node state unchanged, drain makes it DRAINING"`
-	Workload           string        `flag:"workload" placeholder:"namespace/label selector, or namespace/kind/name" group:"Source" help:"Pods that a node needs (kubernetes), by their labels or by their Deployment, StatefulSet or DaemonSet: it is READY only while one of them is ready on it, and DRAINING once the last has left"`
-	Workloads          string        `flag:"workloads" placeholder:"name=workload;name=workload" group:"Source" help:"named workloads (kubernetes), each as in WORKLOAD, such as web=shop/deployment/web;api=shop/app=api: for a Service of the consuming cluster that chooses one by the annotation workload, the state of each node is what it would be if WORKLOAD were that workload; at most 16"`
-	SourceService      string        `flag:"source-service" placeholder:"namespace/name" group:"Source" help:"Service whose endpoints are published (service); with SOURCE_SERVICE_SELECTOR, the one that the commands explain, list and preflight read"`
-	ExportSelector     string        `flag:"source-service-selector" placeholder:"label selector" group:"Source" help:"label selector of the Services that are exported, each as a set of its own that clients request by name (service); instead of SOURCE_SERVICE"`
-	RecordsFile        string        `flag:"inventory-file-path" placeholder:"file" group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"`
-	Command            string        `flag:"inventory-command" placeholder:"program" group:"Source" help:"program that prints the JSON records; run without a shell (command)"`
-	CommandArgs        string        `flag:"inventory-command-args" placeholder:"arguments" group:"Source" help:"arguments of the program, separated by white space or as a JSON array of strings (command)"`
-	StaticRecords      string        `flag:"inventory-static" placeholder:"JSON" group:"Source" help:"JSON records of the nodes (static)"`
-	SourcePollInterval time.Duration `flag:"source-poll-interval" default:"5s" min:"1s" max:"1m" group:"Source" help:"how often file and command are read; for every kind, also the minimum time between two observations that confirm an anomaly, which is at least 5s"`
+	SourceKind         string        `flag:"source-kind"             default:"kubernetes" enum:"kubernetes,service,file,command,static" group:"Source" help:"where the nodes come from: the workers of a cluster (kubernetes), the endpoints of a Service (service), or JSON records from a file, a command or INVENTORY_STATIC (file, command, static)"`
+	Kubeconfig         string        `flag:"secured-kubeconfig"                                                                         group:"Source" help:"kubeconfig of the secured cluster (kubernetes, service); in-cluster configuration when unset"                                                                                                                                                                                   placeholder:"file"`
+	KubeContext        string        `flag:"secured-kubectl-context"                                                                    group:"Source" help:"context of the kubeconfig; its current context when unset"                                                                                                                                                                                                                      placeholder:"name"`
+	NodeSelector       string        `flag:"node-selector"                                                                              group:"Source" help:"label selector of the workers to publish (kubernetes); all when unset"                                                                                                                                                                                                          placeholder:"label selector"`
+	Cordoned           string        `flag:"cordoned"                default:"keep"       enum:"keep,drain"                             group:"Source" help:"what a cordon does (kubernetes): keep leaves the node state unchanged, drain makes it DRAINING"`
+	Workload           string        `flag:"workload"                                                                                   group:"Source" help:"Pods that a node needs (kubernetes), by their labels or by their Deployment, StatefulSet or DaemonSet: it is READY only while one of them is ready on it, and DRAINING once the last has left"                                                                                  placeholder:"namespace/label selector, or namespace/kind/name"`
+	Workloads          string        `flag:"workloads"                                                                                  group:"Source" help:"named workloads (kubernetes), each as in WORKLOAD, such as web=shop/deployment/web;api=shop/app=api: for a Service of the consuming cluster that chooses one by the annotation workload, the state of each node is what it would be if WORKLOAD were that workload; at most 16" placeholder:"name=workload;name=workload"`
+	SourceService      string        `flag:"source-service"                                                                             group:"Source" help:"Service whose endpoints are published (service); with SOURCE_SERVICE_SELECTOR, the one that the commands explain, list and preflight read"                                                                                                                                      placeholder:"namespace/name"`
+	ExportSelector     string        `flag:"source-service-selector"                                                                    group:"Source" help:"label selector of the Services that are exported, each as a set of its own that clients request by name (service); instead of SOURCE_SERVICE"                                                                                                                                   placeholder:"label selector"`
+	RecordsFile        string        `flag:"inventory-file-path"                                                                        group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"                                                                                                                                                                                                             placeholder:"file"`
+	Command            string        `flag:"inventory-command"                                                                          group:"Source" help:"program that prints the JSON records; run without a shell (command)"                                                                                                                                                                                                            placeholder:"program"`
+	CommandArgs        string        `flag:"inventory-command-args"                                                                     group:"Source" help:"arguments of the program, separated by white space or as a JSON array of strings (command)"                                                                                                                                                                                     placeholder:"arguments"`
+	StaticRecords      string        `flag:"inventory-static"                                                                           group:"Source" help:"JSON records of the nodes (static)"                                                                                                                                                                                                                                             placeholder:"JSON"`
+	SourcePollInterval time.Duration `flag:"source-poll-interval"    default:"5s"                                                       group:"Source" help:"how often file and command are read; for every kind, also the minimum time between two observations that confirm an anomaly, which is at least 5s"                                                                                                                                                                                             min:"1s" max:"1m"`
 
-	Resolver string            `flag:"resolver" default:"ionos" enum:"ionos,node-address" group:"Address resolution" help:"where a worker's private address comes from (kubernetes): the NICs of its IONOS server, or the InternalIP of the Node; other kinds report addresses themselves"`
-	Subnets  []settings.Subnet `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"true" unset:"the CIDRs of the private network, such as 10.0.0.0/24, which inventory scripts assumed as 10.0.0. if nothing was set" placeholder:"CIDR" group:"Address resolution" help:"CIDRs of the private network; addresses outside them are ignored"`
+	Resolver string            `flag:"resolver"            default:"ionos" enum:"ionos,node-address" group:"Address resolution" help:"where a worker's private address comes from (kubernetes): the NICs of its IONOS server, or the InternalIP of the Node; other kinds report addresses themselves"`
+	Subnets  []settings.Subnet `flag:"secured-subnet-cidr"                                           group:"Address resolution" help:"CIDRs of the private network; addresses outside them are ignored"                                                                                               env:"SECURED_SUBNET_PREFIX" required:"true" unset:"the CIDRs of the private network, such as 10.0.0.0/24, which inventory scripts assumed as 10.0.0. if nothing was set" placeholder:"CIDR"`
 
-	Token             string        `flag:"ionos-token" secret:"true" group:"IONOS API (resolver ionos)" help:"API token; read access is enough. Prefer IONOS_TOKEN_FILE"`
-	TokenFile         string        `flag:"ionos-token-file" placeholder:"file" group:"IONOS API (resolver ionos)" help:"file with the API token; read for each request, so that rotation needs no restart"`
-	Datacenters       []string      `flag:"ionos-datacenter-id" placeholder:"UUID" group:"IONOS API (resolver ionos)" help:"datacenter of the workers; several need as many LANs, in the same order"`
-	LANs              []string      `flag:"ionos-private-lan-id" placeholder:"number" group:"IONOS API (resolver ionos)" help:"private LAN of the workers in that datacenter"`
-	APIURL            string        `flag:"ionos-api-url" default:"https://api.ionos.com" placeholder:"URL" group:"IONOS API (resolver ionos)" help:"URL of the IONOS API"`
-	CAFile            string        `flag:"ionos-ca-file" placeholder:"file" group:"IONOS API (resolver ionos)" help:"PEM of the CA that verifies the IONOS API's certificate; the system's CAs when unset"`
-	CloudPollInterval time.Duration `flag:"ionos-poll-interval" default:"60s" min:"1s" max:"10m" group:"IONOS API (resolver ionos)" help:"how often the cloud is listed while every node has an address"`
+	Token             string        `flag:"ionos-token"          secret:"true" group:"IONOS API (resolver ionos)" help:"API token; read access is enough. Prefer IONOS_TOKEN_FILE"`
+	TokenFile         string        `flag:"ionos-token-file"                   group:"IONOS API (resolver ionos)" help:"file with the API token; read for each request, so that rotation needs no restart"    placeholder:"file"`
+	Datacenters       []string      `flag:"ionos-datacenter-id"                group:"IONOS API (resolver ionos)" help:"datacenter of the workers; several need as many LANs, in the same order"              placeholder:"UUID"`
+	LANs              []string      `flag:"ionos-private-lan-id"               group:"IONOS API (resolver ionos)" help:"private LAN of the workers in that datacenter"                                        placeholder:"number"`
+	APIURL            string        `flag:"ionos-api-url"                      group:"IONOS API (resolver ionos)" help:"URL of the IONOS API"                                                                 placeholder:"URL"    default:"https://api.ionos.com"`
+	CAFile            string        `flag:"ionos-ca-file"                      group:"IONOS API (resolver ionos)" help:"PEM of the CA that verifies the IONOS API's certificate; the system's CAs when unset" placeholder:"file"`
+	CloudPollInterval time.Duration `flag:"ionos-poll-interval"                group:"IONOS API (resolver ionos)" help:"how often the cloud is listed while every node has an address"                                             default:"60s"                   min:"1s" max:"10m"`
 
 	RequestBudget int `flag:"ionos-request-budget" default:"120" min:"2" max:"6000" placeholder:"number" group:"IONOS API (resolver ionos)" help:"maximum number of requests to the IONOS API in any minute, for any purpose; beyond it a listing takes longer but does not fail"`
 
-	ListenAddress string `flag:"listen-address" default:":9443" placeholder:"host:port" group:"Listeners" help:"where subscribers connect (gRPC over mutual TLS)"`
-	AdminAddress  string `flag:"admin-address" default:":8080" placeholder:"host:port" group:"Listeners" help:"/metrics, /livez and /readyz"`
-	DebugAddress  string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Listeners" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"`
+	ListenAddress string `flag:"listen-address" default:":9443"          placeholder:"host:port" group:"Listeners" help:"where subscribers connect (gRPC over mutual TLS)"`
+	AdminAddress  string `flag:"admin-address"  default:":8080"          placeholder:"host:port" group:"Listeners" help:"/metrics, /livez and /readyz"`
+	DebugAddress  string `flag:"debug-address"  default:"127.0.0.1:6060" placeholder:"host:port" group:"Listeners" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"`
 
-	CertFile    string `flag:"tls-cert-file" required:"true" placeholder:"file" group:"Link" help:"PEM certificate of the inventory, with a DNS SAN and the EKU serverAuth; reloaded on change"`
-	KeyFile     string `flag:"tls-key-file" required:"true" placeholder:"file" group:"Link" help:"PEM private key of the certificate; reloaded on change"`
-	PeerCAFile  string `flag:"tls-peer-ca-file" required:"true" placeholder:"file" group:"Link" help:"PEM of the CAs that sign the *subscribers'* certificates; reloaded on change"`
+	CertFile    string `flag:"tls-cert-file"        required:"true" placeholder:"file" group:"Link" help:"PEM certificate of the inventory, with a DNS SAN and the EKU serverAuth; reloaded on change"`
+	KeyFile     string `flag:"tls-key-file"         required:"true" placeholder:"file" group:"Link" help:"PEM private key of the certificate; reloaded on change"`
+	PeerCAFile  string `flag:"tls-peer-ca-file"     required:"true" placeholder:"file" group:"Link" help:"PEM of the CAs that sign the *subscribers'* certificates; reloaded on change"`
 	ClientsFile string `flag:"allowed-clients-file" required:"true" placeholder:"file" group:"Link" help:"YAML list of allowed clients, each with SAN, role and view; reloaded on change"`
 
 	ClusterName string `flag:"cluster-name" placeholder:"name" group:"Metrics" help:"label cluster of every metric; none when unset"`
@@ -77,7 +77,11 @@ func (c *Config) Validate() error {
 	if c.UsesCloud() {
 		switch {
 		case c.Token == "" && c.TokenFile == "":
-			add("IONOS_TOKEN_FILE", "", "a file with an API token (or IONOS_TOKEN), because SOURCE_KIND is kubernetes and RESOLVER is ionos")
+			add(
+				"IONOS_TOKEN_FILE",
+				"",
+				"a file with an API token (or IONOS_TOKEN), because SOURCE_KIND is kubernetes and RESOLVER is ionos",
+			)
 		case c.Token != "" && c.TokenFile != "":
 			add("IONOS_TOKEN_FILE", c.TokenFile, "no value, because IONOS_TOKEN is also set")
 		}
@@ -85,7 +89,11 @@ func (c *Config) Validate() error {
 			add("IONOS_DATACENTER_ID", "", "the UUID of the workers' datacenter, because SOURCE_KIND is kubernetes and RESOLVER is ionos")
 		}
 		if len(c.LANs) == 0 {
-			add("IONOS_PRIVATE_LAN_ID", "", "the number of the workers' private LAN, because SOURCE_KIND is kubernetes and RESOLVER is ionos")
+			add(
+				"IONOS_PRIVATE_LAN_ID",
+				"",
+				"the number of the workers' private LAN, because SOURCE_KIND is kubernetes and RESOLVER is ionos",
+			)
 		}
 		if len(c.Datacenters) != len(c.LANs) && len(c.Datacenters) > 0 && len(c.LANs) > 0 {
 			add("IONOS_PRIVATE_LAN_ID", "", "as many LANs as there are datacenters, in the same order")

@@ -42,7 +42,13 @@ func TestEveryKindOfSourceIsCreatedTestedAndDocumented(t *testing.T) {
 		}
 		for _, kind := range f.Enum {
 			kinds++
-			cfg := &config.Config{SourceKind: kind, RecordsFile: "nodes.json", Command: "cat", StaticRecords: "[]", SourceService: "shop/web"}
+			cfg := &config.Config{
+				SourceKind:    kind,
+				RecordsFile:   "nodes.json",
+				Command:       "cat",
+				StaticRecords: "[]",
+				SourceService: "shop/web",
+			}
 			_, err := config.NewSource(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 			if problem := (*settings.Problem)(nil); errors.As(err, &problem) && problem.Setting == "SOURCE_KIND" {
 				t.Errorf("%s: NewSource creates no source of this kind", kind)

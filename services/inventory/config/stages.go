@@ -71,7 +71,13 @@ func newClient(cfg *Config, version string, registry prometheus.Registerer) (kub
 }
 
 // newServiceSource creates the source of one Service's endpoints.
-func newServiceSource(cfg *Config, client kubernetes.Interface, service exports.ServiceRef, log *slog.Logger, metrics *kubewatch.Metrics) source.Source {
+func newServiceSource(
+	cfg *Config,
+	client kubernetes.Interface,
+	service exports.ServiceRef,
+	log *slog.Logger,
+	metrics *kubewatch.Metrics,
+) source.Source {
 	var exported labels.Selector
 	if cfg.ExportsServices() {
 		exported, _ = parseExportSelector(cfg.ExportSelector) // Validate reports its error
@@ -130,7 +136,11 @@ const maxVerifySpread = 15 * time.Second
 
 // newRosterConfig returns how the roster resolves addresses, and how often it reads the source and the cloud.
 func newRosterConfig(cfg *Config) roster.Config {
-	c := roster.Config{CIDRs: settings.ToPrefixes(cfg.Subnets), ListInterval: cfg.CloudPollInterval, ConfirmInterval: cfg.SourcePollInterval}
+	c := roster.Config{
+		CIDRs:           settings.ToPrefixes(cfg.Subnets),
+		ListInterval:    cfg.CloudPollInterval,
+		ConfirmInterval: cfg.SourcePollInterval,
+	}
 	switch {
 	case cfg.UsesCloud():
 		c.Method = resolve.ByCloud
@@ -175,8 +185,15 @@ func NewCloud(cfg *Config, version string, log *slog.Logger, registry prometheus
 		return nil, nil
 	}
 	client, err := ionos.New(ionos.Config{
-		APIURL: cfg.APIURL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Token: cfg.Token, Pairs: cfg.LANPairs(), Budget: cfg.RequestBudget,
-		UserAgent: "slicefeed-inventory/" + version, Log: log, Registerer: registry,
+		APIURL:     cfg.APIURL,
+		CAFile:     cfg.CAFile,
+		TokenFile:  cfg.TokenFile,
+		Token:      cfg.Token,
+		Pairs:      cfg.LANPairs(),
+		Budget:     cfg.RequestBudget,
+		UserAgent:  "slicefeed-inventory/" + version,
+		Log:        log,
+		Registerer: registry,
 	})
 	if err != nil {
 		return nil, err
@@ -194,17 +211,33 @@ func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 	return newPipeline(cfg, src, cloud, log, registry, collector.NewPropagation(registry)), nil
 }
 
-func newPipeline(cfg *Config, src source.Source, cloud collector.Cloud, log *slog.Logger, registry prometheus.Registerer, propagation *prometheus.HistogramVec) *collector.Pipeline {
+func newPipeline(
+	cfg *Config,
+	src source.Source,
+	cloud collector.Cloud,
+	log *slog.Logger,
+	registry prometheus.Registerer,
+	propagation *prometheus.HistogramVec,
+) *collector.Pipeline {
 	return collector.NewPipeline(collector.Config{
-		Source: src, Cloud: cloud, Roster: newRosterConfig(cfg), Stores: feed.NewStores(rand.Text()), Registerer: registry, Propagation: propagation,
-		Log: log.With("source", cfg.SourceKind),
+		Source:      src,
+		Cloud:       cloud,
+		Roster:      newRosterConfig(cfg),
+		Stores:      feed.NewStores(rand.Text()),
+		Registerer:  registry,
+		Propagation: propagation,
+		Log:         log.With("source", cfg.SourceKind),
 	})
 }
 
 // NewExports creates the stages of an inventory that exports Services.
 func NewExports(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*exports.Exports, error) {
 	if cfg.SourceService != "" {
-		return nil, &settings.Problem{Setting: "SOURCE_SERVICE", Value: cfg.SourceService, Expected: "no value, because SOURCE_SERVICE_SELECTOR is also set"}
+		return nil, &settings.Problem{
+			Setting:  "SOURCE_SERVICE",
+			Value:    cfg.SourceService,
+			Expected: "no value, because SOURCE_SERVICE_SELECTOR is also set",
+		}
 	}
 	client, err := newClient(cfg, version, registry)
 	if err != nil {

@@ -157,11 +157,18 @@ func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodese
 	ref, err := ParseServiceRef(service)
 	switch {
 	case service == "":
-		return nil, nil, status.Error(codes.InvalidArgument, "this inventory exports Services, want the service of a request as namespace/name")
+		return nil, nil, status.Error(
+			codes.InvalidArgument,
+			"this inventory exports Services, want the service of a request as namespace/name",
+		)
 	case err != nil:
 		return nil, nil, status.Errorf(codes.InvalidArgument, "service is %.253q, want namespace/name", service)
 	case client.AllowsService == nil || !client.AllowsService(service):
-		return nil, nil, status.Errorf(codes.PermissionDenied, "client may not see service %s; its entry in ALLOWED_CLIENTS_FILE has to name it in services", service)
+		return nil, nil, status.Errorf(
+			codes.PermissionDenied,
+			"client may not see service %s; its entry in ALLOWED_CLIENTS_FILE has to name it in services",
+			service,
+		)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,7 +192,9 @@ func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodese
 
 // start creates and runs the stages of a Service.
 func (e *Exports) start(ref ServiceRef) *export {
-	x := &export{metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)}}
+	x := &export{
+		metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)},
+	}
 	x.Pipeline = e.cfg.NewPipeline(ref, &x.metrics)
 	x.set = nodeserver.NewSet(nodeserver.SetConfig{
 		Service: ref.String(), Stores: x.Stores, Omitted: x.Omitted, Explain: x.Explain, Observer: x.Collector, OnDeltaSent: x.RecordSent,

@@ -67,8 +67,14 @@ func run(t *testing.T, test func(h *harness)) {
 					src.err = errors.New("not exported")
 				}
 				return collector.NewPipeline(collector.Config{
-					Source: src, Roster: roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-					Stores: feed.NewStores(service.String()), Registerer: registerer, Propagation: propagation, Log: slog.New(slog.DiscardHandler),
+					Source: src,
+					Roster: roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+					Stores: feed.NewStores(
+						service.String(),
+					),
+					Registerer:  registerer,
+					Propagation: propagation,
+					Log:         slog.New(slog.DiscardHandler),
 				})
 			},
 			CheckReachable: func(context.Context) error { err := reachable; reachable = nil; return err },

@@ -18,7 +18,11 @@ func BenchmarkChange(b *testing.B) {
 			s := NewStore("epoch", View{Labels: []string{"pool"}})
 			nodes := make([]*roster.Node, n)
 			for i := range nodes {
-				nodes[i] = newNode(fmt.Sprintf("standardnodes-%06d", i), source.Ready, withLabels("pool", "blue", "kubernetes.io/os", "linux"))
+				nodes[i] = newNode(
+					fmt.Sprintf("standardnodes-%06d", i),
+					source.Ready,
+					withLabels("pool", "blue", "kubernetes.io/os", "linux"),
+				)
 				nodes[i].Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
 			}
 			s.Apply(upserts(nodes...))

@@ -90,7 +90,10 @@ type Update struct {
 func SameStatus(a, b source.Status) bool {
 	samePart := func(a, b source.PartStatus) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
 	return a.Publishable == b.Publishable && a.Observation == b.Observation &&
-		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Workloads, b.Workloads)
+		samePart(
+			a.Membership,
+			b.Membership,
+		) && samePart(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Workloads, b.Workloads)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

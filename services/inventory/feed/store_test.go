@@ -223,7 +223,9 @@ func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
 }
 
 func TestViewLimitsNodesAndLabels(t *testing.T) {
-	s := publish(NewStore("e", View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"zone", "none", "rack"}}))
+	s := publish(
+		NewStore("e", View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"zone", "none", "rack"}}),
+	)
 	checkEqual(t, "view", s.View().Selector.String(), "pool=blue")
 	s.Apply(upserts(
 		newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "x")),
@@ -234,7 +236,9 @@ func TestViewLimitsNodesAndLabels(t *testing.T) {
 	checkEqual(t, "changes", s.Revision(), 1)
 
 	position := u.At
-	if changed, _ := s.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "y")))); changed {
+	if changed, _ := s.Apply(
+		upserts(newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "y"))),
+	); changed {
 		t.Error("a label that the view does not export changed it")
 	}
 	s.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "red", "zone", "1"))))

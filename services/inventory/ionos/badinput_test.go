@@ -45,7 +45,10 @@ func (s *cloudRoster) poll(added ...source.Candidate) {
 		added = nil
 		actions := s.roster.NextActions(s.now)
 		if actions.Verify != source.NoVerification {
-			s.roster.Apply(s.now, roster.Update{Verification: &observe.VerificationResult{StartedAt: s.now, Mode: actions.Verify, Number: 1}})
+			s.roster.Apply(
+				s.now,
+				roster.Update{Verification: &observe.VerificationResult{StartedAt: s.now, Mode: actions.Verify, Number: 1}},
+			)
 		}
 		if actions.List {
 			s.listings++
@@ -86,7 +89,16 @@ type badInput struct {
 
 // badInputs are the rows of the table in docs/use/sources/ionos.md, by name.
 func badInputs() []badInput {
-	one, two, three := serverJSON(1, nicJSON("2", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.3"))
+	one, two, three := serverJSON(
+		1,
+		nicJSON("2", "10.0.0.1"),
+	), serverJSON(
+		2,
+		nicJSON("2", "10.0.0.2"),
+	), serverJSON(
+		3,
+		nicJSON("2", "10.0.0.3"),
+	)
 	all := []string{one, two, three}
 	complete := serversJSON("", all...)
 	respondWith := func(servers string) http.HandlerFunc { return serveFixed(servers, plainLANJSON).ServeHTTP }
@@ -124,8 +136,11 @@ func badInputs() []badInput {
 
 		// rejected
 		{
-			name: "the token is rejected", fault: status(401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`),
-			wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later,
+			name:          "the token is rejected",
+			fault:         status(401, `{"httpStatus":401,"messages":[{"errorCode":"315","message":"Unauthorized"}]}`),
+			wantAddresses: failed,
+			wantReason:    "not accepted (HTTP 401)",
+			wantOmission:  later,
 		},
 		{name: "the token is rejected midway", fault: func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/lans/2") {
@@ -141,36 +156,74 @@ func badInputs() []badInput {
 			w.Header().Set("Retry-After", "600")
 			respond(w, 429, `{"httpStatus":429,"messages":[{"message":"slow down"}]}`)
 		}, wantAddresses: failed, wantReason: "HTTP 429", wantOmission: later},
-		{name: "the cloud has an internal error", fault: status(502, "<html>Bad Gateway</html>"), wantAddresses: failed, wantReason: "HTTP 502", wantOmission: later},
 		{
-			name: "the datacenter or the LAN does not exist", fault: status(404, `{"httpStatus":404,"messages":[{"message":"Resource does not exist"}]}`),
-			wantAddresses: failed, wantReason: "HTTP 404", wantOmission: later,
+			name:          "the cloud has an internal error",
+			fault:         status(502, "<html>Bad Gateway</html>"),
+			wantAddresses: failed,
+			wantReason:    "HTTP 502",
+			wantOmission:  later,
+		},
+		{
+			name:          "the datacenter or the LAN does not exist",
+			fault:         status(404, `{"httpStatus":404,"messages":[{"message":"Resource does not exist"}]}`),
+			wantAddresses: failed,
+			wantReason:    "HTTP 404",
+			wantOmission:  later,
 		},
 		{name: "the response is a redirect", fault: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://elsewhere.invalid/", http.StatusTemporaryRedirect)
 		}, wantAddresses: failed, wantReason: "redirect", wantOmission: later},
 
 		// malformed
-		{name: "the JSON is truncated", fault: respondWith(complete[:len(complete)-40]), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{
+			name:          "the JSON is truncated",
+			fault:         respondWith(complete[:len(complete)-40]),
+			wantAddresses: failed,
+			wantReason:    "invalid response",
+			wantOmission:  later,
+		},
 		{name: "the response is not JSON", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			io.WriteString(w, "<html>Maintenance</html>")
 		}, wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
-		{name: "a LAN's number is a string", fault: respondWith(strings.Replace(complete, `"lan":2`, `"lan":"2"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
-		{name: "a date has an offset instead of the Z", fault: respondWith(strings.Replace(complete, "03:04:05Z", "03:04:05+00:00", 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
-		{name: "a type is unknown", fault: respondWith(strings.Replace(complete, `"type":"nic"`, `"type":"quantum"`, 1)), wantAddresses: failed, wantReason: "invalid response", wantOmission: later},
+		{
+			name:          "a LAN's number is a string",
+			fault:         respondWith(strings.Replace(complete, `"lan":2`, `"lan":"2"`, 1)),
+			wantAddresses: failed,
+			wantReason:    "invalid response",
+			wantOmission:  later,
+		},
+		{
+			name:          "a date has an offset instead of the Z",
+			fault:         respondWith(strings.Replace(complete, "03:04:05Z", "03:04:05+00:00", 1)),
+			wantAddresses: failed,
+			wantReason:    "invalid response",
+			wantOmission:  later,
+		},
+		{
+			name:          "a type is unknown",
+			fault:         respondWith(strings.Replace(complete, `"type":"nic"`, `"type":"quantum"`, 1)),
+			wantAddresses: failed,
+			wantReason:    "invalid response",
+			wantOmission:  later,
+		},
 		{name: "the response is too long", prepare: func(s *cloudRoster) {
 			s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Limit = 500
 		}, wantAddresses: failed, wantReason: "longer than 500 bytes", wantOmission: later},
 
 		// partly valid
 		{
-			name: "one server's data is invalid", fault: respondWith(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
-			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes",
+			name:          "one server's data is invalid",
+			fault:         respondWith(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
+			wantAddresses: failed,
+			wantReason:    "invalid data for the servers of 1 nodes",
 		},
 		{
-			name: "the new server's data is invalid", fault: respondWith(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
-			wantAddresses: failed, wantReason: "invalid data for the servers of 1 nodes", wantOmission: source.InvalidRecord,
+			name:          "the new server's data is invalid",
+			fault:         respondWith(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
+			wantAddresses: failed,
+			wantReason:    "invalid data for the servers of 1 nodes",
+			wantOmission:  source.InvalidRecord,
 		},
 		{
 			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.pageSize = 2 },
@@ -178,8 +231,12 @@ func badInputs() []badInput {
 			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
 		},
 		{
-			name: "a page repeats the previous one", prepare: func(s *cloudRoster) { s.pageSize = 2 }, fault: respondWith(serversJSON("next", one, two)),
-			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
+			name:          "a page repeats the previous one",
+			prepare:       func(s *cloudRoster) { s.pageSize = 2 },
+			fault:         respondWith(serversJSON("next", one, two)),
+			wantAddresses: failed,
+			wantReason:    "inconsistent pages",
+			wantOmission:  later,
 		},
 		{name: "a page ends at a lower limit of the cloud, without a link", fault: func(w http.ResponseWriter, r *http.Request) {
 			offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
@@ -191,57 +248,144 @@ func badInputs() []badInput {
 			wantAddresses: failed, wantReason: "echoes the limit 0", wantOmission: later,
 		},
 		{
-			name: "a failover address is invalid", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
-			wantAddresses: failed, wantReason: "failover", wantOmission: later,
+			name:          "a failover address is invalid",
+			fault:         serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{}]}}`).ServeHTTP,
+			wantAddresses: failed,
+			wantReason:    "failover",
+			wantOmission:  later,
 		},
-		{name: "the new server has no NIC yet", fault: respondWith(serversJSON("", one, two, serverJSON(3))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
-		{name: "the new NIC reports 0.0.0.0, a loopback or a link-local address", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
-		{name: "the new NIC has no address yet", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2")))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
+		{
+			name:          "the new server has no NIC yet",
+			fault:         respondWith(serversJSON("", one, two, serverJSON(3))),
+			wantAddresses: source.Synced,
+			wantOmission:  source.NoAddressOnLAN,
+		},
+		{
+			name:          "the new NIC reports 0.0.0.0, a loopback or a link-local address",
+			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))),
+			wantAddresses: source.Synced,
+			wantOmission:  source.NoAddressOnLAN,
+		},
+		{
+			name:          "the new NIC has no address yet",
+			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2")))),
+			wantAddresses: source.Synced,
+			wantOmission:  source.NoAddressOnLAN,
+		},
 		{name: "a server is BUSY", fault: respondWith(strings.ReplaceAll(complete, "AVAILABLE", "BUSY")), wantAddresses: source.Synced},
 
 		// empty
-		{name: "the response is empty", fault: status(200, ""), wantAddresses: failed, wantReason: "unexpected end of JSON input", wantOmission: later},
-		{name: "the response is 204", fault: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
-		{name: "the response is an error in a 200", fault: status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`), wantAddresses: failed, wantReason: "without type or id", wantOmission: later},
-		{name: "the list of servers is null", fault: respondWith(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`), wantAddresses: failed, wantReason: "without items", wantOmission: later},
-		{name: "the list of servers is empty", fault: respondWith(serversJSON("")), wantAddresses: source.Synced, wantOmission: source.NotFoundInIONOS},
-		{name: "no server has a NIC any more", fault: respondWith(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))), wantAddresses: source.Synced, wantOmission: source.NoAddressOnLAN},
-
-		// contradictory
-		{name: "the response is about another object", fault: respondWith(strings.Replace(complete, testDatacenter, testServerID(9), 1)), wantAddresses: failed, wantReason: "want collection", wantOmission: later},
-		{name: "a server is listed twice", fault: respondWith(serversJSON("", one, two, three, one)), wantAddresses: failed, wantReason: "appears twice", wantOmission: later},
 		{
-			name: "a known address is on two servers", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
-			wantAddresses: source.Synced, wantOmission: source.SharedAddress,
+			name:          "the response is empty",
+			fault:         status(200, ""),
+			wantAddresses: failed,
+			wantReason:    "unexpected end of JSON input",
+			wantOmission:  later,
 		},
 		{
-			name: "a known address is a failover address now", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
+			name:          "the response is 204",
+			fault:         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+			wantAddresses: failed,
+			wantReason:    "without type or id",
+			wantOmission:  later,
+		},
+		{
+			name:          "the response is an error in a 200",
+			fault:         status(200, `{"httpStatus":500,"messages":[{"message":"oops"}]}`),
+			wantAddresses: failed,
+			wantReason:    "without type or id",
+			wantOmission:  later,
+		},
+		{
+			name:          "the list of servers is null",
+			fault:         respondWith(`{"id":"` + testDatacenter + `/servers","type":"collection","items":null}`),
+			wantAddresses: failed,
+			wantReason:    "without items",
+			wantOmission:  later,
+		},
+		{
+			name:          "the list of servers is empty",
+			fault:         respondWith(serversJSON("")),
+			wantAddresses: source.Synced,
+			wantOmission:  source.NotFoundInIONOS,
+		},
+		{
+			name:          "no server has a NIC any more",
+			fault:         respondWith(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))),
+			wantAddresses: source.Synced,
+			wantOmission:  source.NoAddressOnLAN,
+		},
+
+		// contradictory
+		{
+			name:          "the response is about another object",
+			fault:         respondWith(strings.Replace(complete, testDatacenter, testServerID(9), 1)),
+			wantAddresses: failed,
+			wantReason:    "want collection",
+			wantOmission:  later,
+		},
+		{
+			name:          "a server is listed twice",
+			fault:         respondWith(serversJSON("", one, two, three, one)),
+			wantAddresses: failed,
+			wantReason:    "appears twice",
+			wantOmission:  later,
+		},
+		{
+			name:          "a known address is on two servers",
+			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
+			wantAddresses: source.Synced,
+			wantOmission:  source.SharedAddress,
+		},
+		{
+			name:          "a known address is a failover address now",
+			fault:         serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
 			wantAddresses: source.Synced,
 		},
 		{
-			name: "the new server has a failover address only", fault: serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
-			wantAddresses: source.Synced, wantOmission: source.SharedAddress,
+			name:          "the new server has a failover address only",
+			fault:         serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
+			wantAddresses: source.Synced,
+			wantOmission:  source.SharedAddress,
 		},
 		{name: "failover addresses come before a server's own", fault: serveFixed(
-			serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.99", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.99", "10.0.0.2")), serverJSON(3, nicJSON("2", "10.0.0.99", "10.0.0.3"))),
-			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`).ServeHTTP, wantAddresses: source.Synced},
+			serversJSON(
+				"",
+				serverJSON(1, nicJSON("2", "10.0.0.99", "10.0.0.1")),
+				serverJSON(2, nicJSON("2", "10.0.0.99", "10.0.0.2")),
+				serverJSON(3, nicJSON("2", "10.0.0.99", "10.0.0.3")),
+			),
+			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`,
+		).ServeHTTP, wantAddresses: source.Synced},
 		{
-			name: "the new server has two candidate addresses", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
-			wantAddresses: source.Synced, wantOmission: source.AmbiguousAddress,
+			name:          "the new server has two candidate addresses",
+			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
+			wantAddresses: source.Synced,
+			wantOmission:  source.AmbiguousAddress,
 		},
 		{
-			name: "the new server's address is outside the subnet", fault: respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
-			wantAddresses: source.Synced, wantOmission: source.OutsideSubnet,
+			name:          "the new server's address is outside the subnet",
+			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
+			wantAddresses: source.Synced,
+			wantOmission:  source.OutsideSubnet,
 		},
 		{
-			name: "a server's only address has changed", fault: respondWith(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.7")), two, three)),
-			wantAddresses: source.Synced, wantNodes: []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
+			name:          "a server's only address has changed",
+			fault:         respondWith(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.7")), two, three)),
+			wantAddresses: source.Synced,
+			wantNodes:     []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
 		},
 		{
-			name: "the replacement has the address of an old Node that still exists", fault: respondWith(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
-			wantAddresses: source.Synced, wantNodes: []string{"b 10.0.0.2", "c 10.0.0.1"},
+			name:          "the replacement has the address of an old Node that still exists",
+			fault:         respondWith(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
+			wantAddresses: source.Synced,
+			wantNodes:     []string{"b 10.0.0.2", "c 10.0.0.1"},
 		},
-		{name: "all servers have one name", fault: respondWith(regexp.MustCompile(`node-\d`).ReplaceAllString(complete, "node")), wantAddresses: source.Synced},
+		{
+			name:          "all servers have one name",
+			fault:         respondWith(regexp.MustCompile(`node-\d`).ReplaceAllString(complete, "node")),
+			wantAddresses: source.Synced,
+		},
 	}
 }
 
@@ -256,7 +400,10 @@ func TestBadInput(t *testing.T) {
 	for _, tc := range badInputs() {
 		t.Run(tc.name, func(t *testing.T) {
 			fault := false
-			good := serveFixed(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.2"))), plainLANJSON)
+			good := serveFixed(
+				serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.1")), serverJSON(2, nicJSON("2", "10.0.0.2"))),
+				plainLANJSON,
+			)
 			cfg, _ := startCloud(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if fault && tc.fault != nil {
 					tc.fault(w, r)
@@ -292,8 +439,15 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("nodes: %s", diff)
 			}
 			status := s.roster.Status(s.now)
-			if status.Membership.Sync != source.Synced || status.Addresses.Sync != tc.wantAddresses || !strings.Contains(status.Addresses.Reason, tc.wantReason) {
-				t.Errorf("membership %v, addresses %v, want %v with %q", status.Membership, status.Addresses, tc.wantAddresses, tc.wantReason)
+			if status.Membership.Sync != source.Synced || status.Addresses.Sync != tc.wantAddresses ||
+				!strings.Contains(status.Addresses.Reason, tc.wantReason) {
+				t.Errorf(
+					"membership %v, addresses %v, want %v with %q",
+					status.Membership,
+					status.Addresses,
+					tc.wantAddresses,
+					tc.wantReason,
+				)
 			}
 			for _, o := range s.roster.Omitted() {
 				if o.Name == "c" && o.Reason != tc.wantOmission {
@@ -319,17 +473,21 @@ func TestListsAllPairsOrNone(t *testing.T) {
 		"the second's LAN does not exist": {of(serversJSON("")), 404, "HTTP 404"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newOfflineClient(t, Config{Pairs: []Pair{{testDatacenter, "2"}, {other, "3"}}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, lan, isLAN := strings.Cut(r.URL.Path, "/lans/")
-				switch {
-				case isLAN:
-					respond(w, 200, `{"id":`+strconv.Quote(lan)+`,"type":"lan","properties":{}}`)
-				case strings.Contains(r.URL.Path, other):
-					respond(w, tc.status, tc.servers)
-				default:
-					respond(w, 200, serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.1"), nicJSON("3", "10.0.1.1"))))
-				}
-			}))
+			c := newOfflineClient(
+				t,
+				Config{Pairs: []Pair{{testDatacenter, "2"}, {other, "3"}}},
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, lan, isLAN := strings.Cut(r.URL.Path, "/lans/")
+					switch {
+					case isLAN:
+						respond(w, 200, `{"id":`+strconv.Quote(lan)+`,"type":"lan","properties":{}}`)
+					case strings.Contains(r.URL.Path, other):
+						respond(w, tc.status, tc.servers)
+					default:
+						respond(w, 200, serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.1"), nicJSON("3", "10.0.1.1"))))
+					}
+				}),
+			)
 			got, err := c.List(context.Background())
 			if tc.want != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.want) || got.Servers != nil {
@@ -338,8 +496,18 @@ func TestListsAllPairsOrNone(t *testing.T) {
 				return
 			}
 			want := source.Listing{Invalid: map[string]string{}, Servers: []source.Server{
-				{ID: testServerID(1), Datacenter: testDatacenter, Name: "node-1", NICs: []source.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: parseAddrs("10.0.0.1")}}},
-				{ID: testServerID(2), Datacenter: other, Name: "node-2", NICs: []source.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: parseAddrs("10.0.1.2")}}},
+				{
+					ID:         testServerID(1),
+					Datacenter: testDatacenter,
+					Name:       "node-1",
+					NICs:       []source.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: parseAddrs("10.0.0.1")}},
+				},
+				{
+					ID:         testServerID(2),
+					Datacenter: other,
+					Name:       "node-2",
+					NICs:       []source.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: parseAddrs("10.0.1.2")}},
+				},
 			}}
 			if diff := cmp.Diff(want, got, compareAddrs); err != nil || diff != "" {
 				t.Errorf("%v %s", err, diff)

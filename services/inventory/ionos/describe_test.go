@@ -39,7 +39,10 @@ func readTestdata(t testing.TB, name string) string {
 }
 
 func TestDescribe(t *testing.T) {
-	cfg, j := startCloud(t, serveDescription("Sat, 21 Nov 2026 12:02:00 GMT", readTestdata(t, "datacenter.json"), readTestdata(t, "lan.json")))
+	cfg, j := startCloud(
+		t,
+		serveDescription("Sat, 21 Nov 2026 12:02:00 GMT", readTestdata(t, "datacenter.json"), readTestdata(t, "lan.json")),
+	)
 	before := time.Now()
 	c := newTestClient(t, cfg)
 	got, err := c.Describe(t.Context(), Pair{strings.ToUpper(testDatacenter), "2"})
@@ -84,7 +87,11 @@ func TestDescribeToleratesMissingFields(t *testing.T) {
 		"a clock that cannot be read": {"noon", dcBody, plainLANJSON, Description{Datacenter: "x", Location: "de/txl", LAN: "private"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := newOfflineClient(t, Config{}, serveDescription(tc.date, tc.datacenter, tc.lan)).Describe(t.Context(), Pair{testDatacenter, "2"})
+			got, err := newOfflineClient(
+				t,
+				Config{},
+				serveDescription(tc.date, tc.datacenter, tc.lan),
+			).Describe(t.Context(), Pair{testDatacenter, "2"})
 			if err != nil {
 				t.Fatal(err)
 			}

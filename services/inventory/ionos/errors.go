@@ -75,7 +75,11 @@ func parseRetryAfter(status int, h http.Header, now time.Time) (time.Duration, b
 
 // callAPI makes one request of the SDK, when the budget allows it. The timeout starts after the wait for
 // the budget.
-func callAPI[T any](ctx context.Context, c *Client, request func(context.Context) (T, *ionoscloud.APIResponse, error)) (response T, err error) {
+func callAPI[T any](
+	ctx context.Context,
+	c *Client,
+	request func(context.Context) (T, *ionoscloud.APIResponse, error),
+) (response T, err error) {
 	if err := c.budget.acquire(ctx); err != nil {
 		return response, err
 	}

@@ -30,7 +30,11 @@ func TestLogsTokenExpiryDaily(t *testing.T) {
 		day := func() int { return int(time.Since(begin) / (24 * time.Hour)) }
 		token := tokenExpiringAt(begin.Add(30 * 24 * time.Hour))
 		writeFile(t, file, []byte(token))
-		c := newOfflineClient(t, Config{TokenFile: file, Log: slog.New(slog.NewTextHandler(&log, nil))}, serveFixed(serversJSON(""), plainLANJSON))
+		c := newOfflineClient(
+			t,
+			Config{TokenFile: file, Log: slog.New(slog.NewTextHandler(&log, nil))},
+			serveFixed(serversJSON(""), plainLANJSON),
+		)
 
 		logged := make(map[int][]string) // messages by day
 		days := func(n int) {

@@ -44,7 +44,11 @@ func newFuzzedCloud(f *testing.F) *fuzzedCloud {
 func FuzzListing(f *testing.F) {
 	const kind = "application/json"
 	f.Add(kind, readTestdata(f, "servers.json"), readTestdata(f, "lan.json"))
-	f.Add(kind, serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.5", "::ffff:10.0.0.5")), serverJSON(2, nicJSON("2", "fe80::1%eth0"))), plainLANJSON)
+	f.Add(
+		kind,
+		serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.5", "::ffff:10.0.0.5")), serverJSON(2, nicJSON("2", "fe80::1%eth0"))),
+		plainLANJSON,
+	)
 	f.Add(kind, serversJSON("next", serverJSON(1), serverJSON(2)), plainLANJSON)
 	f.Add(kind, serversJSON("", serverJSON(1), serverJSON(1)), plainLANJSON)
 	f.Add(kind, "{}", plainLANJSON)
@@ -111,7 +115,11 @@ func checkListing(t *testing.T, l source.Listing) {
 
 func FuzzDescribe(f *testing.F) {
 	f.Add("Sat, 21 Nov 2026 12:02:00 GMT", readTestdata(f, "datacenter.json"), readTestdata(f, "lan.json"))
-	f.Add("", `{"id":"`+testDatacenter+`","type":"datacenter","properties":null}`, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0/33"}}`)
+	f.Add(
+		"",
+		`{"id":"`+testDatacenter+`","type":"datacenter","properties":null}`,
+		`{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0/33"}}`,
+	)
 	f.Add("noon", "", plainLANJSON)
 	cloud := newFuzzedCloud(f)
 	cloud.kind = "application/json"

@@ -36,14 +36,22 @@ func nicJSON(lan string, ips ...string) string {
 	for i, ip := range ips {
 		quoted[i] = fmt.Sprintf("%q", ip)
 	}
-	return fmt.Sprintf(`{"id":"nic-%s","type":"nic","metadata":{"state":"AVAILABLE","createdDate":"2026-01-02T03:04:05Z"},"properties":{"lan":%s,"ips":[%s]}}`,
-		strings.Join(append([]string{lan}, ips...), "-"), lan, strings.Join(quoted, ","))
+	return fmt.Sprintf(
+		`{"id":"nic-%s","type":"nic","metadata":{"state":"AVAILABLE","createdDate":"2026-01-02T03:04:05Z"},"properties":{"lan":%s,"ips":[%s]}}`,
+		strings.Join(append([]string{lan}, ips...), "-"),
+		lan,
+		strings.Join(quoted, ","),
+	)
 }
 
 // serverJSON is a server in the format of the API.
 func serverJSON(n int, nics ...string) string {
-	return fmt.Sprintf(`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":"node-%d"},"entities":{"nics":{"id":"x/nics","type":"collection","items":[%s]}}}`,
-		testServerID(n), n, strings.Join(nics, ","))
+	return fmt.Sprintf(
+		`{"id":%q,"type":"server","metadata":{"state":"AVAILABLE"},"properties":{"name":"node-%d"},"entities":{"nics":{"id":"x/nics","type":"collection","items":[%s]}}}`,
+		testServerID(n),
+		n,
+		strings.Join(nics, ","),
+	)
 }
 
 // serversJSON is the response that lists the servers; links may be empty.

@@ -174,7 +174,8 @@ func TestInvalidLANIsAnError(t *testing.T) {
 				respond(w, 200, serversJSON("", serverJSON(1)))
 			}))
 			got, err := newTestClient(t, cfg).List(t.Context())
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "LAN 2 of datacenter "+testDatacenter) {
+			if err == nil || !strings.Contains(err.Error(), tc.want) ||
+				!strings.Contains(err.Error(), "LAN 2 of datacenter "+testDatacenter) {
 				t.Errorf("got %v", err)
 			}
 			if got.Servers != nil {
@@ -210,7 +211,8 @@ func TestInvalidServerIsReportedApart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(got.Invalid) != 1 || got.Invalid[testServerID(1)] == "" || len(got.Servers) != 1 || got.Servers[0].ID != testServerID(2) {
+			if len(got.Invalid) != 1 || got.Invalid[testServerID(1)] == "" || len(got.Servers) != 1 ||
+				got.Servers[0].ID != testServerID(2) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -241,13 +243,19 @@ func TestToleratesMissingFields(t *testing.T) {
 // A nested list that is as long as the limit it echoes may be truncated.
 func TestFullNICListMakesServerInvalid(t *testing.T) {
 	for limit, bad := range map[string]bool{"2": true, "1": true, "3": false, "0": false, "null": false} {
-		s := strings.Replace(serverJSON(1, nicJSON("2", "10.0.0.1"), nicJSON("7")), `"type":"collection"`, `"type":"collection","limit":`+limit, 1)
+		s := strings.Replace(
+			serverJSON(1, nicJSON("2", "10.0.0.1"), nicJSON("7")),
+			`"type":"collection"`,
+			`"type":"collection","limit":`+limit,
+			1,
+		)
 		cfg, _ := startCloud(t, serveFixed(serversJSON("", s), plainLANJSON))
 		got, err := newTestClient(t, cfg).List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if reason := got.Invalid[testServerID(1)]; bad != strings.Contains(reason, "list of NICs is full") || bad == (len(got.Servers) == 1) {
+		if reason := got.Invalid[testServerID(1)]; bad != strings.Contains(reason, "list of NICs is full") ||
+			bad == (len(got.Servers) == 1) {
 			t.Errorf("limit %s: got %v", limit, got)
 		}
 	}

@@ -79,7 +79,14 @@ func TestHugePageIsNotHeldInMemory(t *testing.T) {
 	complete := serverJSON(1, nicJSON("2", "10.0.0.1"))
 	var large strings.Builder            // the requested number of servers, each with 60 KB of unknown data
 	for n := range DefaultPageSize - 2 { // a full page would be followed by another
-		large.WriteString(strings.Replace(serverJSON(n, nicJSON("2", "10.0.0.1")), `{"id"`, `{"unknown":["`+strings.Repeat("x", 60<<10)+`"],"id"`, 1) + ",")
+		large.WriteString(
+			strings.Replace(
+				serverJSON(n, nicJSON("2", "10.0.0.1")),
+				`{"id"`,
+				`{"unknown":["`+strings.Repeat("x", 60<<10)+`"],"id"`,
+				1,
+			) + ",",
+		)
 	}
 	for name, f := range map[string]*flood{
 		"servers without end":              at64MiB(pageHead, complete+",", `{}]}`),
@@ -134,7 +141,8 @@ func TestHugeOtherResponsesAreNotHeldInMemory(t *testing.T) {
 	} {
 		c := newOfflineClient(t, Config{}, h)
 		_, err := c.readLAN(t.Context(), testDatacenter, "2")
-		if err == nil || name == "a LAN" && !strings.Contains(err.Error(), "longer than") || name == "an error response" && !strings.Contains(err.Error(), "HTTP 503") {
+		if err == nil || name == "a LAN" && !strings.Contains(err.Error(), "longer than") ||
+			name == "an error response" && !strings.Contains(err.Error(), "HTTP 503") {
 			t.Errorf("%s: got %.200v", name, err)
 		}
 	}

@@ -63,7 +63,8 @@ func TestRejectsRedirects(t *testing.T) {
 		http.Redirect(w, r, elsewhere.APIURL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
 	_, err := newTestClient(t, cfg).List(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "redirect") || !strings.Contains(err.Error(), strings.TrimPrefix(elsewhere.APIURL, "https://")) {
+	if err == nil || !strings.Contains(err.Error(), "redirect") ||
+		!strings.Contains(err.Error(), strings.TrimPrefix(elsewhere.APIURL, "https://")) {
 		t.Errorf("got %v", err)
 	}
 	if len(j.all()) != 0 {

@@ -71,7 +71,8 @@ func FuzzExtractServers(f *testing.F) {
 				return
 			}
 		}
-		if (sdk.Items == nil) != (left.Items == nil) || sdk.Items != nil && len(*sdk.Items) != n || ionoscloud.ToValueDefault(sdk.Id) != ionoscloud.ToValueDefault(left.Id) {
+		if (sdk.Items == nil) != (left.Items == nil) || sdk.Items != nil && len(*sdk.Items) != n ||
+			ionoscloud.ToValueDefault(sdk.Id) != ionoscloud.ToValueDefault(left.Id) {
 			t.Errorf("page %q gives %q and %d servers", page, rest, n)
 		}
 	})

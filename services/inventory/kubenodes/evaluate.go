@@ -135,7 +135,10 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 
 // checkEligibility returns why the labels exclude a node, or 0. It evaluates all labels, including
 // invalid ones, which are not published. The first rule that fails decides.
-func checkEligibility(all map[string]string, selector labels.Selector) (excluded source.OmissionReason, advice string, steps []source.Step) {
+func checkEligibility(
+	all map[string]string,
+	selector labels.Selector,
+) (excluded source.OmissionReason, advice string, steps []source.Step) {
 	rule := func(question string, failed bool, reason source.OmissionReason, detail, adviceIfFailed string) {
 		step := source.Step{Stage: source.StageEligibility, Question: question, Result: source.Passed, Detail: detail}
 		if failed {
@@ -162,7 +165,10 @@ func checkEligibility(all map[string]string, selector labels.Selector) (excluded
 
 	if selector == nil || selector.Empty() {
 		return excluded, advice, append(steps, source.Step{
-			Stage: source.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: source.Skipped, Detail: "NODE_SELECTOR is not set",
+			Stage:    source.StageEligibility,
+			Question: "Does NODE_SELECTOR match?",
+			Result:   source.Skipped,
+			Detail:   "NODE_SELECTOR is not set",
 		})
 	}
 	matches := selector.Matches(labels.Set(all))
@@ -230,9 +236,24 @@ func (s nodeSummary) explainState(rules Rules, pods podCounts, state source.Node
 	}
 	check("Is the machine running?", s.signals.shutdown, true, "taint "+taintShutdown, "no taint "+taintShutdown)
 	check("Does the Node stay?", s.signals.deleting, true, "deletion timestamp is set", "no deletion timestamp")
-	check("Does the autoscaler keep it?", s.signals.scaleDownTaint, rules.Workload == nil || pods.ready == 0, "taint "+taintAutoscaler, "no taint "+taintAutoscaler)
-	check("Is it schedulable?", s.signals.cordoned, rules.Cordoned == DrainCordoned && (rules.Workload == nil || pods.ready == 0),
-		"cordoned"+choose(rules.Cordoned == DrainCordoned, ", and CORDONED is drain", ", without effect because CORDONED is keep"), "not cordoned")
+	check(
+		"Does the autoscaler keep it?",
+		s.signals.scaleDownTaint,
+		rules.Workload == nil || pods.ready == 0,
+		"taint "+taintAutoscaler,
+		"no taint "+taintAutoscaler,
+	)
+	check(
+		"Is it schedulable?",
+		s.signals.cordoned,
+		rules.Cordoned == DrainCordoned && (rules.Workload == nil || pods.ready == 0),
+		"cordoned"+choose(
+			rules.Cordoned == DrainCordoned,
+			", and CORDONED is drain",
+			", without effect because CORDONED is keep",
+		),
+		"not cordoned",
+	)
 	check("Is its kubelet ready?", !s.signals.ready, true, "condition Ready is not True", "condition Ready is True")
 	if rules.Workload != nil {
 		check("Does a ready Pod of WORKLOAD run on it?", pods.ready == 0, true, pods.String(), pods.String())

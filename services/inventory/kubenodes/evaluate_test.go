@@ -81,8 +81,18 @@ func TestBadInput(t *testing.T) {
 }
 
 func testMalformedNode(t *testing.T) {
-	n := newWorker("w", withLabel("ok", "yes"), withLabel("long", strings.Repeat("x", 64)), withLabel(strings.Repeat("k", 400), ""),
-		withLabel("bytes", "\xff"), withLabel(corev1.LabelTopologyZone, strings.Repeat("z", 1<<20)), withLabel(corev1.LabelTopologyRegion, "de"))
+	n := newWorker(
+		"w",
+		withLabel("ok", "yes"),
+		withLabel("long", strings.Repeat("x", 64)),
+		withLabel(strings.Repeat("k", 400), ""),
+		withLabel(
+			"bytes",
+			"\xff",
+		),
+		withLabel(corev1.LabelTopologyZone, strings.Repeat("z", 1<<20)),
+		withLabel(corev1.LabelTopologyRegion, "de"),
+	)
 	n.Spec.ProviderID = strings.Repeat("p", 5000)
 	n.Status.NodeInfo.SystemUUID = "\xfe"
 	for _, a := range []string{"10.0.0.300", "", "10.0.0.11", "::ffff:10.0.0.11", "fd00::1%eth0", "node.example"} {
@@ -115,11 +125,21 @@ func TestStepsListEveryRule(t *testing.T) {
 	want := []source.Step{
 		{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "no control plane label"},
 		{Stage: source.StageEligibility, Question: "May load balancers use it?", Result: source.Failed, Detail: labelExclude + ` is ""`},
-		{Stage: source.StageEligibility, Question: "Does NODE_SELECTOR match?", Result: source.Failed, Detail: `"pool=blue" does not match the labels`},
+		{
+			Stage:    source.StageEligibility,
+			Question: "Does NODE_SELECTOR match?",
+			Result:   source.Failed,
+			Detail:   `"pool=blue" does not match the labels`,
+		},
 		{Stage: source.StageState, Question: "Is the machine running?", Result: source.Passed, Detail: "no taint " + taintShutdown},
 		{Stage: source.StageState, Question: "Does the Node stay?", Result: source.Passed, Detail: "no deletion timestamp"},
 		{Stage: source.StageState, Question: "Does the autoscaler keep it?", Result: source.Passed, Detail: "no taint " + taintAutoscaler},
-		{Stage: source.StageState, Question: "Is it schedulable?", Result: source.Skipped, Detail: "cordoned, without effect because CORDONED is keep"},
+		{
+			Stage:    source.StageState,
+			Question: "Is it schedulable?",
+			Result:   source.Skipped,
+			Detail:   "cordoned, without effect because CORDONED is keep",
+		},
 		{Stage: source.StageState, Question: "Is its kubelet ready?", Result: source.Failed, Detail: "condition Ready is not True"},
 		{Stage: source.StageState, Question: "Resulting state", Detail: "not_ready"},
 	}
@@ -137,7 +157,8 @@ func FuzzEvaluateNode(f *testing.F) {
 		n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = provider, uuid
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
 		c := EvaluateNode(n, Rules{})
-		if len(c.ProviderID) > maxIdentifier || len(c.SystemUUID) > maxIdentifier || len(c.Zone) > maxLabelValue || len(c.Region) > maxLabelValue {
+		if len(c.ProviderID) > maxIdentifier || len(c.SystemUUID) > maxIdentifier || len(c.Zone) > maxLabelValue ||
+			len(c.Region) > maxLabelValue {
 			t.Errorf("out of bounds: %+v", c)
 		}
 		for k, v := range c.Labels {

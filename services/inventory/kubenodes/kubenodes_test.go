@@ -75,7 +75,13 @@ func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 	for range rules.Named {
 		<-watching
 	}
-	return &testCluster{Nodes: n, t: t, client: client, states: map[string]source.NodeState{}, named: map[string]map[string]source.NodeState{}}
+	return &testCluster{
+		Nodes:  n,
+		t:      t,
+		client: client,
+		states: map[string]source.NodeState{},
+		named:  map[string]map[string]source.NodeState{},
+	}
 }
 
 // awaitStates takes updates until the nodes have exactly these states.
@@ -163,7 +169,9 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.client.CoreV1().Nodes().Update(ctx, newWorker("a", cordoned, withTaint(taintAutoscaler)), metav1.UpdateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().
+		Nodes().
+		Update(ctx, newWorker("a", cordoned, withTaint(taintAutoscaler)), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pods.Create(ctx, newPod("b", "three"), metav1.CreateOptions{}); err != nil {
@@ -205,11 +213,15 @@ func TestNamedWorkloadsAreIndependent(t *testing.T) {
 	if _, err := core.Pods("shop").Update(ctx, newPod("b", "api", ofAPI, deletingPod), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitNamed(map[string]states{"a": {"web": source.Ready, "api": source.NotReady}, "b": {"web": source.NotReady, "api": source.Draining}})
+	c.awaitNamed(
+		map[string]states{"a": {"web": source.Ready, "api": source.NotReady}, "b": {"web": source.NotReady, "api": source.Draining}},
+	)
 	if err := core.Pods("ingress").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitNamed(map[string]states{"a": {"web": source.NotReady, "api": source.NotReady}, "b": {"web": source.NotReady, "api": source.Draining}})
+	c.awaitNamed(
+		map[string]states{"a": {"web": source.NotReady, "api": source.NotReady}, "b": {"web": source.NotReady, "api": source.Draining}},
+	)
 	c.awaitStates(states{"a": source.Ready, "b": source.Ready})
 	if number, err := c.Verify(ctx, source.FullVerification); err != nil {
 		t.Fatal(err)
@@ -383,12 +395,20 @@ func TestStateFromWorkload(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			node := newWorker("w", tc.edit...)
 			rules := Rules{Cordoned: tc.cordoned, Workload: workload}
-			if got := summarizeNode(node, rules).evaluate(rules, workloadCounts{decisive: tc.pods}); got.State != tc.want || got.Workloads != nil {
+			if got := summarizeNode(
+				node,
+				rules,
+			).evaluate(rules, workloadCounts{decisive: tc.pods}); got.State != tc.want ||
+				got.Workloads != nil {
 				t.Errorf("got %s, want %s", got.State, tc.want)
 			}
 			rules.Named = []NamedWorkload{{"api", workload}, {"web", workload}}
 			got := summarizeNode(node, rules).evaluate(rules, workloadCounts{named: []podCounts{{}, tc.pods}})
-			if without := summarizeNode(node, rules).evaluate(rules, workloadCounts{named: make([]podCounts, 2)}); got.State != without.State || got.Workloads["api"] != without.State {
+			if without := summarizeNode(
+				node,
+				rules,
+			).evaluate(rules, workloadCounts{named: make([]podCounts, 2)}); got.State != without.State ||
+				got.Workloads["api"] != without.State {
 				t.Errorf("named workloads change more than their own state: %v, %v", got.State, got.Workloads)
 			}
 			if got.Workloads["web"] != tc.want {

@@ -38,7 +38,11 @@ func ParseWorkload(text string) (*Workload, error) {
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return nil, fmt.Errorf("%q is not a namespace", namespace)
 	}
-	if kind, name, named := strings.Cut(rest, "/"); named && slices.Contains(workloadKinds, strings.ToLower(kind)) && !strings.ContainsAny(name, "=!,( ") {
+	if kind, name, named := strings.Cut(
+		rest,
+		"/",
+	); named && slices.Contains(workloadKinds, strings.ToLower(kind)) &&
+		!strings.ContainsAny(name, "=!,( ") {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return nil, fmt.Errorf("%q is not the name of a %s", name, kind)
 		}

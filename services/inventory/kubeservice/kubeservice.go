@@ -137,7 +137,12 @@ func (e *Endpoints) checkExported(service *corev1.Service) error {
 	e.withheld = !matches
 	e.mu.Unlock()
 	if !matches {
-		return fmt.Errorf("service %s/%s is not exported; give it the labels %s, which SOURCE_SERVICE_SELECTOR requires", e.cfg.Namespace, e.cfg.Name, e.cfg.Exported)
+		return fmt.Errorf(
+			"service %s/%s is not exported; give it the labels %s, which SOURCE_SERVICE_SELECTOR requires",
+			e.cfg.Namespace,
+			e.cfg.Name,
+			e.cfg.Exported,
+		)
 	}
 	e.exportedOnce.Do(func() { close(e.exported) })
 	return nil
@@ -166,7 +171,10 @@ func (e *Endpoints) Take() source.Update {
 		e.mergeSlices(&update)
 	}
 	if e.invalidCount > 0 {
-		update.PartialError = fmt.Sprintf("%d invalid endpoints in the slices of the Service: those that were valid before are kept", e.invalidCount)
+		update.PartialError = fmt.Sprintf(
+			"%d invalid endpoints in the slices of the Service: those that were valid before are kept",
+			e.invalidCount,
+		)
 	}
 	update.Ports = e.ports
 	update.LastContact, update.Verified = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})

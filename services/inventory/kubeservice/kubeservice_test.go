@@ -258,7 +258,10 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("contradictory: the Service is of the type ExternalName", func(t *testing.T) {
 		w := startService(t)
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName},
+		}
 		if _, err := w.client.CoreV1().Services("shop").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +278,8 @@ func TestBadInput(t *testing.T) {
 	t.Run("malformed: a slice of host names", func(t *testing.T) {
 		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", source.Ready)))
 		w.awaitMembers(map[string]string{"web.example.org": "invalid"})
-		if !strings.HasPrefix(w.lastUpdate.PartialError, "1 invalid endpoint") || !strings.Contains(w.members["web.example.org"].Invalid, "host name") {
+		if !strings.HasPrefix(w.lastUpdate.PartialError, "1 invalid endpoint") ||
+			!strings.Contains(w.members["web.example.org"].Invalid, "host name") {
 			t.Errorf("flaw %q, invalid: %q", w.lastUpdate.PartialError, w.members["web.example.org"].Invalid)
 		}
 	})
@@ -335,7 +339,12 @@ func FuzzSummarizeSlice(f *testing.F) {
 	f.Add("", "", "", "", "", "FQDN", int32(0))
 	f.Fuzz(func(t *testing.T, address, name, uid, zone, hostname, kind string, port int32) {
 		s := newSlice("s", discoveryv1.AddressType(kind), discoveryv1.Endpoint{
-			Addresses: []string{address}, Zone: &zone, Hostname: &hostname, TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
+			Addresses: []string{
+				address,
+			},
+			Zone:      &zone,
+			Hostname:  &hostname,
+			TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
 		})
 		for _, e := range summarizeSlice(withPort(s, name, port)).endpoints {
 			c := mergeEndpoints(map[string]endpoint{"s": e})
@@ -345,7 +354,8 @@ func FuzzSummarizeSlice(f *testing.F) {
 			if c.Hostname != "" && (c.Hostname != hostname || !contract.IsHostname(c.Hostname)) {
 				t.Errorf("hostname %q became %q", hostname, c.Hostname)
 			}
-			if (c.Invalid == "") != (len(c.InternalIPs) == 1) || c.Invalid == "" && c.InternalIPs[0] != netip.MustParseAddr(c.InternalIPs[0].String()) {
+			if (c.Invalid == "") != (len(c.InternalIPs) == 1) ||
+				c.Invalid == "" && c.InternalIPs[0] != netip.MustParseAddr(c.InternalIPs[0].String()) {
 				t.Errorf("%q became %v, %q", address, c.InternalIPs, c.Invalid)
 			}
 		}

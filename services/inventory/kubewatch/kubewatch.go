@@ -156,9 +156,24 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, labels)
 	}
 	return &Metrics{
-		verifications: counter("source_verifications_total", "Number of verifications of a watch, by mode (light, full) and result (ok, failed, inconsistent).", "resource", "mode", "result"),
-		relists:       counter("relists_total", "Number of relists because a watch was inconsistent with the API server, or idle for too long.", "resource"),
-		failures:      counter("watch_failures_total", "Number of lists and watches that could not be started, by verb.", "resource", "verb"),
+		verifications: counter(
+			"source_verifications_total",
+			"Number of verifications of a watch, by mode (light, full) and result (ok, failed, inconsistent).",
+			"resource",
+			"mode",
+			"result",
+		),
+		relists: counter(
+			"relists_total",
+			"Number of relists because a watch was inconsistent with the API server, or idle for too long.",
+			"resource",
+		),
+		failures: counter(
+			"watch_failures_total",
+			"Number of lists and watches that could not be started, by verb.",
+			"resource",
+			"verb",
+		),
 	}
 }
 

@@ -281,7 +281,9 @@ func testMalformedList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := NewVerifier(New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
+		l := NewVerifier(
+			New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}),
+		)
 		if number, err := l.Verify(t.Context(), source.LightVerification); err == nil {
 			t.Errorf("%q was accepted, number %d", answer, number)
 		}
@@ -518,7 +520,8 @@ func TestVerificationWaitsForEveryWatch(t *testing.T) {
 		{"both have reached the second", at(4, 5), []uint64{12, 30}, 4, 2},
 	} {
 		contact, number := l.Progress(tc.at, tc.rvs)
-		if number != tc.number || contact.IsZero() != (tc.contact == 0) || tc.contact != 0 && !contact.Equal(time.Unix(int64(tc.contact), 0)) {
+		if number != tc.number || contact.IsZero() != (tc.contact == 0) ||
+			tc.contact != 0 && !contact.Equal(time.Unix(int64(tc.contact), 0)) {
 			t.Errorf("%s: last contact %v, verified %d", tc.name, contact, number)
 		}
 	}
@@ -537,7 +540,9 @@ func TestVerificationCompletesAfterRestoreFromBackup(t *testing.T) {
 
 func TestPendingVerificationsAreBounded(t *testing.T) {
 	client := fake.NewClientset(newNode("a"))
-	l := NewVerifier(New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}))
+	l := NewVerifier(
+		New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}),
+	)
 	for range 3 * maxPending {
 		if _, err := l.Verify(t.Context(), source.LightVerification); err != nil {
 			t.Fatal(err)

@@ -82,10 +82,16 @@ func (w *Watch[T]) verifyFull(ctx context.Context) error {
 		return fmt.Errorf("list all %s: %w", w.kind.Resource, err)
 	}
 	var differ map[string]struct{} // nil: not compared yet
-	err = wait.PollUntilContextTimeout(ctx, recheckInterval, catchUpTimeout(time.Since(startedAt)), true, func(context.Context) (bool, error) {
-		differ = w.tracker.mismatches(listed, rv, differ)
-		return differ != nil && len(differ) == 0, nil
-	})
+	err = wait.PollUntilContextTimeout(
+		ctx,
+		recheckInterval,
+		catchUpTimeout(time.Since(startedAt)),
+		true,
+		func(context.Context) (bool, error) {
+			differ = w.tracker.mismatches(listed, rv, differ)
+			return differ != nil && len(differ) == 0, nil
+		},
+	)
 	switch {
 	case err == nil:
 		if w.tracker.idleFor() > maxIdle {

@@ -105,7 +105,10 @@ var anyListing = rapid.Custom(func(t *rapid.T) source.Listing {
 // Whatever the cloud, a Node, a record or a Service reports, what is sent keeps the contract: a client
 // that detects a protocol violation drops the stream, and then none of its nodes is updated.
 func TestR13AnyReportKeepsTheContract(t *testing.T) {
-	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool", "k", "", strings.Repeat("x", 129)}}}
+	views := []feed.View{
+		{},
+		{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool", "k", "", strings.Repeat("x", 129)}},
+	}
 	anywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	rapid.Check(t, func(t *rapid.T) {
 		method := rapid.SampledFrom([]resolve.Method{resolve.ByCloud, resolve.ByNodeAddress, resolve.ByRecord}).Draw(t, "method")

@@ -55,7 +55,10 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	u := resetUpdate(5000)
 	for i := range 5000 {
 		name := fmt.Sprintf("worker-%d.a-region.example", i)
-		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(name, i, source.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}})
+		u.Upserts = append(
+			u.Upserts,
+			&feed.Entry{Node: newNode(name, i, source.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}},
+		)
 		u.Removed = append(u.Removed, "removed-"+name)
 	}
 	messages := 0

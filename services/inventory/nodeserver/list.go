@@ -38,7 +38,13 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 		return nil, err
 	}
 	return &inventoryv1.ListNodesResponse{
-		Cursor: encodeCursor(&current), Status: encodeStatus(current.Status, now), Nodes: nodes, NextPageToken: next, Digest: current.At.Digest[:],
+		Cursor: encodeCursor(
+			&current,
+		),
+		Status:        encodeStatus(current.Status, now),
+		Nodes:         nodes,
+		NextPageToken: next,
+		Digest:        current.At.Digest[:],
 	}, nil
 }
 

@@ -133,10 +133,15 @@ func TestExplainsNodesToOperators(t *testing.T) {
 		h.stores.SetStatus(publishedStatus(1))
 		lines, err = explain("operator", "cp", "worker-00000", "b", "a")
 		checkEqual(t, "in the requested order, with the view at the end", lines, []string{
-			"cp: It is cp.", source("cp"),
-			"worker-00000: It is worker-00000. Omitted for this client: its view does not select the node.", source("worker-00000"),
+			"cp: It is cp.",
+			source("cp"),
+			"worker-00000: It is worker-00000. Omitted for this client: its view does not select the node.",
+			source("worker-00000"),
 			`EXPLANATION_STAGE_VIEW, STEP_RESULT_FAILED, Does this client's view select it?: node labels do not match the node selector "pool=red"`,
-			"b: It is b.", source("b"), "a: It is a.", source("a"),
+			"b: It is b.",
+			source("b"),
+			"a: It is a.",
+			source("a"),
 		})
 		checkEqual(t, "error", err, nil)
 
@@ -166,7 +171,8 @@ func TestLocalOperatorNeedsNoClientAndSeesAllNodes(t *testing.T) {
 
 func TestEveryStageAndResultHasAnEnumValue(t *testing.T) {
 	for stage, number := range stages {
-		if number == inventoryv1.ExplanationStage_EXPLANATION_STAGE_UNSPECIFIED || number.String() != "EXPLANATION_STAGE_"+strings.ToUpper(stage) {
+		if number == inventoryv1.ExplanationStage_EXPLANATION_STAGE_UNSPECIFIED ||
+			number.String() != "EXPLANATION_STAGE_"+strings.ToUpper(stage) {
 			t.Errorf("stage %s is %s", stage, number)
 		}
 	}

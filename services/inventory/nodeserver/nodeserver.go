@@ -64,10 +64,15 @@ type Server struct {
 
 // New returns the service. It is NOT_SERVING until its sets are ready.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, readers: map[*Reader]struct{}{}, logLimiter: rate.Sometimes{Interval: time.Minute}, streams: stream.New(stream.Config{
-		Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
-		Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.MaxStreamsPerClient,
-	})}
+	return &Server{
+		cfg:        cfg,
+		readers:    map[*Reader]struct{}{},
+		logLimiter: rate.Sometimes{Interval: time.Minute},
+		streams: stream.New(stream.Config{
+			Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
+			Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.MaxStreamsPerClient,
+		}),
+	}
 }
 
 // Run sets the health to SERVING once the sets are ready, and ends all streams when ctx is done.

@@ -110,7 +110,14 @@ func withClientName(ctx context.Context, name string) context.Context {
 func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
-		h := &harness{t: t, stores: stores, sent: new(atomic.Int64), observer: &fakeObserver{}, health: health.NewServer(), metrics: NewMetrics(prometheus.NewRegistry(), stores.TotalRevisions)}
+		h := &harness{
+			t:        t,
+			stores:   stores,
+			sent:     new(atomic.Int64),
+			observer: &fakeObserver{},
+			health:   health.NewServer(),
+			metrics:  NewMetrics(prometheus.NewRegistry(), stores.TotalRevisions),
+		}
 		h.set = NewSet(SetConfig{
 			Stores: stores, Observer: h.observer, OnDeltaSent: func() { h.sent.Add(1) },
 			Omitted: func() []roster.Omission {
@@ -214,7 +221,8 @@ func (c *client) next() *inventoryv1.WatchNodesResponse {
 		delete(c.staged, name)
 	}
 	for _, n := range m.GetUpserts() {
-		if slices.Contains(m.GetRemoved(), n.GetName()) || n.GetName() == "" || len(n.GetAddresses()) == 0 || len(n.GetFingerprint()) != 16 {
+		if slices.Contains(m.GetRemoved(), n.GetName()) || n.GetName() == "" || len(n.GetAddresses()) == 0 ||
+			len(n.GetFingerprint()) != 16 {
 			c.t.Fatalf("upsert %v", n)
 		}
 		c.staged[n.GetName()] = n
@@ -490,7 +498,12 @@ func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 func TestRejectsInvalidAndExcessStreams(t *testing.T) {
 	runServer(t, func(h *harness) {
 		checkEqual(t, "an unknown client", h.watch(emptyRequest, "unknown").endCode(), codes.PermissionDenied)
-		checkEqual(t, "a digest without a cursor", h.watch(&inventoryv1.WatchNodesRequest{Digest: make([]byte, 16)}, "writer").endCode(), codes.InvalidArgument)
+		checkEqual(
+			t,
+			"a digest without a cursor",
+			h.watch(&inventoryv1.WatchNodesRequest{Digest: make([]byte, 16)}, "writer").endCode(),
+			codes.InvalidArgument,
+		)
 		var streams []*client
 		for range 4 {
 			c := h.watch(emptyRequest, "writer")
@@ -530,7 +543,10 @@ func TestRequestsObservationsForClients(t *testing.T) {
 		checkEqual(t, "granted of 10", h.requestObservations(10, "writer"), uint32(10))
 		checkEqual(t, "granted of 10 when 13 of 20 were used", h.requestObservations(10, "writer"), uint32(7))
 		checkEqual(t, "granted when the quota is used up", h.requestObservations(1, "writer"), uint32(0))
-		_, err := h.client.RequestObservations(withClientName(h.t.Context(), "writer"), &inventoryv1.RequestObservationsRequest{Observations: 11})
+		_, err := h.client.RequestObservations(
+			withClientName(h.t.Context(), "writer"),
+			&inventoryv1.RequestObservationsRequest{Observations: 11},
+		)
 		checkEqual(t, "11 at once", status.Code(err), codes.InvalidArgument)
 		_, err = h.client.RequestObservations(withClientName(h.t.Context(), "unknown"), &inventoryv1.RequestObservationsRequest{})
 		checkEqual(t, "an unknown client", status.Code(err), codes.PermissionDenied)

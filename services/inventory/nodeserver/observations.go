@@ -11,7 +11,10 @@ import (
 )
 
 // RequestObservations requests observations for a client, as many as its quota grants.
-func (s *Server) RequestObservations(ctx context.Context, req *inventoryv1.RequestObservationsRequest) (*inventoryv1.RequestObservationsResponse, error) {
+func (s *Server) RequestObservations(
+	ctx context.Context,
+	req *inventoryv1.RequestObservationsRequest,
+) (*inventoryv1.RequestObservationsResponse, error) {
 	client, err := s.identify(ctx)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,10 @@ type localOperator struct {
 // localClient sees all nodes of all sets.
 var localClient = Client{Operator: true, AllowsService: func(string) bool { return true }}
 
-func (o localOperator) ListNodeDetails(_ context.Context, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
+func (o localOperator) ListNodeDetails(
+	_ context.Context,
+	req *inventoryv1.ListNodeDetailsRequest,
+) (*inventoryv1.ListNodeDetailsResponse, error) {
 	return o.server.listNodeDetails(localClient, req)
 }
 
@@ -42,7 +45,10 @@ func (o localOperator) ExplainNodes(_ context.Context, req *inventoryv1.ExplainN
 }
 
 // ListNodeDetails returns a page of all nodes of the source, published or omitted.
-func (s *Server) ListNodeDetails(ctx context.Context, req *inventoryv1.ListNodeDetailsRequest) (*inventoryv1.ListNodeDetailsResponse, error) {
+func (s *Server) ListNodeDetails(
+	ctx context.Context,
+	req *inventoryv1.ListNodeDetailsRequest,
+) (*inventoryv1.ListNodeDetailsResponse, error) {
 	client, err := s.identify(ctx)
 	if err != nil {
 		return nil, err
@@ -103,7 +109,10 @@ func (s *Set) listDetails(current *feed.Update, view feed.View) []nodeDetails {
 		all = append(all, nodeDetails{name: e.Node.Name, providerID: e.Node.ProviderID, serverID: e.Node.ServerID, published: e})
 	}
 	for _, o := range s.Omitted() {
-		all = append(all, nodeDetails{name: o.Name, providerID: o.ProviderID, reason: inventoryv1.OmissionReason(o.Reason), advice: o.Advice})
+		all = append(
+			all,
+			nodeDetails{name: o.Name, providerID: o.ProviderID, reason: inventoryv1.OmissionReason(o.Reason), advice: o.Advice},
+		)
 	}
 	for _, n := range s.Stores.NotInView(view) {
 		all = append(all, nodeDetails{

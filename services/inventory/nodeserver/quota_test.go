@@ -72,7 +72,10 @@ func TestObservationQuotaLimitsLoopingSubscriber(t *testing.T) {
 			verifications += minute(true, "loops")
 		}
 		if verifications > 25 {
-			t.Errorf("%d full verifications in ten minutes for a client that requests them all the time, want about two per minute", verifications)
+			t.Errorf(
+				"%d full verifications in ten minutes for a client that requests them all the time, want about two per minute",
+				verifications,
+			)
 		}
 		if got := minute(true, "honest"); got < 10 {
 			t.Errorf("%d full verifications for another client that requests ten", got)

@@ -143,7 +143,13 @@ func checkNode(n *inventoryv1.Node) error {
 	case n.GetName() == "" || len(n.GetName()) > 253:
 		return fmt.Errorf("name of %d bytes", len(n.GetName()))
 	case len(n.GetUid()) > 128 || len(n.GetZone()) > 63 || len(n.GetRegion()) > 63 || len(n.GetLabels()) > 256:
-		return fmt.Errorf("UID of %d bytes, zone of %d, region of %d, %d labels", len(n.GetUid()), len(n.GetZone()), len(n.GetRegion()), len(n.GetLabels()))
+		return fmt.Errorf(
+			"UID of %d bytes, zone of %d, region of %d, %d labels",
+			len(n.GetUid()),
+			len(n.GetZone()),
+			len(n.GetRegion()),
+			len(n.GetLabels()),
+		)
 	case n.GetHostname() != "" && !hostnameText.MatchString(n.GetHostname()):
 		return fmt.Errorf("hostname %.100q", n.GetHostname())
 	case len(n.GetFingerprint()) != 16:
@@ -162,7 +168,9 @@ func checkNode(n *inventoryv1.Node) error {
 		families[a.Is4()] = true
 	}
 	for name, state := range n.GetWorkloadStates() {
-		if !hostnameText.MatchString(name) || state < inventoryv1.NodeState_NODE_STATE_READY || state > inventoryv1.NodeState_NODE_STATE_NOT_READY || len(n.GetWorkloadStates()) > 16 {
+		if !hostnameText.MatchString(name) || state < inventoryv1.NodeState_NODE_STATE_READY ||
+			state > inventoryv1.NodeState_NODE_STATE_NOT_READY ||
+			len(n.GetWorkloadStates()) > 16 {
 			return fmt.Errorf("states by workload %v", n.GetWorkloadStates())
 		}
 	}
@@ -179,7 +187,8 @@ func checkStatus(s *inventoryv1.SourceStatus) error {
 		return fmt.Errorf("status %v", s)
 	}
 	for _, p := range s.GetPorts() {
-		if p.GetPort() < 1 || p.GetPort() > 65535 || len(p.GetName()) > 63 || p.GetProtocol() != "TCP" && p.GetProtocol() != "UDP" && p.GetProtocol() != "SCTP" {
+		if p.GetPort() < 1 || p.GetPort() > 65535 || len(p.GetName()) > 63 ||
+			p.GetProtocol() != "TCP" && p.GetProtocol() != "UDP" && p.GetProtocol() != "SCTP" {
 			return fmt.Errorf("port %v", p)
 		}
 	}

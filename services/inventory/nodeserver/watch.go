@@ -124,7 +124,13 @@ const (
 )
 
 func (r *Reader) newMessageKey(offset int) messageKey {
-	k := messageKey{store: r.store, position: r.next.At, statusVersion: r.next.StatusVersion, offset: offset, heartbeatInterval: r.heartbeatInterval}
+	k := messageKey{
+		store:             r.store,
+		position:          r.next.At,
+		statusVersion:     r.next.StatusVersion,
+		offset:            offset,
+		heartbeatInterval: r.heartbeatInterval,
+	}
 	switch {
 	case r.next.Reset:
 		k.change = resetChange

@@ -53,11 +53,17 @@ func (o *Observer) evaluateMembership(now time.Time) (source.SyncState, string) 
 	case now.Sub(v.lastContact) > maxIdle:
 		return source.Degraded, joinReason(fmt.Sprintf("no contact with the source for more than %s", maxIdle), v.failure)
 	case v.pending.number != 0 && now.Sub(v.pending.endedAt) > maxIdle:
-		return source.Degraded, joinReason(fmt.Sprintf("the source has not caught up with a verification for more than %s", maxIdle), v.failure)
+		return source.Degraded, joinReason(
+			fmt.Sprintf("the source has not caught up with a verification for more than %s", maxIdle),
+			v.failure,
+		)
 	case o.partialError != "":
 		return source.Degraded, o.partialError
 	case o.counts.Invalid > 0:
-		return source.Degraded, fmt.Sprintf("the source has invalid data for %d nodes; known nodes keep their last valid state", o.counts.Invalid)
+		return source.Degraded, fmt.Sprintf(
+			"the source has invalid data for %d nodes; known nodes keep their last valid state",
+			o.counts.Invalid,
+		)
 	}
 	return source.Synced, ""
 }

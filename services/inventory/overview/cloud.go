@@ -12,9 +12,13 @@ import (
 
 // cloudSection shows the last listing, the request budget and the expiry of the token.
 func (b *pageBuilder) cloudSection() statuspage.Section {
-	return statuspage.Section{Name: "cloud", Title: "IONOS API", Table: &statuspage.Table{Columns: []string{"about", "state"}, Rows: [][]statuspage.Line{
-		{{Text: "last listing"}, b.listingLine()}, {{Text: "request budget"}, b.budgetLine()}, {{Text: "token"}, b.tokenLine()},
-	}}}
+	return statuspage.Section{
+		Name:  "cloud",
+		Title: "IONOS API",
+		Table: &statuspage.Table{Columns: []string{"about", "state"}, Rows: [][]statuspage.Line{
+			{{Text: "last listing"}, b.listingLine()}, {{Text: "request budget"}, b.budgetLine()}, {{Text: "token"}, b.tokenLine()},
+		}},
+	}
 }
 
 func (b *pageBuilder) listingLine() statuspage.Line {
@@ -34,9 +38,17 @@ func (b *pageBuilder) budgetLine() statuspage.Line {
 	budget := b.Cloud.Budget()
 	if budget.Wait > 0 {
 		b.addProblem(statuspage.Warnf("the IONOS API request budget is used up"))
-		return statuspage.Warnf("used up: the next request waits %s. The limit is %d per minute (IONOS_REQUEST_BUDGET).", budget.Wait.Round(time.Second), budget.PerMinute)
+		return statuspage.Warnf(
+			"used up: the next request waits %s. The limit is %d per minute (IONOS_REQUEST_BUDGET).",
+			budget.Wait.Round(time.Second),
+			budget.PerMinute,
+		)
 	}
-	return statuspage.OKf("%s available now; the limit is %d per minute", display.Count(budget.Free, "request", "requests"), budget.PerMinute)
+	return statuspage.OKf(
+		"%s available now; the limit is %d per minute",
+		display.Count(budget.Free, "request", "requests"),
+		budget.PerMinute,
+	)
 }
 
 func (b *pageBuilder) tokenLine() statuspage.Line {

@@ -41,7 +41,10 @@ func (c *ExportsConfig) Page(at time.Time, filter string) statuspage.Page {
 	}
 	services, problems := c.servicesSection(at)
 	page.Sections = []statuspage.Section{services}
-	page.Summary = statuspage.Headline(problems, statuspage.OKf("%s in use.", display.Count(len(c.Services()), "exported Service", "exported Services")))
+	page.Summary = statuspage.Headline(
+		problems,
+		statuspage.OKf("%s in use.", display.Count(len(c.Services()), "exported Service", "exported Services")),
+	)
 	return page
 }
 
@@ -74,7 +77,11 @@ func (c *ExportsConfig) servicesSection(at time.Time) (s statuspage.Section, pro
 			item.Summary = statuspage.OKf("%s, %d ready", display.Count(len(data.Nodes), "endpoint", "endpoints"), ready)
 		} else {
 			notSynced++
-			item.Summary = statuspage.Warnf("%s for %s", data.Status.Membership.Sync, statuspage.FormatAge(at, data.Status.Membership.Since))
+			item.Summary = statuspage.Warnf(
+				"%s for %s",
+				data.Status.Membership.Sync,
+				statuspage.FormatAge(at, data.Status.Membership.Since),
+			)
 			item.Lines = []statuspage.Line{{Text: data.Status.Membership.Reason}}
 		}
 		items = append(items, item)

@@ -14,7 +14,10 @@ func TestPageShowsExportedServicesInUse(t *testing.T) {
 	api.data.Nodes = nil
 	all := map[string]*fixture{"shop/web": web, "shop/api": api}
 	subscribers := func() []nodeserver.Subscriber {
-		return []nodeserver.Subscriber{{Name: "a.example", Service: "shop/api", Since: now}, {Name: "a.example", Service: "shop/web", Since: now, LastSentAt: now}}
+		return []nodeserver.Subscriber{
+			{Name: "a.example", Service: "shop/api", Since: now},
+			{Name: "a.example", Service: "shop/web", Since: now, LastSentAt: now},
+		}
 	}
 	page := ExportsConfig{
 		Selector: "export=yes", Services: func() []string { return []string{"shop/api", "shop/web"} }, Subscribers: subscribers,

@@ -65,7 +65,13 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	}
 	at := strings.Join(addresses, ", ")
 	i := statuspage.Item{Name: n.Name, Filter: n.Name, Detail: "for " + statuspage.FormatAge(b.at, n.Since)}
-	i.Values = statuspage.Values{"published": true, "state": strings.ToUpper(n.State.String()), "addresses": addresses, "zone": n.Zone, "serverId": n.ServerID}
+	i.Values = statuspage.Values{
+		"published": true,
+		"state":     strings.ToUpper(n.State.String()),
+		"addresses": addresses,
+		"zone":      n.Zone,
+		"serverId":  n.ServerID,
+	}
 	i.Values.SetTime("since", n.Since)
 	switch n.State {
 	case source.Draining:

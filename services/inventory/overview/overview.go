@@ -98,7 +98,13 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 		}
 		values := statuspage.Values{"part": name, "state": part.Sync.String(), "reason": part.Reason}
 		values.SetTime("since", part.Since)
-		t.Rows, t.Values = append(t.Rows, []statuspage.Line{{Text: name}, state, {Text: age}, {Text: part.Reason}}), append(t.Values, values)
+		t.Rows, t.Values = append(
+			t.Rows,
+			[]statuspage.Line{{Text: name}, state, {Text: age}, {Text: part.Reason}},
+		), append(
+			t.Values,
+			values,
+		)
 	}
 	addPart("membership", "is", b.Status.Membership)
 	addPart("addresses", "are", b.Status.Addresses)

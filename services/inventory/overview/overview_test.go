@@ -56,7 +56,13 @@ func healthyFixture() *fixture {
 	synced := source.PartStatus{Sync: source.Synced, Since: now.Add(-time.Hour)}
 	return &fixture{
 		data: collector.Snapshot{
-			Status:  source.Status{Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Publishable: true},
+			Status: source.Status{
+				Membership:  synced,
+				Addresses:   synced,
+				Observation: 7,
+				ObservedAt:  now.Add(-20 * time.Second),
+				Publishable: true,
+			},
 			Nodes:   []*roster.Node{node("worker-1", source.Ready, "10.0.1.11"), node("worker-2", source.Draining, "10.0.1.12")},
 			Omitted: []roster.Omission{{Name: "master", Reason: source.ControlPlane}},
 			Listing: collector.Listing{StartedAt: now.Add(-30 * time.Second), Duration: 250 * time.Millisecond, Servers: 4},
@@ -68,7 +74,9 @@ func healthyFixture() *fixture {
 			{Stage: source.StageMatch, Question: "Which server, by its name?", Result: source.Skipped, Detail: "none"},
 			{Stage: source.StageClaim, Question: "Other claimants", Result: source.Note, Detail: "none"},
 		},
-		subscribers: []nodeserver.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now.Add(-2 * time.Second), Synced: true}},
+		subscribers: []nodeserver.Subscriber{
+			{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now.Add(-2 * time.Second), Synced: true},
+		},
 	}
 }
 
@@ -222,14 +230,23 @@ func TestHeadlineNamesProblems(t *testing.T) {
 
 func TestFilterShowsOneNodeExpanded(t *testing.T) {
 	p := healthyFixture().page("worker-1")
-	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Expanded || p.Filter != "worker-1" || p.Summary.Severity != statuspage.OK {
+	if nodes := p.Sections[1].Items; len(nodes) != 1 || !nodes[0].Expanded || p.Filter != "worker-1" ||
+		p.Summary.Severity != statuspage.OK {
 		t.Errorf("%+v", p)
 	}
-	if text := renderText(t, p); !strings.Contains(text, "resolved: Node worker-1 → server server-of-worker-1 → 10.0.1.11") || !strings.Contains(text, "failed: Which server, by its provider ID? (the node has none)") {
+	if text := renderText(
+		t,
+		p,
+	); !strings.Contains(text, "resolved: Node worker-1 → server server-of-worker-1 → 10.0.1.11") ||
+		!strings.Contains(text, "failed: Which server, by its provider ID? (the node has none)") {
 		t.Errorf("no explanation in:\n%s", text)
 	}
 	p = healthyFixture().page("unknown")
-	if text := renderText(t, p); p.Summary.Severity != statuspage.Warning || !strings.Contains(text, "The conclusion about unknown.") || !strings.Contains(text, "No node has this name.") {
+	if text := renderText(
+		t,
+		p,
+	); p.Summary.Severity != statuspage.Warning || !strings.Contains(text, "The conclusion about unknown.") ||
+		!strings.Contains(text, "No node has this name.") {
 		t.Errorf("page of an unknown node:\n%s", text)
 	}
 }
@@ -247,7 +264,10 @@ func TestPageIsBoundedAndEscaped(t *testing.T) {
 		one := node(fmt.Sprintf("worker-%d", n), source.Ready, "10.0.0.1")
 		one.Zone, one.ServerID = evil, evil
 		f.data.Nodes = append(f.data.Nodes, one)
-		f.data.Omitted = append(f.data.Omitted, roster.Omission{Name: fmt.Sprint("bad-", n), Reason: source.InvalidRecord, Advice: evil + long})
+		f.data.Omitted = append(
+			f.data.Omitted,
+			roster.Omission{Name: fmt.Sprint("bad-", n), Reason: source.InvalidRecord, Advice: evil + long},
+		)
 		f.subscribers = append(f.subscribers, nodeserver.Subscriber{Name: evil})
 	}
 	p := f.page("")

@@ -99,7 +99,12 @@ func (c *preflightChecker) checkLAN(p ionos.Pair, d ionos.Description) (string, 
 	}
 	subnets := settings.ToPrefixes(c.cfg.Subnets)
 	if !slices.ContainsFunc(subnets, func(s netip.Prefix) bool { return slices.ContainsFunc(blocks, s.Overlaps) }) {
-		return "", fmt.Errorf("%s, addresses %v, none inside %v; check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID", detail, blocks, subnets)
+		return "", fmt.Errorf(
+			"%s, addresses %v, none inside %v; check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID",
+			detail,
+			blocks,
+			subnets,
+		)
 	}
 	return fmt.Sprintf("%s, addresses %v", detail, blocks), nil
 }

@@ -32,7 +32,10 @@ func (c *preflightChecker) checkClients() (string, error) {
 	case len(without) == len(list.Grants()):
 		return "", errors.New("no client has services, so none may see an exported Service; add services such as [shop/web] to each client")
 	case len(without) > 0:
-		return "", preflight.Warning("clients without services see no exported Service: %s; add services such as [shop/web] to them", display.List(without))
+		return "", preflight.Warning(
+			"clients without services see no exported Service: %s; add services such as [shop/web] to them",
+			display.List(without),
+		)
 	}
 	return "valid", nil
 }
@@ -98,7 +101,12 @@ func (c *preflightChecker) checkExported(ctx context.Context) (string, error) {
 		case apierrors.IsNotFound(err):
 			missing = append(missing, pattern)
 		case apierrors.IsForbidden(err):
-			return "", fmt.Errorf("permission to get services %s in %s missing; bind the role of %s to the credential", name, namespace, c.cluster.Role)
+			return "", fmt.Errorf(
+				"permission to get services %s in %s missing; bind the role of %s to the credential",
+				name,
+				namespace,
+				c.cluster.Role,
+			)
 		case err != nil:
 			return "", fmt.Errorf("get Service %s: %w", pattern, err)
 		case !selector.Matches(labels.Set(service.Labels)):

@@ -52,7 +52,9 @@ func newPreflightChecker(cfg *config.Config, version string) (*preflightChecker,
 	if cfg.UsesCluster() {
 		cluster, err := config.LoadCluster(cfg, version)
 		if err == nil {
-			c.cluster, err = (&preflight.Cluster{Component: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory"}).Connect(cluster)
+			c.cluster, err = (&preflight.Cluster{Component: "the inventory", Setting: "SECURED_KUBECONFIG", Role: "deploy/slicefeed-inventory"}).Connect(
+				cluster,
+			)
 		}
 		problems = append(problems, err)
 	}
@@ -136,7 +138,12 @@ func summarizeUpdate(update source.Update) (string, error) {
 	case eligible == 0:
 		return "", fmt.Errorf("no eligible node (%s); nothing would be published; check NODE_SELECTOR and the source", detail)
 	case len(invalid) > 0:
-		return "", preflight.Warning("%s; %d have invalid data: %s; correct them in the source", detail, len(invalid), strings.Join(invalid, "; "))
+		return "", preflight.Warning(
+			"%s; %d have invalid data: %s; correct them in the source",
+			detail,
+			len(invalid),
+			strings.Join(invalid, "; "),
+		)
 	case update.PartialError != "":
 		return "", preflight.Warning("%s; %s", detail, update.PartialError)
 	case ready == 0:
@@ -165,9 +172,16 @@ func (c *preflightChecker) observeNodes(ctx context.Context) (string, error) {
 	}
 	switch {
 	case published == 0:
-		return "", fmt.Errorf("no node would be published; omitted: %s; run slicefeed-inventory explain NODE", cmp.Or(display.List(omitted), "none"))
+		return "", fmt.Errorf(
+			"no node would be published; omitted: %s; run slicefeed-inventory explain NODE",
+			cmp.Or(display.List(omitted), "none"),
+		)
 	case len(omitted) > 0:
-		return "", preflight.Warning("published nodes: %d; omitted eligible nodes: %s; run slicefeed-inventory explain NODE", published, display.List(omitted))
+		return "", preflight.Warning(
+			"published nodes: %d; omitted eligible nodes: %s; run slicefeed-inventory explain NODE",
+			published,
+			display.List(omitted),
+		)
 	}
 	return fmt.Sprintf("published nodes: %d", published), nil
 }

@@ -82,7 +82,8 @@ func TestPreflightReportsServicesThatAreNotExported(t *testing.T) {
 	}
 	c.cfg.ClientsFile = exporting(t, "[shop/web, shop/api, shop/gone, pay/*]")["ALLOWED_CLIENTS_FILE"]
 	_, err := c.checkExported(t.Context())
-	if want := "do not exist: shop/gone; create them, or correct services in ALLOWED_CLIENTS_FILE; without the labels export=yes: shop/api; give them these labels"; err == nil || err.Error() != want {
+	if want := "do not exist: shop/gone; create them, or correct services in ALLOWED_CLIENTS_FILE; without the labels export=yes: shop/api; give them these labels"; err == nil ||
+		err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := c.checkClients(); err == nil || !strings.Contains(err.Error(), "see no exported Service: other.example") {
@@ -97,7 +98,10 @@ func TestPreflightReportsServicesThatAreNotExported(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "web", nil)
 	})
 	c.cluster = &preflight.Cluster{Client: client, Role: "deploy/slicefeed-inventory"}
-	if _, err := c.checkExported(t.Context()); err == nil || err.Error() != "permission to get services web in shop missing; bind the role of deploy/slicefeed-inventory to the credential" {
+	if _, err := c.checkExported(
+		t.Context(),
+	); err == nil ||
+		err.Error() != "permission to get services web in shop missing; bind the role of deploy/slicefeed-inventory to the credential" {
 		t.Error(err)
 	}
 }

@@ -59,7 +59,13 @@ func (t *changeTracker) apply(records []record) {
 	}
 	t.partialError = ""
 	if invalid > 0 {
-		t.partialError = fmt.Sprintf("%d of %d records of %s are invalid, the first: %s", invalid, len(records), t.origin, describeProblem(firstInvalid))
+		t.partialError = fmt.Sprintf(
+			"%d of %d records of %s are invalid, the first: %s",
+			invalid,
+			len(records),
+			t.origin,
+			describeProblem(firstInvalid),
+		)
 	}
 	if kept > 0 {
 		t.partialError += fmt.Sprintf("; %d nodes without a record are kept because %d records have no valid name", kept, nameless)

@@ -60,7 +60,8 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 			var all []string
 			kinds := map[string]recordKind{}
 			for n := range 4 {
-				k := rapid.SampledFrom([]recordKind{kindAbsent, kindReady, kindReady, kindReady, kindNotReady, kindNotWorker, kindInvalid, kindNameless, kindDuplicate}).Draw(t, "record")
+				k := rapid.SampledFrom([]recordKind{kindAbsent, kindReady, kindReady, kindReady, kindNotReady, kindNotWorker, kindInvalid, kindNameless, kindDuplicate}).
+					Draw(t, "record")
 				if k == kindDuplicate && rapid.IntRange(0, 3).Draw(t, "ready instead") > 0 {
 					k = kindReady
 				}

@@ -52,7 +52,9 @@ func ParseArgs(text string) ([]string, error) {
 		return parsed, nil
 	}
 	if strings.ContainsAny(text, `"'\`) {
-		return nil, errors.New(`quotes and backslashes are not interpreted; write arguments with quotes, backslashes or white space as a JSON array such as ["-o", "json"]`)
+		return nil, errors.New(
+			`quotes and backslashes are not interpreted; write arguments with quotes, backslashes or white space as a JSON array such as ["-o", "json"]`,
+		)
 	}
 	return strings.Fields(text), nil
 }

@@ -127,7 +127,11 @@ func TestCommandDoesNotWaitForDetachedProcess(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip(err)
 	}
-	r, file := newShellReader(t, "echo '[]'; setsid sleep 1000 & echo $! >$0.new; mv $0.new $0; while ! cut -d ' ' -f 6 /proc/$!/stat | grep -q $!; do :; done", discardLogger)
+	r, file := newShellReader(
+		t,
+		"echo '[]'; setsid sleep 1000 & echo $! >$0.new; mv $0.new $0; while ! cut -d ' ' -f 6 /proc/$!/stat | grep -q $!; do :; done",
+		discardLogger,
+	)
 	startedAt := time.Now()
 	data, err := r.Read(t.Context())
 	pid := awaitPID(file)
@@ -170,7 +174,10 @@ func awaitGone(t *testing.T, pid int) {
 
 func TestCommandArgumentsAndEnvironment(t *testing.T) {
 	t.Setenv("IONOS_TOKEN", "for the script")
-	r, err := NewCommandReader([]string{"sh", "-c", `printf '%s|' "$@" "$IONOS_TOKEN"; cat`, "sh", "$HOME; *", "", "two words"}, discardLogger)
+	r, err := NewCommandReader(
+		[]string{"sh", "-c", `printf '%s|' "$@" "$IONOS_TOKEN"; cat`, "sh", "$HOME; *", "", "two words"},
+		discardLogger,
+	)
 	must(t, err)
 	data, err := r.Read(t.Context())
 	if want := "$HOME; *||two words|for the script|"; string(data) != want || err != nil {
@@ -188,8 +195,11 @@ func TestCommandErrorHidesArgumentsAndStderr(t *testing.T) {
 
 func TestLogsBoundedStderr(t *testing.T) {
 	var log bytes.Buffer
-	r, _ := newShellReader(t, `printf 'first\033[2J\n\377second\n' >&2; printf '%05000d\n' 0 >&2; i=0; while [ $i -lt 300 ]; do echo more >&2; i=$((i+1)); done; printf last >&2; echo '[]'`,
-		slog.New(slog.NewTextHandler(&log, nil)))
+	r, _ := newShellReader(
+		t,
+		`printf 'first\033[2J\n\377second\n' >&2; printf '%05000d\n' 0 >&2; i=0; while [ $i -lt 300 ]; do echo more >&2; i=$((i+1)); done; printf last >&2; echo '[]'`,
+		slog.New(slog.NewTextHandler(&log, nil)),
+	)
 	data, err := r.Read(t.Context())
 	if string(data) != "[]\n" || err != nil {
 		t.Fatalf("%q, %v", data, err)
@@ -230,7 +240,14 @@ func TestParseArgs(t *testing.T) {
 		{`a\ b`, nil, true},
 	} {
 		got, err := ParseArgs(tc.text)
-		if d := cmp.Diff(len(tc.want), len(got)) + cmp.Diff(strings.Join(tc.want, "|"), strings.Join(got, "|")); d != "" || (err != nil) != tc.wantErr {
+		if d := cmp.Diff(
+			len(tc.want),
+			len(got),
+		) + cmp.Diff(
+			strings.Join(tc.want, "|"),
+			strings.Join(got, "|"),
+		); d != "" ||
+			(err != nil) != tc.wantErr {
 			t.Errorf("%q: %q, %v", tc.text, got, err)
 		}
 	}

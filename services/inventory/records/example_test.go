@@ -41,7 +41,12 @@ func Example() {
 	defer http.DefaultClient.CloseIdleConnections()
 
 	nodes := records.New(records.Config{
-		Reader: urlReader{server.URL}, Name: "the URL " + server.URL, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Reader: urlReader{
+			server.URL,
+		},
+		Name:       "the URL " + server.URL,
+		Log:        slog.New(slog.DiscardHandler),
+		Registerer: prometheus.NewRegistry(),
 	})
 	_, err := nodes.Verify(context.Background(), source.FullVerification) // the roster decides when to verify
 	for _, node := range nodes.Take().Changed {

@@ -48,7 +48,12 @@ type testPipeline struct {
 func newTestPipeline(r Reader) *testPipeline {
 	return &testPipeline{
 		source: New(Config{Reader: r, Name: "the test", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}),
-		roster: roster.New(roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}}),
+		roster: roster.New(
+			roster.Config{
+				Method: resolve.ByRecord,
+				CIDRs:  []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")},
+			},
+		),
 	}
 }
 
@@ -104,8 +109,18 @@ var badTexts = []badInput{
 	{"an error instead of the array", `{"error":"unauthorized"}`, degradedSet, "not a JSON array of records"},
 	{"trailing data after the array", validJSON + validJSON, degradedSet, "trailing data after JSON array"},
 	{"more than 16 MiB", "[" + strings.Repeat(" ", MaxBytes), degradedSet, "16 MiB"},
-	{"two records of one name", arrayJSON(recordA, recordB, recordJSON("a", "10.0.0.13", true, true)), degradedSet, `two records have the name "a"`},
-	{"two records of one address", arrayJSON(recordA, recordJSON("b", "::ffff:10.0.0.11", true, true)), degradedSet, `the records of "a" and "b" have the same address 10.0.0.11`},
+	{
+		"two records of one name",
+		arrayJSON(recordA, recordB, recordJSON("a", "10.0.0.13", true, true)),
+		degradedSet,
+		`two records have the name "a"`,
+	},
+	{
+		"two records of one address",
+		arrayJSON(recordA, recordJSON("b", "::ffff:10.0.0.11", true, true)),
+		degradedSet,
+		`the records of "a" and "b" have the same address 10.0.0.11`,
+	},
 	{
 		"a known node's record lacks a field", arrayJSON(recordA, `{"name":"b","private_ip":"10.0.0.12","worker":true}`),
 		degradedSet, `1 of 2 records of the test are invalid, the first: "b": ready is missing`,
@@ -123,12 +138,23 @@ var badTexts = []badInput{
 		degradedSet, "name is missing; 1 nodes without a record are kept because 1 records have no valid name",
 	},
 	{"an empty array", "[]", "synced: ", ""},
-	{"a node is no longer a worker", arrayJSON(recordA, recordJSON("b", "10.0.0.12", true, false)), "synced: a ready 10.0.0.11, b omitted (control_plane)", ""},
+	{
+		"a node is no longer a worker",
+		arrayJSON(recordA, recordJSON("b", "10.0.0.12", true, false)),
+		"synced: a ready 10.0.0.11, b omitted (control_plane)",
+		"",
+	},
 }
 
 // runBadInput tests each fault on a working source, and that the source works again afterwards.
 // inject has the faults that are not a text, by title.
-func runBadInput(t *testing.T, rows []badInput, read func(*testing.T) Reader, set func(t *testing.T, title, text string), inject map[string]func(*testing.T, *testPipeline) error) {
+func runBadInput(
+	t *testing.T,
+	rows []badInput,
+	read func(*testing.T) Reader,
+	set func(t *testing.T, title, text string),
+	inject map[string]func(*testing.T, *testPipeline) error,
+) {
 	t.Helper()
 	for _, row := range rows {
 		t.Run(row.title, func(t *testing.T) {

@@ -37,14 +37,17 @@ func TestNumbersVerifications(t *testing.T) {
 	if number, err := f.source.Verify(t.Context(), source.FullVerification); err == nil || number != 0 {
 		t.Errorf("got %d, %v", number, err)
 	}
-	if update := f.source.Take(); update.Verified != 3 || update.Failure != "boom" || update.Removed != nil || !update.LastContact.IsZero() {
+	if update := f.source.Take(); update.Verified != 3 || update.Failure != "boom" || update.Removed != nil ||
+		!update.LastContact.IsZero() {
 		t.Errorf("after an error: %+v", update)
 	}
 }
 
 func TestReportsRecordsWithSteps(t *testing.T) {
 	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) {
-		return []byte(arrayJSON(recordJSON("w", "::ffff:10.0.0.11", false, true), recordJSON("m", "fd00:0::1", true, false), `{"name":"x"}`)), nil
+		return []byte(
+			arrayJSON(recordJSON("w", "::ffff:10.0.0.11", false, true), recordJSON("m", "fd00:0::1", true, false), `{"name":"x"}`),
+		), nil
 	}})
 	if _, err := f.source.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Fatal(err)
@@ -69,8 +72,9 @@ func TestReportsRecordsWithSteps(t *testing.T) {
 			},
 		},
 		{
-			Name: "x", Invalid: "Its record in the test is invalid (private_ip is missing, ready is missing, worker is missing). Correct the record.",
-			Steps: []source.Step{sourceStep(`{"name":"x"}`, source.Failed)},
+			Name:    "x",
+			Invalid: "Its record in the test is invalid (private_ip is missing, ready is missing, worker is missing). Correct the record.",
+			Steps:   []source.Step{sourceStep(`{"name":"x"}`, source.Failed)},
 		},
 	}
 	if d := cmp.Diff(want, f.source.Take().Changed, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
@@ -157,7 +161,11 @@ func TestReportsChangeImmediately(t *testing.T) {
 		change <- struct{}{}
 		<-f.source.Changed()
 		update := f.source.Take()
-		if d := cmp.Diff([]string{"b"}, update.Removed); d != "" || update.Verified != 1 || update.LastContact.IsZero() || time.Since(startedAt) > 0 {
+		if d := cmp.Diff(
+			[]string{"b"},
+			update.Removed,
+		); d != "" || update.Verified != 1 || update.LastContact.IsZero() ||
+			time.Since(startedAt) > 0 {
 			t.Errorf("after %s: %+v\n%s", time.Since(startedAt), update, d)
 		}
 	})

@@ -113,7 +113,14 @@ func (f addrFilter) traceAddresses(trace *source.Trace, addresses filteredAddrs,
 		if addresses.chosen[Family(a)] == a {
 			result = source.Passed
 		}
-		trace.Add(result, source.StageAddress, fmt.Sprintf("Can %s be used?", a), "%s%s", describeNIC(s, a), f.describeAddress(addresses, a, s))
+		trace.Add(
+			result,
+			source.StageAddress,
+			fmt.Sprintf("Can %s be used?", a),
+			"%s%s",
+			describeNIC(s, a),
+			f.describeAddress(addresses, a, s),
+		)
 	}
 	if more := len(addresses.all) - maxTraced; more > 0 {
 		trace.Add(source.Note, source.StageAddress, "Are there more?", "%d more", more)
@@ -168,7 +175,11 @@ func (r *Resolver) adviseServer(s *source.Server, addresses filteredAddrs) Omiss
 	case reason == source.NoAddressOnLAN && len(all) > 0:
 		text += ", which no node can use. Give its NIC another address"
 	case reason == source.NoAddressOnLAN:
-		text = fmt.Sprintf("Server %s has no address on the configured LAN (NICs there: %d). Attach a NIC to the LAN, or check IONOS_PRIVATE_LAN_ID", s.ID, len(s.NICs))
+		text = fmt.Sprintf(
+			"Server %s has no address on the configured LAN (NICs there: %d). Attach a NIC to the LAN, or check IONOS_PRIVATE_LAN_ID",
+			s.ID,
+			len(s.NICs),
+		)
 	case reason == source.OutsideSubnet:
 		text += fmt.Sprintf(", none of them inside %s. Check SECURED_SUBNET_CIDR", joinSome(r.CIDRs))
 	case reason == source.SharedAddress:
@@ -195,7 +206,10 @@ func (r *Resolver) adviseNode(addresses filteredAddrs) Omission {
 	case reason == source.OutsideSubnet:
 		return Omission{reason, fmt.Sprintf("%s %s, none of them inside %s. Check SECURED_SUBNET_CIDR.", subject, all, joinSome(r.CIDRs))}
 	}
-	return Omission{source.AmbiguousAddress, fmt.Sprintf("%s %s, several of them inside %s. Narrow SECURED_SUBNET_CIDR.", subject, all, joinSome(r.CIDRs))}
+	return Omission{
+		source.AmbiguousAddress,
+		fmt.Sprintf("%s %s, several of them inside %s. Narrow SECURED_SUBNET_CIDR.", subject, all, joinSome(r.CIDRs)),
+	}
 }
 
 // describeLANs names the LANs on which a server has NICs.

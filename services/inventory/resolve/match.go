@@ -50,31 +50,62 @@ func (c *cloudIndex) chooseServer(n *source.Candidate, ids identities) serverMat
 	id := ids.providerID
 	switch {
 	case ids.hasProviderID && len(ids.withUUID) > 0 && !slices.Contains(ids.withUUID, id):
-		return ambiguous(bySystemUUID, "The provider ID %q and the system UUID %q name different servers; the UUID is that of server %s. Find out which one this node runs on, and correct its provider ID.",
-			truncate(n.ProviderID), truncate(n.SystemUUID), ids.withUUID[0])
+		return ambiguous(
+			bySystemUUID,
+			"The provider ID %q and the system UUID %q name different servers; the UUID is that of server %s. Find out which one this node runs on, and correct its provider ID.",
+			truncate(n.ProviderID),
+			truncate(n.SystemUUID),
+			ids.withUUID[0],
+		)
 	case ids.hasProviderID && !c.exists(id):
-		return notFound(byProviderID, "No server has the ID %s from the provider ID%s. Check that IONOS_DATACENTER_ID names its datacenter, or delete the Node if the server is gone.",
-			id, sameNameHint(ids.withName))
+		return notFound(
+			byProviderID,
+			"No server has the ID %s from the provider ID%s. Check that IONOS_DATACENTER_ID names its datacenter, or delete the Node if the server is gone.",
+			id,
+			sameNameHint(ids.withName),
+		)
 	case ids.hasProviderID && ids.datacenter != "" && c.byID[id] != nil && c.byID[id].Datacenter != ids.datacenter:
-		return ambiguous(byProviderID, "The provider ID %q names the datacenter %s, but server %s is in %s. Correct the Node's provider ID.",
-			truncate(n.ProviderID), ids.datacenter, id, c.byID[id].Datacenter)
+		return ambiguous(
+			byProviderID,
+			"The provider ID %q names the datacenter %s, but server %s is in %s. Correct the Node's provider ID.",
+			truncate(n.ProviderID),
+			ids.datacenter,
+			id,
+			c.byID[id].Datacenter,
+		)
 	case ids.hasProviderID:
 		return c.serverWithID(byProviderID, id)
 	case len(ids.withUUID) == 1:
 		return c.serverWithID(bySystemUUID, ids.withUUID[0])
 	case len(ids.withUUID) > 1:
-		return ambiguous(bySystemUUID, "The system UUID %q is that of server %s, and in the other byte order that of server %s. Set the Node's provider ID to ionos://<server ID>.",
-			truncate(n.SystemUUID), ids.withUUID[0], ids.withUUID[1])
+		return ambiguous(
+			bySystemUUID,
+			"The system UUID %q is that of server %s, and in the other byte order that of server %s. Set the Node's provider ID to ionos://<server ID>.",
+			truncate(n.SystemUUID),
+			ids.withUUID[0],
+			ids.withUUID[1],
+		)
 	}
 	switch named := ids.withName; len(named) {
 	case 0:
-		return notFound(byName, "No server has the name %q, and %s. Check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
-			truncate(n.Name), describeUnknownIDs(n))
+		return notFound(
+			byName,
+			"No server has the name %q, and %s. Check IONOS_DATACENTER_ID, or set the Node's provider ID to ionos://<server ID>.",
+			truncate(n.Name),
+			describeUnknownIDs(n),
+		)
 	case 1:
 		return c.serverWithID(byName, named[0].ID)
 	default:
-		return ambiguous(byName, "%d servers have the name %q, among them %s and %s, and %s. Set the Node's provider ID to ionos://<server ID>.",
-			len(named), truncate(n.Name), named[0].ID, named[1].ID, describeUnknownIDs(n))
+		return ambiguous(
+			byName,
+			"%d servers have the name %q, among them %s and %s, and %s. Set the Node's provider ID to ionos://<server ID>.",
+			len(named),
+			truncate(n.Name),
+			named[0].ID,
+			named[1].ID,
+			describeUnknownIDs(n),
+		)
 	}
 }
 

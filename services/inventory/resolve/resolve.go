@@ -85,14 +85,20 @@ func (r *Resolver) resolveInCloud(c *source.Candidate, firstSeen time.Time, trac
 	switch {
 	case found.by == byName && found.id != "" && !recent:
 		// A name is reused by the next server: only a listing of this node's time counts.
-		result.Omission = Omission{source.NotFoundInIONOS, fmt.Sprintf("Server %s has the node's name, but was listed before the node was first seen.", found.id)}
+		result.Omission = Omission{
+			source.NotFoundInIONOS,
+			fmt.Sprintf("Server %s has the node's name, but was listed before the node was first seen.", found.id),
+		}
 	case found.server != nil:
 		result = Result{ServerID: found.id, Addresses: addresses.chosen, Omission: r.adviseServer(found.server, addresses)}
 	default:
 		result = Result{Omission: found.omission, Unreadable: found.omission.Reason == source.InvalidRecord}
 	}
 	if result.Omission.Reason != 0 && !recent {
-		result.Omission = Omission{source.NotResolvedYet, "The last cloud listing started before the node was first seen. Wait for the next one. As of that listing: " + result.Omission.Advice}
+		result.Omission = Omission{
+			source.NotResolvedYet,
+			"The last cloud listing started before the node was first seen. Wait for the next one. As of that listing: " + result.Omission.Advice,
+		}
 	}
 	if trace != nil {
 		traceListingTime(trace, firstSeen.Sub(r.cloud.startedAt), !result.Addresses.Empty())
@@ -113,7 +119,13 @@ func traceListingTime(trace *source.Trace, early time.Duration, resolved bool) {
 	case early <= 0:
 		trace.Add(source.Passed, source.StageMatch, question, "it started after the node was first seen")
 	case resolved:
-		trace.Add(source.Note, source.StageMatch, question, "it started %s before the node was first seen, which is enough for a match by ID", before)
+		trace.Add(
+			source.Note,
+			source.StageMatch,
+			question,
+			"it started %s before the node was first seen, which is enough for a match by ID",
+			before,
+		)
 	default:
 		trace.Add(source.Failed, source.StageMatch, question, "it started %s before the node was first seen; wait for the next one", before)
 	}

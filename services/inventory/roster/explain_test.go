@@ -15,7 +15,14 @@ import (
 )
 
 func TestAnExplanationFitsWhatWasDecided(t *testing.T) {
-	order := []string{source.StageSource, source.StageEligibility, source.StageState, source.StageMatch, source.StageAddress, source.StageClaim}
+	order := []string{
+		source.StageSource,
+		source.StageEligibility,
+		source.StageState,
+		source.StageMatch,
+		source.StageAddress,
+		source.StageClaim,
+	}
 	for _, resolver := range []resolve.Method{resolve.ByCloud, resolve.ByNodeAddress, resolve.ByRecord} {
 		rapid.Check(t, func(t *rapid.T) {
 			cfg := Config{Method: resolver, CIDRs: cidr}
@@ -36,7 +43,10 @@ func TestAnExplanationFitsWhatWasDecided(t *testing.T) {
 				if known != (m != nil) || e.Conclusion == "" || len(e.Steps) == 0 {
 					t.Fatalf("%s: known %t, member %v, %q", name, known, m, e.text())
 				}
-				if !slices.IsSortedFunc(e.Steps, func(a, b source.Step) int { return slices.Index(order, a.Stage) - slices.Index(order, b.Stage) }) {
+				if !slices.IsSortedFunc(
+					e.Steps,
+					func(a, b source.Step) int { return slices.Index(order, a.Stage) - slices.Index(order, b.Stage) },
+				) {
 					t.Fatalf("stages are out of order:\n%s", e.text())
 				}
 				if known {

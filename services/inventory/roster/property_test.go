@@ -26,11 +26,13 @@ func events() *rapid.Generator[step] {
 	some := rapid.SliceOfN(rapid.SampledFrom(ips), 0, 3)
 	candidate := rapid.Custom(func(t *rapid.T) source.Candidate {
 		c := source.Candidate{
-			Name:        names.Draw(t, "name"),
-			UID:         rapid.SampledFrom([]string{"1", "1", "1", "2"}).Draw(t, "uid"),
-			ProviderID:  rapid.SampledFrom([]string{"", "ionos://" + s1, "ionos://" + s2, "ionos:///" + dc + "/" + s3, "?"}).Draw(t, "provider"),
-			SystemUUID:  rapid.SampledFrom([]string{"", "", s1, s2}).Draw(t, "uuid"),
-			State:       rapid.SampledFrom([]source.NodeState{source.Ready, source.Ready, source.Draining, source.NotReady}).Draw(t, "state"),
+			Name: names.Draw(t, "name"),
+			UID:  rapid.SampledFrom([]string{"1", "1", "1", "2"}).Draw(t, "uid"),
+			ProviderID: rapid.SampledFrom([]string{"", "ionos://" + s1, "ionos://" + s2, "ionos:///" + dc + "/" + s3, "?"}).
+				Draw(t, "provider"),
+			SystemUUID: rapid.SampledFrom([]string{"", "", s1, s2}).Draw(t, "uuid"),
+			State: rapid.SampledFrom([]source.NodeState{source.Ready, source.Ready, source.Draining, source.NotReady}).
+				Draw(t, "state"),
 			InternalIPs: some.Draw(t, "ips"),
 			Excluded:    rapid.SampledFrom([]source.OmissionReason{0, 0, 0, 0, source.ControlPlane}).Draw(t, "excluded"),
 		}
@@ -181,7 +183,10 @@ func oneAddressOneNode(t *rapid.T, r *Roster) {
 }
 
 func countsFit(t *rapid.T, r *Roster) {
-	want := Counts{States: map[source.NodeState]int{source.Ready: 0, source.Draining: 0, source.NotReady: 0}, Omitted: map[source.OmissionReason]int{}}
+	want := Counts{
+		States:  map[source.NodeState]int{source.Ready: 0, source.Draining: 0, source.NotReady: 0},
+		Omitted: map[source.OmissionReason]int{},
+	}
 	for w := source.ControlPlane; w <= source.InvalidRecord; w++ {
 		want.Omitted[w] = 0
 	}

@@ -275,7 +275,10 @@ func (w *world) run(d time.Duration, args []string) string {
 		if a.Verify != source.NoVerification {
 			what = append(what, a.Verify.String()+" verification")
 			if !silent {
-				w.Apply(w.now, Update{Verification: &observe.VerificationResult{StartedAt: w.now, Mode: a.Verify, Number: w.number, Err: verifyError}})
+				w.Apply(
+					w.now,
+					Update{Verification: &observe.VerificationResult{StartedAt: w.now, Mode: a.Verify, Number: w.number, Err: verifyError}},
+				)
 			}
 		}
 		if a.List {

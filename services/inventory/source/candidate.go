@@ -35,7 +35,10 @@ func (c Candidate) Equal(o Candidate) bool {
 	return c.Name == o.Name && c.UID == o.UID && c.ProviderID == o.ProviderID && c.SystemUUID == o.SystemUUID &&
 		c.State == o.State && c.Zone == o.Zone && c.Region == o.Region && c.Hostname == o.Hostname &&
 		c.Excluded == o.Excluded && c.Advice == o.Advice && c.Invalid == o.Invalid &&
-		slices.Equal(c.InternalIPs, o.InternalIPs) && maps.Equal(c.Labels, o.Labels) && maps.Equal(c.Workloads, o.Workloads) && slices.Equal(c.Steps, o.Steps)
+		slices.Equal(
+			c.InternalIPs,
+			o.InternalIPs,
+		) && maps.Equal(c.Labels, o.Labels) && maps.Equal(c.Workloads, o.Workloads) && slices.Equal(c.Steps, o.Steps)
 }
 
 // NodeState is the state of a node in the control plane. The zero value is no state.

@@ -36,13 +36,13 @@ const fieldManager = "slicefeed-adopt"
 // Config is the configuration. Settings that the writer has too have the same names, so that the
 // writer's env file can be used; the writer's credential in it is not.
 type Config struct {
-	Kubeconfig string `flag:"kubeconfig" placeholder:"file" help:"your kubeconfig, or several in the syntax of kubectl; ~/.kube/config when unset"`
-	Context    string `flag:"kube-context" placeholder:"name" help:"context of the kubeconfig; its current context when unset"`
-	Class      string `flag:"class" default:"default" placeholder:"name" help:"name of the writer's installation"`
-	Namespace  string `flag:"target-namespace" placeholder:"name" help:"namespace of the writer's named target, if it has one"`
-	Service    string `flag:"target-service-name" placeholder:"name" help:"name of the named target"`
-	ManagedBy  string `flag:"target-managed-by" placeholder:"label value" help:"value of endpointslice.kubernetes.io/managed-by on its slices; slicefeed-CLASS when unset"`
-	DryRun     bool   `flag:"dry-run" help:"try the change at the API server without persisting it"`
+	Kubeconfig string `flag:"kubeconfig"          placeholder:"file"        help:"your kubeconfig, or several in the syntax of kubectl; ~/.kube/config when unset"`
+	Context    string `flag:"kube-context"        placeholder:"name"        help:"context of the kubeconfig; its current context when unset"`
+	Class      string `flag:"class"               placeholder:"name"        help:"name of the writer's installation"                                                         default:"default"`
+	Namespace  string `flag:"target-namespace"    placeholder:"name"        help:"namespace of the writer's named target, if it has one"`
+	Service    string `flag:"target-service-name" placeholder:"name"        help:"name of the named target"`
+	ManagedBy  string `flag:"target-managed-by"   placeholder:"label value" help:"value of endpointslice.kubernetes.io/managed-by on its slices; slicefeed-CLASS when unset"`
+	DryRun     bool   `flag:"dry-run"                                       help:"try the change at the API server without persisting it"`
 }
 
 // Validate applies the writer's rules to the settings that both have.
@@ -63,7 +63,9 @@ func (c *Config) newClient() (kubernetes.Interface, string, error) {
 	cluster, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 	if err != nil {
-		return nil, "", settings.NewConfigError(fmt.Errorf("KUBECONFIG=%q, KUBE_CONTEXT=%q: want a kubeconfig of yours: %w", c.Kubeconfig, c.Context, err))
+		return nil, "", settings.NewConfigError(
+			fmt.Errorf("KUBECONFIG=%q, KUBE_CONTEXT=%q: want a kubeconfig of yours: %w", c.Kubeconfig, c.Context, err),
+		)
 	}
 	client, err := kubernetes.NewForConfig(cluster)
 	return client, cluster.Host, err
@@ -72,8 +74,10 @@ func (c *Config) newClient() (kubernetes.Interface, string, error) {
 // NewCommand returns the command.
 func NewCommand() command.StandaloneCommand {
 	return command.NewStandalone(command.Subcommand[Config]{
-		Use: "adopt NAMESPACE/SLICE", Short: "Transfer an EndpointSlice to the writer by changing its managed-by label, with your own kubeconfig",
-		Example: "slicefeed-writer adopt web/shop-slice --dry-run", Failure: "the slice cannot be transferred, or the API server rejects it",
+		Use:     "adopt NAMESPACE/SLICE",
+		Short:   "Transfer an EndpointSlice to the writer by changing its managed-by label, with your own kubeconfig",
+		Example: "slicefeed-writer adopt web/shop-slice --dry-run",
+		Failure: "the slice cannot be transferred, or the API server rejects it",
 		Run: func(ctx context.Context, call command.Invocation[Config]) error {
 			name, err := parseSliceName(call.Args[0])
 			if err != nil {
@@ -138,7 +142,13 @@ const ownCredentialHint = " (use a credential of your own with permission to get
 
 // relabelSlice changes the label of exactly the slice that was checked: if it was modified since, the
 // API server rejects the patch.
-func relabelSlice(ctx context.Context, client kubernetes.Interface, slice *discoveryv1.EndpointSlice, managedBy string, dry bool) (*discoveryv1.EndpointSlice, error) {
+func relabelSlice(
+	ctx context.Context,
+	client kubernetes.Interface,
+	slice *discoveryv1.EndpointSlice,
+	managedBy string,
+	dry bool,
+) (*discoveryv1.EndpointSlice, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": slice.UID, "resourceVersion": slice.ResourceVersion,
 		"labels": map[string]string{discoveryv1.LabelManagedBy: managedBy},
@@ -171,7 +181,14 @@ func printChanges(out io.Writer, before, after *discoveryv1.EndpointSlice, dry b
 	if dry {
 		title = "would be adopted (dry run)"
 	}
-	fmt.Fprintf(out, "EndpointSlice %s/%s of Service %s %s\n", after.Namespace, after.Name, after.Labels[discoveryv1.LabelServiceName], title)
+	fmt.Fprintf(
+		out,
+		"EndpointSlice %s/%s of Service %s %s\n",
+		after.Namespace,
+		after.Name,
+		after.Labels[discoveryv1.LabelServiceName],
+		title,
+	)
 	both := maps.Clone(after.Labels)
 	maps.Copy(both, before.Labels)
 	for _, label := range slices.Sorted(maps.Keys(both)) {

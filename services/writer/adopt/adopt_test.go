@@ -35,7 +35,12 @@ func runAdopt(t *testing.T, client *fake.Clientset, cfg Config) adoptResult {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cfg.Class = "default"
-	err := adoptSlice(t.Context(), client, types.NamespacedName{Namespace: "web", Name: "by-hand"}, command.Invocation[Config]{Config: &cfg, Out: &stdout, Err: &stderr})
+	err := adoptSlice(
+		t.Context(),
+		client,
+		types.NamespacedName{Namespace: "web", Name: "by-hand"},
+		command.Invocation[Config]{Config: &cfg, Out: &stdout, Err: &stderr},
+	)
 	result := adoptResult{err: err, stdout: stdout.String(), stderr: stderr.String()}
 	for _, action := range client.Actions() {
 		if patch, ok := action.(clienttesting.PatchActionImpl); ok {
@@ -107,7 +112,8 @@ func TestWritesNothingWithoutNeedOrPermission(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runAdopt(t, fake.NewClientset(tc.objects...), Config{})
-			if (got.err == nil) != (tc.err == "") || got.err != nil && !strings.Contains(got.err.Error(), tc.err) || !strings.Contains(got.stdout, tc.says) {
+			if (got.err == nil) != (tc.err == "") || got.err != nil && !strings.Contains(got.err.Error(), tc.err) ||
+				!strings.Contains(got.stdout, tc.says) {
 				t.Errorf("%v\n%s", got.err, got.stdout)
 			}
 			if len(got.patches) != 0 {

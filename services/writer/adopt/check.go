@@ -38,33 +38,73 @@ func check(cfg *Config, slice *discoveryv1.EndpointSlice, service *corev1.Servic
 	case oldManager == newManager:
 		return newManager, nil, nil
 	case oldManager == selectorController:
-		err = newRejection("Kubernetes created it from the selector of a Service. Remove spec.selector from the Service; the writer then creates its own slice. Once that one has ready endpoints, delete this one.")
+		err = newRejection(
+			"Kubernetes created it from the selector of a Service. Remove spec.selector from the Service; the writer then creates its own slice. Once that one has ready endpoints, delete this one.",
+		)
 	case oldManager == mirroringController:
-		err = newRejection("Kubernetes mirrors it from the legacy Endpoints object %s, and would recreate it. Create a copy of the slice under another name with label %s=%s, then delete the Endpoints object.", name.Name, discoveryv1.LabelManagedBy, newManager)
+		err = newRejection(
+			"Kubernetes mirrors it from the legacy Endpoints object %s, and would recreate it. Create a copy of the slice under another name with label %s=%s, then delete the Endpoints object.",
+			name.Name,
+			discoveryv1.LabelManagedBy,
+			newManager,
+		)
 	case strings.HasSuffix(oldManager, ".k8s.io"):
-		err = newRejection("it is managed by %q, one of Kubernetes' own controllers, which would take it back. Leave it as it is.", oldManager)
+		err = newRejection(
+			"it is managed by %q, one of Kubernetes' own controllers, which would take it back. Leave it as it is.",
+			oldManager,
+		)
 	case slice.AddressType != discoveryv1.AddressTypeIPv4 && slice.AddressType != discoveryv1.AddressTypeIPv6:
-		err = newRejection("its address type is %s; the writer supports only IPv4 and IPv6. Let the writer create its own slice, then delete this one.", slice.AddressType)
+		err = newRejection(
+			"its address type is %s; the writer supports only IPv4 and IPv6. Let the writer create its own slice, then delete this one.",
+			slice.AddressType,
+		)
 	case slice.Labels[planner.LabelWriter] != "":
-		err = newRejection("the Slicefeed installation in namespace %s writes it, as %q. If that installation has been removed, remove its label and try again: kubectl -n %s label endpointslice %s %s-",
-			slice.Labels[planner.LabelWriter], oldManager, slice.Namespace, slice.Name, planner.LabelWriter)
+		err = newRejection(
+			"the Slicefeed installation in namespace %s writes it, as %q. If that installation has been removed, remove its label and try again: kubectl -n %s label endpointslice %s %s-",
+			slice.Labels[planner.LabelWriter],
+			oldManager,
+			slice.Namespace,
+			slice.Name,
+			planner.LabelWriter,
+		)
 	case name.Name == "":
-		err = newRejection("it does not belong to a Service: label %s is missing. To assign one: kubectl -n %s label endpointslice %s %s=SERVICE",
-			discoveryv1.LabelServiceName, slice.Namespace, slice.Name, discoveryv1.LabelServiceName)
+		err = newRejection(
+			"it does not belong to a Service: label %s is missing. To assign one: kubectl -n %s label endpointslice %s %s=SERVICE",
+			discoveryv1.LabelServiceName,
+			slice.Namespace,
+			slice.Name,
+			discoveryv1.LabelServiceName,
+		)
 	// Services that the writer rejects permanently. Problems that an edit of the Service fixes are left to
 	// the writer and its plan.
 	case service == nil:
-		err = newRejection("Service %s in its label %s does not exist. Create the Service without a selector, or correct the label.", name, discoveryv1.LabelServiceName)
+		err = newRejection(
+			"Service %s in its label %s does not exist. Create the Service without a selector, or correct the label.",
+			name,
+			discoveryv1.LabelServiceName,
+		)
 	case service.DeletionTimestamp != nil:
 		err = newRejection("its Service %s is being deleted, and the slice with it.", name)
 	case len(service.Spec.Selector) > 0:
-		err = newRejection("its Service %s has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete the remaining slices.", name)
+		err = newRejection(
+			"its Service %s has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete the remaining slices.",
+			name,
+		)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		err = newRejection("its Service %s is of type ExternalName, which has no endpoints. Use ClusterIP, NodePort or LoadBalancer.", name)
 	case !isNamed && service.Labels[targets.LabelClass] != cfg.Class:
-		err = newRejection("its Service %s is not of class %s, so the slice would not be maintained any more. First label the Service, and pause it until the slice is adopted: kubectl -n %s annotate service %s slicefeed.dev/paused=true && kubectl -n %s label service %s %s=%s. "+
-			"If it is the writer's named target, set TARGET_NAMESPACE, TARGET_SERVICE_NAME and TARGET_MANAGED_BY to the writer's values.",
-			name, cfg.Class, name.Namespace, name.Name, name.Namespace, name.Name, targets.LabelClass, cfg.Class)
+		err = newRejection(
+			"its Service %s is not of class %s, so the slice would not be maintained any more. First label the Service, and pause it until the slice is adopted: kubectl -n %s annotate service %s slicefeed.dev/paused=true && kubectl -n %s label service %s %s=%s. "+
+				"If it is the writer's named target, set TARGET_NAMESPACE, TARGET_SERVICE_NAME and TARGET_MANAGED_BY to the writer's values.",
+			name,
+			cfg.Class,
+			name.Namespace,
+			name.Name,
+			name.Namespace,
+			name.Name,
+			targets.LabelClass,
+			cfg.Class,
+		)
 	}
 	return newManager, findWarnings(oldManager, slice), err
 }
@@ -80,10 +120,22 @@ func newRejection(format string, args ...any) error { return rejection(fmt.Sprin
 func findWarnings(oldManager string, slice *discoveryv1.EndpointSlice) []string {
 	var all []string
 	if oldManager != "" {
-		all = append(all, fmt.Sprintf("it was managed by %q. Stop that controller before the writer starts, or both undo each other's changes.", oldManager))
+		all = append(
+			all,
+			fmt.Sprintf(
+				"it was managed by %q. Stop that controller before the writer starts, or both undo each other's changes.",
+				oldManager,
+			),
+		)
 	}
 	if managers := applyManagers(slice); len(managers) > 0 {
-		all = append(all, fmt.Sprintf("it was applied by field manager %s, and the next apply resets its label or endpoints. Remove it from those manifests without pruning it.", strings.Join(managers, ", ")))
+		all = append(
+			all,
+			fmt.Sprintf(
+				"it was applied by field manager %s, and the next apply resets its label or endpoints. Remove it from those manifests without pruning it.",
+				strings.Join(managers, ", "),
+			),
+		)
 	}
 	return all
 }

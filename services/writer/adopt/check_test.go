@@ -148,7 +148,16 @@ func TestPlannerKeepsAdoptedSlice(t *testing.T) {
 				delete(slice.Labels, name)
 			}
 		}
-		label(discoveryv1.LabelManagedBy, "", "hand", "slicefeed-default", "slicefeed-blue", "endpoint-updater", selectorController, mirroringController)
+		label(
+			discoveryv1.LabelManagedBy,
+			"",
+			"hand",
+			"slicefeed-default",
+			"slicefeed-blue",
+			"endpoint-updater",
+			selectorController,
+			mirroringController,
+		)
 		label(discoveryv1.LabelServiceName, "shop", "")
 		label(planner.LabelWriter, "", "elsewhere")
 		service.Labels[targets.LabelClass] = rapid.SampledFrom([]string{"default", "blue"}).Draw(t, "class")
@@ -165,9 +174,19 @@ func TestPlannerKeepsAdoptedSlice(t *testing.T) {
 			t.Errorf("checked again: %s, %v", again, err)
 		}
 		desired := planner.Desired{
-			Namespace: "web", Service: "shop", ManagedBy: managedBy,
-			Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "service-1"}, Writer: "web", FirstName: "shop-slicefeed",
-			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Ports: slice.Ports,
+			Namespace: "web",
+			Service:   "shop",
+			ManagedBy: managedBy,
+			Owner: metav1.OwnerReference{
+				APIVersion: "v1",
+				Kind:       "Service",
+				Name:       "shop",
+				UID:        "service-1",
+			},
+			Writer:    "web",
+			FirstName: "shop-slicefeed",
+			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			Ports:     slice.Ports,
 		}
 		for _, a := range []string{"10.0.1.1", "10.0.1.2"} {
 			desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: netip.MustParseAddr(a), Ready: true, Serving: true})

@@ -64,8 +64,11 @@ func Component(version string) command.Component[config.Config] {
 		},
 		Subcommands: []command.Subcommand[config.Config]{
 			{
-				Use: "plan", Short: "Show what would be written and why, without writing", Formats: true,
-				Example: "slicefeed-writer plan\nslicefeed-writer plan -o yaml", Failure: "a Service is rejected, or the cluster or an inventory did not sync",
+				Use:     "plan",
+				Short:   "Show what would be written and why, without writing",
+				Formats: true,
+				Example: "slicefeed-writer plan\nslicefeed-writer plan -o yaml",
+				Failure: "a Service is rejected, or the cluster or an inventory did not sync",
 				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 					return runPlan(ctx, version, inv)
 				},
@@ -131,8 +134,16 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 		return nil, err
 	}
 	w := &writer{
-		cfg: cfg, version: version, identity: election.NewIdentity(), log: log, registry: registry, registerer: registerer, sources: openedSources, endpointListener: listener,
-		history: &history.Log{}, prober: prober.New(prober.Config{Log: log, Registerer: registerer}),
+		cfg:              cfg,
+		version:          version,
+		identity:         election.NewIdentity(),
+		log:              log,
+		registry:         registry,
+		registerer:       registerer,
+		sources:          openedSources,
+		endpointListener: listener,
+		history:          &history.Log{},
+		prober:           prober.New(prober.Config{Log: log, Registerer: registerer}),
 	}
 	w.reconcilerConfig = reconciler.Config{
 		Prober: w.prober, Zones: map[string]string{},
@@ -154,7 +165,12 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 }
 
 // newEndpointListener returns the listener of the endpoint API, or nil without LISTEN_ADDRESS.
-func newEndpointListener(cfg *config.Config, endpointStore *endpoints.Store, log *slog.Logger, registerer prometheus.Registerer) (*endpointserver.Listener, error) {
+func newEndpointListener(
+	cfg *config.Config,
+	endpointStore *endpoints.Store,
+	log *slog.Logger,
+	registerer prometheus.Registerer,
+) (*endpointserver.Listener, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
@@ -167,7 +183,11 @@ func newEndpointListener(cfg *config.Config, endpointStore *endpoints.Store, log
 // statusHandler serves /statusz on the debug listener.
 func (w *writer) statusHandler() http.Handler {
 	page := overview.Config{
-		Store: w.reconcilerConfig.Board, History: w.history, Leading: func() bool { return w.reconcilerConfig.Lease.Term() != 0 }, Version: w.version, Instance: w.identity,
+		Store:    w.reconcilerConfig.Board,
+		History:  w.history,
+		Leading:  func() bool { return w.reconcilerConfig.Lease.Term() != 0 },
+		Version:  w.version,
+		Instance: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
 			for _, src := range w.sources {
 				all = append(all, src.snapshots()...)

@@ -50,7 +50,10 @@ type changingInventory struct {
 	messages chan *inventoryv1.WatchNodesResponse
 }
 
-func (i changingInventory) WatchNodes(_ *inventoryv1.WatchNodesRequest, stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
+func (i changingInventory) WatchNodes(
+	_ *inventoryv1.WatchNodesRequest,
+	stream grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse],
+) error {
 	for {
 		select {
 		case <-stream.Context().Done():
@@ -96,7 +99,14 @@ func (b *logBuffer) take(t *testing.T) (lines []map[string]any) {
 }
 
 func TestDebugLogFollowsChange(t *testing.T) {
-	info := map[string]any{"level": "INFO", "msg": "slice written", "verb": "update", "namespace": "web", "slice": "shop-slicefeed", "endpoints": 2.0}
+	info := map[string]any{
+		"level":     "INFO",
+		"msg":       "slice written",
+		"verb":      "update",
+		"namespace": "web",
+		"slice":     "shop-slicefeed",
+		"endpoints": 2.0,
+	}
 	for level, want := range map[string][]map[string]any{
 		"info": {info},
 		"debug": {
@@ -111,7 +121,13 @@ func TestDebugLogFollowsChange(t *testing.T) {
 			out := &logBuffer{}
 			inventory := changingInventory{messages: make(chan *inventoryv1.WatchNodesResponse)}
 			client := startWriter(t, logging.Settings{Level: level}, out, serveInventory(t, inventory))
-			one, two := newNode("10.0.1.1", inventoryv1.NodeState_NODE_STATE_READY), newNode("10.0.1.2", inventoryv1.NodeState_NODE_STATE_READY)
+			one, two := newNode(
+				"10.0.1.1",
+				inventoryv1.NodeState_NODE_STATE_READY,
+			), newNode(
+				"10.0.1.2",
+				inventoryv1.NodeState_NODE_STATE_READY,
+			)
 			inventory.messages <- newReset(one, two)
 			waitForSlice(t, client, func(e []discoveryv1.Endpoint) bool { return len(e) == 2 })
 			time.Sleep(200 * time.Millisecond) // the watch delivers the write, and nothing follows
@@ -122,7 +138,10 @@ func TestDebugLogFollowsChange(t *testing.T) {
 			m.Reset_, m.Upserts, m.Cursor.Revision, m.Status.Observation = false, []*inventoryv1.Node{two}, 2, 2
 			inventory.messages <- m
 			waitForSlice(t, client, func(e []discoveryv1.Endpoint) bool {
-				return slices.ContainsFunc(e, func(e discoveryv1.Endpoint) bool { return e.Conditions.Terminating != nil && *e.Conditions.Terminating })
+				return slices.ContainsFunc(
+					e,
+					func(e discoveryv1.Endpoint) bool { return e.Conditions.Terminating != nil && *e.Conditions.Terminating },
+				)
 			})
 			heartbeat := newReset(one, two)
 			heartbeat.Reset_, heartbeat.Upserts, heartbeat.Cursor.Revision, heartbeat.Status.Observation = false, nil, 2, 2
@@ -183,7 +202,15 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := nodeclient.New(nodeclient.Config{Source: config.DefaultSource, Dial: dial, Log: log, Metrics: nodeclient.NewMetrics(registry), ConfirmObservations: 1})
+	sub := nodeclient.New(
+		nodeclient.Config{
+			Source:              config.DefaultSource,
+			Dial:                dial,
+			Log:                 log,
+			Metrics:             nodeclient.NewMetrics(registry),
+			ConfirmObservations: 1,
+		},
+	)
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
 	config := reconciler.Config{

@@ -25,8 +25,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg, err := configtest.Load(map[string]string{
-		"TARGET_KUBECONFIG": cluster, "TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA,
-		"LISTEN_ADDRESS": ":9443", "LISTEN_CERT_FILE": files.Cert, "LISTEN_KEY_FILE": files.Key, "CLIENT_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
+		"TARGET_KUBECONFIG":    cluster,
+		"TLS_CERT_FILE":        files.Cert,
+		"TLS_KEY_FILE":         files.Key,
+		"TLS_PEER_CA_FILE":     files.CA,
+		"LISTEN_ADDRESS":       ":9443",
+		"LISTEN_CERT_FILE":     files.Cert,
+		"LISTEN_KEY_FILE":      files.Key,
+		"CLIENT_CA_FILE":       files.CA,
+		"ALLOWED_CLIENTS_FILE": files.Clients,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -174,11 +174,17 @@ func (a *api) edit(name string, change func(*discoveryv1.EndpointSlice)) {
 	}
 	slice := a.slices[name]
 	if slice == nil {
-		slice = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(fmt.Sprint("theirs-", a.version))}, AddressType: "IPv4"}
+		slice = &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(fmt.Sprint("theirs-", a.version))},
+			AddressType: "IPv4",
+		}
 	}
 	slice = slice.DeepCopy()
 	change(slice)
-	slice.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldManager}, {Manager: "kubectl-edit", Time: &metav1.Time{Time: time.Now()}}}
+	slice.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: fieldManager},
+		{Manager: "kubectl-edit", Time: &metav1.Time{Time: time.Now()}},
+	}
 	a.put(slice)
 }
 

@@ -220,7 +220,17 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		m.recordWrite(verb, slice, answer)
-		a.cfg.Logger.Info("slice written", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "endpoints", len(slice.Endpoints))
+		a.cfg.Logger.Info(
+			"slice written",
+			"verb",
+			verb,
+			"namespace",
+			slice.Namespace,
+			"slice",
+			slice.Name,
+			"endpoints",
+			len(slice.Endpoints),
+		)
 		return nil
 	case ResultConflict:
 		return a.handleConflict(ctx, m, verb, slice, order, err)
@@ -231,7 +241,17 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 		}
 		return a.retryLater(verb, slice, wait, err)
 	case ResultTerminating: // nobody needs to act
-		a.cfg.Logger.Debug("slice not written, namespace is being deleted", "verb", verb, "namespace", slice.Namespace, "slice", slice.Name, "error", err)
+		a.cfg.Logger.Debug(
+			"slice not written, namespace is being deleted",
+			"verb",
+			verb,
+			"namespace",
+			slice.Namespace,
+			"slice",
+			slice.Name,
+			"error",
+			err,
+		)
 		return &RetryLaterError{At: time.Now().Add(terminatingDelay), Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
 	case ResultRejected:
 		if m.rejectionReported.IsZero() {
@@ -250,7 +270,14 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 }
 
 // handleConflict reads the slices again. What they were left as stays known: the write did not take place.
-func (a *Applier) handleConflict(ctx context.Context, m *memory, verb Verb, slice *discoveryv1.EndpointSlice, order *Order, conflict error) error {
+func (a *Applier) handleConflict(
+	ctx context.Context,
+	m *memory,
+	verb Verb,
+	slice *discoveryv1.EndpointSlice,
+	order *Order,
+	conflict error,
+) error {
 	if _, err := a.readSlices(ctx, m, order, slice.Name); err != nil {
 		m.listed = false
 		return err

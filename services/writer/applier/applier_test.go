@@ -58,7 +58,11 @@ func TestObservedIsNeverOlderThanOwnWrites(t *testing.T) {
 	if got := listed(w.LastApplied(shop, current)); got != "10.0.0.2" {
 		t.Errorf("held %q", got)
 	}
-	if plan, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired("10.0.0.2"), Current: current}); err != nil || !plan.Empty() {
+	if plan, err := w.Apply(
+		t.Context(),
+		Order{Service: shop, Desired: desired("10.0.0.2"), Current: current},
+	); err != nil ||
+		!plan.Empty() {
 		t.Errorf("%d writes, %v", plan.Writes(), err)
 	}
 
@@ -264,7 +268,10 @@ func TestReportsRejectionOncePerTerm(t *testing.T) {
 					t.Fatalf("got %v", err)
 				}
 			}
-			if n := len(w.rejected); n != 1 || w.rejected[0].Slice != "shop-nodes" || w.rejected[0].Verb != Create || w.rejected[0].Err == nil {
+			if n := len(
+				w.rejected,
+			); n != 1 || w.rejected[0].Slice != "shop-nodes" || w.rejected[0].Verb != Create ||
+				w.rejected[0].Err == nil {
 				t.Errorf("reported %d times: %+v", n, w.rejected)
 			}
 			w.api.setFault(false, nil)
@@ -409,7 +416,11 @@ func TestSendsNothingWithoutTheLease(t *testing.T) {
 			throttled := answers(429, http.Header{"Retry-After": {"1"}})
 			api.setFault(false, func(r *http.Request) (*http.Response, error) { leading = false; return throttled(r) })
 			client := api.client(LeaderOnly(func() bool { return leading })).DiscoveryV1().EndpointSlices("web")
-			if _, err := client.Create(t.Context(), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{}); err == nil {
+			if _, err := client.Create(
+				t.Context(),
+				&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+				metav1.CreateOptions{},
+			); err == nil {
 				t.Fatal("no error")
 			}
 			if got := api.sent(); len(got) != 1 {

@@ -20,7 +20,11 @@ import (
 
 // terminating is what the API server's admission plugin NamespaceLifecycle answers to a create.
 func terminating(resource schema.GroupResource, name string) *apierrors.StatusError {
-	err := apierrors.NewForbidden(resource, name, errors.New("unable to create new content in namespace web because it is being terminated"))
+	err := apierrors.NewForbidden(
+		resource,
+		name,
+		errors.New("unable to create new content in namespace web because it is being terminated"),
+	)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: corev1.NamespaceTerminatingCause, Message: "namespace web is being terminated", Field: "metadata.namespace",
 	}}
@@ -58,7 +62,11 @@ func TestWriteInNamespaceThatIsBeingDeletedIsQuiet(t *testing.T) {
 			w.api.setFault(false, answersWith(answer))
 			for range immediateRepairs + 1 {
 				later, before := (*RetryLaterError)(nil), time.Now()
-				if err := w.apply(t, desired("10.0.0.1")); !errors.As(err, &later) || later.Repair || later.At.Before(before.Add(time.Second)) {
+				if err := w.apply(
+					t,
+					desired("10.0.0.1"),
+				); !errors.As(err, &later) || later.Repair ||
+					later.At.Before(before.Add(time.Second)) {
 					t.Fatalf("got %v, want to be told when to apply again", err)
 				}
 			}

@@ -84,7 +84,17 @@ func (a *Applier) recordRepairs(m *memory, service corev1.ObjectReference, repai
 		m.repairs.spend(time.Now())
 	}
 	a.reportRepairs(service, repairs)
-	a.cfg.Logger.Warn("repairing externally modified slice", "namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
+	a.cfg.Logger.Warn(
+		"repairing externally modified slice",
+		"namespace",
+		service.Namespace,
+		"slice",
+		change.slice,
+		"by",
+		change.editor,
+		"slices",
+		repairs,
+	)
 }
 
 // foreignChange is what another client did to an owned slice.

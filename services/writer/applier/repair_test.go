@@ -63,7 +63,10 @@ func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
 						time.Sleep(time.Until(later.At))
 					}
 				}
-				if n := len(w.delayed); n < 10 || n > 20 || w.repaired < repaired || !strings.Contains(w.delayed[0].Editor, c.named) || w.delayed[0].Budget != immediateRepairs {
+				if n := len(
+					w.delayed,
+				); n < 10 || n > 20 || w.repaired < repaired || !strings.Contains(w.delayed[0].Editor, c.named) ||
+					w.delayed[0].Budget != immediateRepairs {
 					t.Errorf("reported %d repairs, %d delays: %+v", w.repaired, n, w.delayed)
 				}
 				if repaired < 15 || repaired > 25 { // five, then after 1 s, 2 s, … 32 s, then one a minute

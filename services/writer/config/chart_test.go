@@ -55,11 +55,24 @@ func TestChartHasAllSettings(t *testing.T) {
 // Pod does, and rejects nothing that works.
 func TestChartSchemaAgreesWithValidation(t *testing.T) {
 	samples := map[string]struct{ good, bad []string }{
-		"INVENTORY_ADDRESS":         {[]string{"inventory.example.org:9443", "[fd00::1]:9443"}, nil},
-		"INVENTORY_SAN":             {[]string{"spiffe://example.org/slicefeed/inventory", "inventory.example.org"}, []string{"*.example.org", "Inventory", "spiffe://", "spiffe://example.org/*", "https://user@example.org/x", "https://example.org/x?y=z"}},
-		"SECURED_SUBNET_CIDR":       {[]string{"10.0.1.0/24", "10.0.1.0/24,fd00:1::/64"}, []string{"10.0.1.0", "net/24"}},
-		"ALLOWED_PORTS":             {[]string{"8080", "30000-32767,8080"}, []string{"http", "30000-", "-80", "1-2-3"}},
-		"CLASS":                     {[]string{"default", "blue-2", strings.Repeat("a", 53)}, []string{"Blue", "a_b", "-a", "a-", strings.Repeat("a", 54)}},
+		"INVENTORY_ADDRESS": {[]string{"inventory.example.org:9443", "[fd00::1]:9443"}, nil},
+		"INVENTORY_SAN": {
+			[]string{"spiffe://example.org/slicefeed/inventory", "inventory.example.org"},
+			[]string{
+				"*.example.org",
+				"Inventory",
+				"spiffe://",
+				"spiffe://example.org/*",
+				"https://user@example.org/x",
+				"https://example.org/x?y=z",
+			},
+		},
+		"SECURED_SUBNET_CIDR": {[]string{"10.0.1.0/24", "10.0.1.0/24,fd00:1::/64"}, []string{"10.0.1.0", "net/24"}},
+		"ALLOWED_PORTS":       {[]string{"8080", "30000-32767,8080"}, []string{"http", "30000-", "-80", "1-2-3"}},
+		"CLASS": {
+			[]string{"default", "blue-2", strings.Repeat("a", 53)},
+			[]string{"Blue", "a_b", "-a", "a-", strings.Repeat("a", 54)},
+		},
 		"WATCH_NAMESPACES":          {[]string{"*", "web", "web,shop"}, []string{"Web", "web shop"}},
 		"ZONE_MAP":                  {[]string{"de/fra=zone-a", "de/fra=a,de/txl=b"}, []string{"de/fra", "=a", "de/fra="}},
 		"TARGET_NAMESPACE":          {[]string{"web"}, []string{"Web", "a.b", "a/b"}},

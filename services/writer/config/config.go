@@ -21,47 +21,47 @@ import (
 // Config holds all settings of the writer. It is the single source of its flags, environment
 // names, defaults and documentation.
 type Config struct {
-	Inventory        string          `flag:"inventory-address" placeholder:"host:port" group:"Source" help:"address of the only inventory, which is then the source named default"`
-	InventorySAN     certificate.SAN `flag:"inventory-san" placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
-	InventoryExports bool            `flag:"inventory-exports-services" group:"Source" help:"whether the inventory exports Services; each target then names one by the annotation slicefeed.dev/source-service"`
-	SourcesFile      string          `flag:"sources-file" placeholder:"file" group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
-	CertFile         string          `flag:"tls-cert-file" required:"true" placeholder:"file" group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"`
-	KeyFile          string          `flag:"tls-key-file" required:"true" placeholder:"file" group:"Source" help:"PEM private key of the certificate; reloaded on change"`
-	PeerCA           string          `flag:"tls-peer-ca-file" placeholder:"file" group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
+	Inventory        string          `flag:"inventory-address"          placeholder:"host:port"       group:"Source" help:"address of the only inventory, which is then the source named default"`
+	InventorySAN     certificate.SAN `flag:"inventory-san"              placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
+	InventoryExports bool            `flag:"inventory-exports-services"                               group:"Source" help:"whether the inventory exports Services; each target then names one by the annotation slicefeed.dev/source-service"`
+	SourcesFile      string          `flag:"sources-file"               placeholder:"file"            group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
+	CertFile         string          `flag:"tls-cert-file"              placeholder:"file"            group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"                                                          required:"true"`
+	KeyFile          string          `flag:"tls-key-file"               placeholder:"file"            group:"Source" help:"PEM private key of the certificate; reloaded on change"                                                                              required:"true"`
+	PeerCA           string          `flag:"tls-peer-ca-file"           placeholder:"file"            group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
 
-	Subnets      []settings.Subnet   `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" placeholder:"CIDR" group:"Allowlist" help:"CIDRs that the source's addresses must be in; an address outside them is never written or probed"`
-	AllowedPorts []sources.PortRange `flag:"allowed-ports" default:"30000-32767" placeholder:"port or range" group:"Allowlist" help:"ports that are written and probed, besides TARGET_PORT; a source in SOURCES_FILE can have its own"`
+	Subnets      []settings.Subnet   `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" placeholder:"CIDR"          group:"Allowlist" help:"CIDRs that the source's addresses must be in; an address outside them is never written or probed"`
+	AllowedPorts []sources.PortRange `flag:"allowed-ports"                                   placeholder:"port or range" group:"Allowlist" help:"ports that are written and probed, besides TARGET_PORT; a source in SOURCES_FILE can have its own" default:"30000-32767"`
 
-	Kubeconfig string        `flag:"target-kubeconfig" placeholder:"file" group:"Targets" help:"kubeconfig of the consuming cluster; in-cluster configuration when unset"`
-	Class      string        `flag:"class" default:"default" placeholder:"name" group:"Targets" help:"name of this installation: Services with the label slicefeed.dev/class=CLASS are its targets, and slicefeed-CLASS is its Lease"`
-	Watch      []string      `flag:"watch-namespaces" placeholder:"namespace" group:"Targets" help:"namespaces of those Services; * is all of them, which needs a ClusterRole; the writer's own namespace and TARGET_NAMESPACE when unset"`
-	Imports    bool          `flag:"service-imports" default:"false" group:"Targets" help:"ServiceImports (multicluster.x-k8s.io) with that label are targets too; needs their CustomResourceDefinition, and permission to list and watch them"`
-	ZoneMap    []ZoneMapping `flag:"zone-map" placeholder:"secured=consuming" group:"Targets" help:"names in the consuming cluster of the secured cluster's zones; endpoints in other zones get none, as all do when unset"`
+	Kubeconfig string        `flag:"target-kubeconfig" placeholder:"file"              group:"Targets" help:"kubeconfig of the consuming cluster; in-cluster configuration when unset"`
+	Class      string        `flag:"class"             placeholder:"name"              group:"Targets" help:"name of this installation: Services with the label slicefeed.dev/class=CLASS are its targets, and slicefeed-CLASS is its Lease"                      default:"default"`
+	Watch      []string      `flag:"watch-namespaces"  placeholder:"namespace"         group:"Targets" help:"namespaces of those Services; * is all of them, which needs a ClusterRole; the writer's own namespace and TARGET_NAMESPACE when unset"`
+	Imports    bool          `flag:"service-imports"                                   group:"Targets" help:"ServiceImports (multicluster.x-k8s.io) with that label are targets too; needs their CustomResourceDefinition, and permission to list and watch them" default:"false"`
+	ZoneMap    []ZoneMapping `flag:"zone-map"          placeholder:"secured=consuming" group:"Targets" help:"names in the consuming cluster of the secured cluster's zones; endpoints in other zones get none, as all do when unset"`
 
-	Namespace string `flag:"target-namespace" placeholder:"name" group:"Named target" help:"namespace of the Service"`
-	Service   string `flag:"target-service-name" placeholder:"name" group:"Named target" help:"Service without a selector to manage, even without a label"`
-	SliceName string `flag:"target-endpointslice-name" placeholder:"name" group:"Named target" help:"name of its first EndpointSlice, which is taken over if it exists; the Service's name and -slicefeed when unset"`
-	ManagedBy string `flag:"target-managed-by" placeholder:"label value" group:"Named target" help:"label endpointslice.kubernetes.io/managed-by of its slices; slicefeed-CLASS when unset, as for other targets"`
-	Port      uint16 `flag:"target-port" placeholder:"port" group:"Named target" help:"port number written for the Service's only port; its targetPort when unset, as with several ports"`
+	Namespace string `flag:"target-namespace"          placeholder:"name"        group:"Named target" help:"namespace of the Service"`
+	Service   string `flag:"target-service-name"       placeholder:"name"        group:"Named target" help:"Service without a selector to manage, even without a label"`
+	SliceName string `flag:"target-endpointslice-name" placeholder:"name"        group:"Named target" help:"name of its first EndpointSlice, which is taken over if it exists; the Service's name and -slicefeed when unset"`
+	ManagedBy string `flag:"target-managed-by"         placeholder:"label value" group:"Named target" help:"label endpointslice.kubernetes.io/managed-by of its slices; slicefeed-CLASS when unset, as for other targets"`
+	Port      uint16 `flag:"target-port"               placeholder:"port"        group:"Named target" help:"port number written for the Service's only port; its targetPort when unset, as with several ports"`
 
-	ProbeMode     string        `flag:"health-check-mode" default:"tcp" enum:"off,tcp,http,https,grpc" group:"Probes" help:"how the writer probes each endpoint"`
-	ProbePath     string        `flag:"health-check-path" default:"/" placeholder:"path" group:"Probes" help:"path that http and https request; 200 to 399 pass, redirects are not followed, certificates are not verified"`
-	ProbeInterval time.Duration `flag:"health-check-interval" default:"2s" min:"200ms" max:"5m" group:"Probes" help:"how often each endpoint is probed"`
-	ProbeTimeout  time.Duration `flag:"health-check-timeout" default:"1s" min:"50ms" max:"1m" group:"Probes" help:"how long a probe waits for a response; it can be longer than the interval"`
+	ProbeMode     string        `flag:"health-check-mode"     default:"tcp" enum:"off,tcp,http,https,grpc" group:"Probes" help:"how the writer probes each endpoint"`
+	ProbePath     string        `flag:"health-check-path"     default:"/"                                  group:"Probes" help:"path that http and https request; 200 to 399 pass, redirects are not followed, certificates are not verified" placeholder:"path"`
+	ProbeInterval time.Duration `flag:"health-check-interval" default:"2s"                                 group:"Probes" help:"how often each endpoint is probed"                                                                                               min:"200ms" max:"5m"`
+	ProbeTimeout  time.Duration `flag:"health-check-timeout"  default:"1s"                                 group:"Probes" help:"how long a probe waits for a response; it can be longer than the interval"                                                       min:"50ms"  max:"1m"`
 
-	EmptyThreshold int           `flag:"empty-result-threshold" default:"3" min:"1" max:"10" group:"Guards" help:"consecutive complete observations that confirm an empty source"`
-	ShrinkWindow   time.Duration `flag:"shrink-window" default:"60s" min:"0s" max:"1h" group:"Guards" help:"period in which at most half of a source's ready endpoints are drained or removed on its report alone, and none in a new leader's first; 0 turns this guard off"`
-	MaxStaleness   time.Duration `flag:"max-staleness" default:"15m" min:"1s" max:"24h" group:"Guards" help:"maximum age of a source's last synced membership while the source is trusted"`
+	EmptyThreshold int           `flag:"empty-result-threshold" default:"3"   min:"1"  max:"10"  group:"Guards" help:"consecutive complete observations that confirm an empty source"`
+	ShrinkWindow   time.Duration `flag:"shrink-window"          default:"60s" min:"0s" max:"1h"  group:"Guards" help:"period in which at most half of a source's ready endpoints are drained or removed on its report alone, and none in a new leader's first; 0 turns this guard off"`
+	MaxStaleness   time.Duration `flag:"max-staleness"          default:"15m" min:"1s" max:"24h" group:"Guards" help:"maximum age of a source's last synced membership while the source is trusted"`
 
-	Listen     string `flag:"listen-address" placeholder:"host:port" group:"Endpoint API" help:"where slicefeed.writer.v1 is served (gRPC over mutual TLS); not served when unset"`
-	ListenCert string `flag:"listen-cert-file" placeholder:"file" group:"Endpoint API" help:"PEM certificate of the listener, with the EKU serverAuth; reloaded on change"`
-	ListenKey  string `flag:"listen-key-file" placeholder:"file" group:"Endpoint API" help:"PEM private key of that certificate; reloaded on change"`
-	ClientCA   string `flag:"client-ca-file" placeholder:"file" group:"Endpoint API" help:"PEM of the CAs that sign the *clients'* certificates; reloaded on change"`
-	Clients    string `flag:"allowed-clients-file" placeholder:"file" group:"Endpoint API" help:"YAML list of allowed clients, each with SAN and role; reloaded on change"`
+	Listen     string `flag:"listen-address"       placeholder:"host:port" group:"Endpoint API" help:"where slicefeed.writer.v1 is served (gRPC over mutual TLS); not served when unset"`
+	ListenCert string `flag:"listen-cert-file"     placeholder:"file"      group:"Endpoint API" help:"PEM certificate of the listener, with the EKU serverAuth; reloaded on change"`
+	ListenKey  string `flag:"listen-key-file"      placeholder:"file"      group:"Endpoint API" help:"PEM private key of that certificate; reloaded on change"`
+	ClientCA   string `flag:"client-ca-file"       placeholder:"file"      group:"Endpoint API" help:"PEM of the CAs that sign the *clients'* certificates; reloaded on change"`
+	Clients    string `flag:"allowed-clients-file" placeholder:"file"      group:"Endpoint API" help:"YAML list of allowed clients, each with SAN and role; reloaded on change"`
 
-	Store string `flag:"store-kind" default:"kubernetes" enum:"kubernetes,kubectl,memory" group:"Running" help:"kubernetes writes (kubectl is its old name); memory prints what it would write: a dry run"`
-	Admin string `flag:"admin-address" default:":8080" placeholder:"host:port" group:"Running" help:"/metrics, /livez and /readyz"`
-	Debug string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" group:"Running" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"`
+	Store string `flag:"store-kind"    default:"kubernetes"     enum:"kubernetes,kubectl,memory" group:"Running" help:"kubernetes writes (kubectl is its old name); memory prints what it would write: a dry run"`
+	Admin string `flag:"admin-address" default:":8080"                                           group:"Running" help:"/metrics, /livez and /readyz"                                                              placeholder:"host:port"`
+	Debug string `flag:"debug-address" default:"127.0.0.1:6060"                                  group:"Running" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"       placeholder:"host:port"`
 
 	ClusterName string `flag:"cluster-name" placeholder:"name" group:"Metrics" help:"label cluster of every metric; none when unset"`
 
@@ -90,7 +90,13 @@ func (c *Config) Validate() error {
 		v.add("HEALTH_CHECK_PATH", c.ProbePath, "a path that starts with a slash")
 	}
 	listener := []settingValue{
-		{"LISTEN_CERT_FILE", c.ListenCert}, {"LISTEN_KEY_FILE", c.ListenKey}, {"CLIENT_CA_FILE", c.ClientCA}, {"ALLOWED_CLIENTS_FILE", c.Clients},
+		{
+			"LISTEN_CERT_FILE",
+			c.ListenCert,
+		},
+		{"LISTEN_KEY_FILE", c.ListenKey},
+		{"CLIENT_CA_FILE", c.ClientCA},
+		{"ALLOWED_CLIENTS_FILE", c.Clients},
 	}
 	if c.Listen != "" {
 		v.requireSet("a file, because LISTEN_ADDRESS is set", listener...)
@@ -107,7 +113,11 @@ func (c *Config) validateSource(v *problemList) {
 	if c.SourcesFile != "" {
 		v.requireUnset("no value, because SOURCES_FILE is also set and has it for each source", single...)
 		if c.InventoryExports {
-			v.add("INVENTORY_EXPORTS_SERVICES", "true", "no value, because SOURCES_FILE is also set and has exportsServices for each source")
+			v.add(
+				"INVENTORY_EXPORTS_SERVICES",
+				"true",
+				"no value, because SOURCES_FILE is also set and has exportsServices for each source",
+			)
 		}
 		return
 	}
@@ -133,8 +143,15 @@ func (c *Config) ValidateTargets() error {
 		if c.Port != 0 {
 			port = strconv.Itoa(int(c.Port))
 		}
-		v.requireUnset("TARGET_NAMESPACE and TARGET_SERVICE_NAME too, or no value: it only applies to a named target",
-			settingValue{"TARGET_ENDPOINTSLICE_NAME", c.SliceName}, settingValue{"TARGET_MANAGED_BY", c.ManagedBy}, settingValue{"TARGET_PORT", port})
+		v.requireUnset(
+			"TARGET_NAMESPACE and TARGET_SERVICE_NAME too, or no value: it only applies to a named target",
+			settingValue{
+				"TARGET_ENDPOINTSLICE_NAME",
+				c.SliceName,
+			},
+			settingValue{"TARGET_MANAGED_BY", c.ManagedBy},
+			settingValue{"TARGET_PORT", port},
+		)
 	}
 	class := validation.IsDNS1123Label(c.Class) // it is a label value too
 	if len(class) == 0 {

@@ -43,10 +43,19 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 		},
 	}
 	if c.Service != "" {
-		config.NamedTarget = targets.NamedTarget{Namespace: c.Namespace, Service: c.Service, ManagedBy: c.ManagedBy, FirstName: c.SliceName, Port: c.Port}
+		config.NamedTarget = targets.NamedTarget{
+			Namespace: c.Namespace,
+			Service:   c.Service,
+			ManagedBy: c.ManagedBy,
+			FirstName: c.SliceName,
+			Port:      c.Port,
+		}
 	}
 	for _, s := range configured {
-		config.Sources = append(config.Sources, targets.Source{Name: s.Name, Namespaces: s.Namespaces, ExportsServices: s.ExportsServices, AllowsPort: s.AllowsPort})
+		config.Sources = append(
+			config.Sources,
+			targets.Source{Name: s.Name, Namespaces: s.Namespaces, ExportsServices: s.ExportsServices, AllowsPort: s.AllowsPort},
+		)
 	}
 	return config, nil
 }

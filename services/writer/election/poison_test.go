@@ -37,7 +37,12 @@ func TestPoisonedLeaseIsTakenAfterOwnDurationAndMargin(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				spec.HolderIdentity = new("thief")
 				client := fake.NewClientset(&coordinationv1.Lease{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "slicefeed", Name: "slicefeed-default", Finalizers: []string{"example.org/never"}}, Spec: spec,
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace:  "slicefeed",
+						Name:       "slicefeed-default",
+						Finalizers: []string{"example.org/never"},
+					},
+					Spec: spec,
 				})
 				client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					sent := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease) // as the API server's validation

@@ -112,7 +112,12 @@ func (r *SourceReport) describeState(now time.Time) string {
 	return stateNames[r.Member.State] + " for " + formatAge(r.Member.Since, now)
 }
 
-var stateNames = [...]string{verdict.Unknown: "in unknown state", verdict.Ready: "ready", verdict.Draining: "draining", verdict.NotReady: "not ready"}
+var stateNames = [...]string{
+	verdict.Unknown:  "in unknown state",
+	verdict.Ready:    "ready",
+	verdict.Draining: "draining",
+	verdict.NotReady: "not ready",
+}
 
 func describeProbe(p *verdict.Probe, now time.Time) string {
 	if p == nil {
@@ -163,7 +168,11 @@ func (e *Explanation) conclude() (conclusion, advice string) {
 		conclusion = fmt.Sprintf("Service is not managed by this writer, which only publishes it. Its slices %s.", listed)
 		return conclusion, ""
 	case e.State == Rejected && e.FollowsProbes:
-		conclusion, advice = fmt.Sprintf("Service is rejected (%s); no endpoints are added, and failing ones still become not ready. Its slices %s.", e.Reason, listed), e.Message
+		conclusion, advice = fmt.Sprintf(
+			"Service is rejected (%s); no endpoints are added, and failing ones still become not ready. Its slices %s.",
+			e.Reason,
+			listed,
+		), e.Message
 	case e.State == Rejected:
 		conclusion, advice = fmt.Sprintf("Service is rejected (%s); nothing is written. Its slices %s.", e.Reason, listed), e.Message
 	default:
@@ -224,20 +233,30 @@ func (e *Explanation) advise() string {
 	case member == nil:
 		for _, w := range e.Reports {
 			if !w.EverSynced {
-				return fmt.Sprintf("Source %s has not synced since this writer started, so it may list the address. Check the link to its inventory.", w.Name)
+				return fmt.Sprintf(
+					"Source %s has not synced since this writer started, so it may list the address. Check the link to its inventory.",
+					w.Name,
+				)
 			}
 		}
 		return "Query the inventory of the source that should list it: slicefeed-inventory explain NODE shows why a node is omitted. " +
 			"Also check the node selector of the Service."
 	case e.Probe != nil && e.Probe.Status == verdict.Failing:
-		return fmt.Sprintf("The probe fails: %s. Check the backend at this address and the network between writer and backend.", e.Probe.Detail)
+		return fmt.Sprintf(
+			"The probe fails: %s. Check the backend at this address and the network between writer and backend.",
+			e.Probe.Detail,
+		)
 	case e.Probe != nil && e.Probe.Status == verdict.Pending:
 		return "The probe status is pending. Try again in a moment."
 	case !report.Connected, e.Endpoint.Rule == verdict.RuleTrust:
 		reason := cmp.Or(report.Reason, "its last synced membership is older than MAX_STALENESS")
 		return fmt.Sprintf("Source %s is not trusted: %s. Check its inventory and the link to it.", report.Name, reason)
 	case member.State == verdict.NotReady:
-		return fmt.Sprintf("Node %s is not ready in the secured cluster. Check the node; slicefeed-inventory explain %s shows its state.", member.Name, member.Name)
+		return fmt.Sprintf(
+			"Node %s is not ready in the secured cluster. Check the node; slicefeed-inventory explain %s shows its state.",
+			member.Name,
+			member.Name,
+		)
 	case member.State == verdict.Draining:
 		return "Node " + member.Name + " is draining in the secured cluster. No action is needed unless this is unexpected."
 	case member.State == verdict.Unknown:

@@ -101,7 +101,8 @@ type TargetStatus struct {
 }
 
 func (a *TargetStatus) equal(b *TargetStatus) bool {
-	return a.State == b.State && a.Reason == b.Reason && a.Message == b.Message && a.ServiceType == b.ServiceType && slices.Equal(a.Ports, b.Ports)
+	return a.State == b.State && a.Reason == b.Reason && a.Message == b.Message && a.ServiceType == b.ServiceType &&
+		slices.Equal(a.Ports, b.Ports)
 }
 
 // MaxBackends is the number of backends that a group publishes: it has to fit into one message.
@@ -353,7 +354,10 @@ func (p *publishedState) addObserved(t *Target) {
 			}
 			p.portsAt[e.Address] = convertPorts(slice.Ports)
 			p.backends = append(p.backends, Backend{
-				Address: e.Address, Zone: e.Zone, Hostname: e.Hostname, Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating},
+				Address:    e.Address,
+				Zone:       e.Zone,
+				Hostname:   e.Hostname,
+				Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating},
 			})
 		}
 	}
@@ -376,7 +380,15 @@ func convertPorts(listed []discoveryv1.EndpointPort) []Port {
 	var all []Port
 	for _, p := range listed {
 		if number := ptr.Deref(p.Port, 0); number >= 1 && number <= 65535 {
-			all = append(all, Port{Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Number: uint16(number), AppProtocol: ptr.Deref(p.AppProtocol, "")})
+			all = append(
+				all,
+				Port{
+					Name:        ptr.Deref(p.Name, ""),
+					Protocol:    string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)),
+					Number:      uint16(number),
+					AppProtocol: ptr.Deref(p.AppProtocol, ""),
+				},
+			)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) })

@@ -69,7 +69,8 @@ func (p *storedTarget) countOutOfSync() int {
 		default:
 			order = desired[0].Address.Compare(current[0].Address)
 		}
-		if order != 0 || desired[0].Conditions != current[0].Conditions || desired[0].Zone != current[0].Zone || desired[0].Hostname != current[0].Hostname {
+		if order != 0 || desired[0].Conditions != current[0].Conditions || desired[0].Zone != current[0].Zone ||
+			desired[0].Hostname != current[0].Hostname {
 			differ++
 		}
 		if order <= 0 {
@@ -164,7 +165,13 @@ func (p *storedTarget) currentBackend(address netip.Addr) *Backend {
 	t := &p.target
 	if t.State == Managed {
 		if c, ok := findAddress(t.Input.Current, address, func(c verdict.CurrentEndpoint) netip.Addr { return c.Address }); ok {
-			return &Backend{Address: c.Address, Conditions: c.Conditions, Source: cmp.Or(c.Source, verdict.DefaultSource), Zone: c.Zone, Hostname: c.Hostname}
+			return &Backend{
+				Address:    c.Address,
+				Conditions: c.Conditions,
+				Source:     cmp.Or(c.Source, verdict.DefaultSource),
+				Zone:       c.Zone,
+				Hostname:   c.Hostname,
+			}
 		}
 		return nil
 	}
@@ -184,11 +191,23 @@ func ListedBackend(e *verdict.Endpoint) *Backend {
 	if !e.Listed {
 		return nil
 	}
-	return &Backend{Address: e.Address, Conditions: e.Conditions, Source: cmp.Or(e.Source, verdict.DefaultSource), Zone: e.Zone, Hostname: e.Hostname}
+	return &Backend{
+		Address:    e.Address,
+		Conditions: e.Conditions,
+		Source:     cmp.Or(e.Source, verdict.DefaultSource),
+		Zone:       e.Zone,
+		Hostname:   e.Hostname,
+	}
 }
 
 func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceReport {
-	w := SourceReport{SourceStatus: SourceStatus{Name: s.Name, Connected: s.Connected}, EverSynced: s.EverSynced, Workload: t.Workload, Observation: s.Observation, ObservedAt: s.ObservationAt}
+	w := SourceReport{
+		SourceStatus: SourceStatus{Name: s.Name, Connected: s.Connected},
+		EverSynced:   s.EverSynced,
+		Workload:     t.Workload,
+		Observation:  s.Observation,
+		ObservedAt:   s.ObservationAt,
+	}
 	for i := range t.Sources {
 		if t.Sources[i].Source == s.Name {
 			w.SourceStatus = NewSourceStatus(&t.Sources[i])

@@ -49,7 +49,13 @@ func TestR4FingerprintCoversPublishedFields(t *testing.T) {
 		"its message":  func(e *Entry) { e.Kind, e.Message = KindTarget, "x" },
 		"its ports":    func(e *Entry) { e.Kind, e.Ports = KindTarget, []Port{{}} },
 	} {
-		e := &Entry{Namespace: "web", Service: "a", Kind: KindEndpoint, Port: Port{"http", "TCP", 1, "", 0}, Backends: []Backend{{mustParseAddr("10.0.0.1"), ready, "s", "", "", 0}}}
+		e := &Entry{
+			Namespace: "web",
+			Service:   "a",
+			Kind:      KindEndpoint,
+			Port:      Port{"http", "TCP", 1, "", 0},
+			Backends:  []Backend{{mustParseAddr("10.0.0.1"), ready, "s", "", "", 0}},
+		}
 		alter(e)
 		e.setFingerprint()
 		f := e.Fingerprint
@@ -73,7 +79,10 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 	guard := func(rule verdict.Rule) func(*world) {
 		return func(w *world) {
 			w.decided.Rule, w.decided.Verdict = rule, verdict.Hold
-			w.target.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "another", Message: "Not this."}, {Rule: rule, Source: "default", Held: 1, Message: "See here."}}
+			w.target.Decision.Guards = []verdict.Guard{
+				{Rule: verdict.RuleTrust, Source: "another", Message: "Not this."},
+				{Rule: rule, Source: "default", Held: 1, Message: "See here."},
+			}
 		}
 	}
 	outBy := func(v verdict.Verdict, then func(*world)) func(*world) {
@@ -152,7 +161,8 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 			b := NewStore("instance")
 			b.Put(w.target)
 			e, known := b.Explain(ServiceName{"web", "a"}, address, time.Unix(100, 0))
-			if !known || !strings.Contains(e.Conclusion, c.says) || !strings.Contains(e.Advice, c.advice) || (c.advice == "") != (e.Advice == "") {
+			if !known || !strings.Contains(e.Conclusion, c.says) || !strings.Contains(e.Advice, c.advice) ||
+				(c.advice == "") != (e.Advice == "") {
 				t.Errorf("known %t, it says:\n%s\n%s\nwant:\n%s\n%s", known, e.Conclusion, e.Advice, c.says, c.advice)
 			}
 		})

@@ -28,9 +28,13 @@ func drawTarget(t *rapid.T) Target {
 	var listed []discoveryv1.Endpoint
 	for i := range 4 {
 		address := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
-		conditions := rapid.SampledFrom([]verdict.Conditions{{}, {Ready: true, Serving: true}, {Serving: true, Terminating: true}}).Draw(t, "conditions")
+		conditions := rapid.SampledFrom([]verdict.Conditions{{}, {Ready: true, Serving: true}, {Serving: true, Terminating: true}}).
+			Draw(t, "conditions")
 		if rapid.Bool().Draw(t, "listed") {
-			target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: address, Conditions: conditions, Listed: true, Source: "default"})
+			target.Decision.Endpoints = append(
+				target.Decision.Endpoints,
+				verdict.Endpoint{Address: address, Conditions: conditions, Listed: true, Source: "default"},
+			)
 			listed = append(listed, newEndpoint(address, conditions))
 		}
 	}
@@ -56,7 +60,13 @@ func TestR10EveryReaderConverges(t *testing.T) {
 			gathered bool
 		}
 		some := SelectServices([]ServiceName{{"web", "s1"}, {"web", "s7"}})
-		readers := []*reader{{}, {gathered: true}, {selects: some}, {selects: some, gathered: true}, {selects: SelectServices([]ServiceName{{Namespace: "web"}})}}
+		readers := []*reader{
+			{},
+			{gathered: true},
+			{selects: some},
+			{selects: some, gathered: true},
+			{selects: SelectServices([]ServiceName{{Namespace: "web"}})},
+		}
 		check := func(t *rapid.T, r *reader) {
 			fresh := newStore("fresh", 16)
 			fresh.MarkSynced()
@@ -108,32 +118,61 @@ func TestAnExplanationFitsTheDecision(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	rapid.Check(t, func(t *rapid.T) {
 		source := verdict.Source{
-			Name: "default", EverSynced: rapid.Bool().Draw(t, "ever synced"), MembershipSynced: rapid.Bool().Draw(t, "synced"), MembershipSyncedAt: now,
-			Allowlist: verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")}},
+			Name:               "default",
+			EverSynced:         rapid.Bool().Draw(t, "ever synced"),
+			MembershipSynced:   rapid.Bool().Draw(t, "synced"),
+			MembershipSyncedAt: now,
+			Allowlist:          verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")}},
 		}
 		source.Connected = source.EverSynced && rapid.Bool().Draw(t, "connected")
 		input := verdict.Input{
 			LeadingSince: now.Add(-time.Hour),
-			Limits:       verdict.Limits{Probing: rapid.Bool().Draw(t, "probing"), ListUnready: rapid.Bool().Draw(t, "list unready"), ShrinkWindow: time.Minute},
+			Limits: verdict.Limits{
+				Probing:      rapid.Bool().Draw(t, "probing"),
+				ListUnready:  rapid.Bool().Draw(t, "list unready"),
+				ShrinkWindow: time.Minute,
+			},
 		}
 		var addresses []netip.Addr
 		for i := range 5 {
 			address := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
 			addresses = append(addresses, address)
 			if rapid.Bool().Draw(t, "reported") {
-				source.Members = append(source.Members, verdict.Member{Address: address, Name: "node", State: verdict.State(rapid.IntRange(0, 3).Draw(t, "state"))})
+				source.Members = append(
+					source.Members,
+					verdict.Member{Address: address, Name: "node", State: verdict.State(rapid.IntRange(0, 3).Draw(t, "state"))},
+				)
 			}
 			if rapid.Bool().Draw(t, "current") {
-				input.Current = append(input.Current, verdict.CurrentEndpoint{Address: address, Conditions: rapid.SampledFrom([]verdict.Conditions{ready, draining, out}).Draw(t, "conditions")})
+				input.Current = append(
+					input.Current,
+					verdict.CurrentEndpoint{
+						Address:    address,
+						Conditions: rapid.SampledFrom([]verdict.Conditions{ready, draining, out}).Draw(t, "conditions"),
+					},
+				)
 			}
-			input.Probes = append(input.Probes, verdict.Probe{Address: address, Status: verdict.ProbeStatus(rapid.IntRange(0, 2).Draw(t, "probe"))})
+			input.Probes = append(
+				input.Probes,
+				verdict.Probe{Address: address, Status: verdict.ProbeStatus(rapid.IntRange(0, 2).Draw(t, "probe"))},
+			)
 		}
 		source.Trusted, input.Sources = source.Members, []verdict.Source{source}
 		_, decision := verdict.Decide(verdict.Memory{}, input, now)
 		b := NewStore("instance")
-		b.Put(Target{Namespace: "web", Service: "a", State: Managed, Leading: true, Input: input, Decision: decision, Sources: []subscriber.Snapshot{{
-			Source: "default", EverSynced: source.EverSynced, Connected: source.Connected, SyncedInStream: source.Connected,
-		}}})
+		b.Put(
+			Target{
+				Namespace: "web",
+				Service:   "a",
+				State:     Managed,
+				Leading:   true,
+				Input:     input,
+				Decision:  decision,
+				Sources: []subscriber.Snapshot{{
+					Source: "default", EverSynced: source.EverSynced, Connected: source.Connected, SyncedInStream: source.Connected,
+				}},
+			},
+		)
 		for _, address := range addresses {
 			e, _ := b.Explain(ServiceName{"web", "a"}, address, now)
 			var decided verdict.Endpoint
@@ -147,7 +186,10 @@ func TestAnExplanationFitsTheDecision(t *testing.T) {
 			if !strings.Contains(strings.ToLower(e.Conclusion), desired) && decided.Verdict != 0 {
 				t.Errorf("%q does not say %q", e.Conclusion, desired)
 			}
-			if rule := "by rule " + string(decided.Rule); decided.Verdict != 0 && !slices.ContainsFunc(e.Steps, func(s Step) bool { return strings.Contains(s.Detail, rule) }) {
+			if rule := "by rule " + string(
+				decided.Rule,
+			); decided.Verdict != 0 &&
+				!slices.ContainsFunc(e.Steps, func(s Step) bool { return strings.Contains(s.Detail, rule) }) {
 				t.Errorf("%v do not say %q", e.Steps, rule)
 			}
 			if desired != "ready" && e.Advice == "" {

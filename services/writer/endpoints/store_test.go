@@ -47,9 +47,18 @@ func newSlice(t Target, ports []discoveryv1.EndpointPort, endpoints ...discovery
 
 // managedTarget returns a target with an endpoint for each address.
 func managedTarget(service string, c verdict.Conditions, addresses ...string) Target {
-	t := Target{Namespace: "web", Service: service, State: Managed, Leading: true, Ports: []discoveryv1.EndpointPort{newPort("http", 30080)}}
+	t := Target{
+		Namespace: "web",
+		Service:   service,
+		State:     Managed,
+		Leading:   true,
+		Ports:     []discoveryv1.EndpointPort{newPort("http", 30080)},
+	}
 	for _, a := range addresses {
-		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: mustParseAddr(a), Conditions: c, Listed: true, Source: "default"})
+		t.Decision.Endpoints = append(
+			t.Decision.Endpoints,
+			verdict.Endpoint{Address: mustParseAddr(a), Conditions: c, Listed: true, Source: "default"},
+		)
 	}
 	return t
 }
@@ -90,14 +99,22 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	b := newSyncedStore()
 	target := managedTarget("a", draining, "10.0.0.1", "fd00::1")
 	target.Ports = append(target.Ports, newPort("admin", 30081), discoveryv1.EndpointPort{Name: new("of any number")})
-	target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{Address: mustParseAddr("10.0.0.9"), Verdict: verdict.Remove})
+	target.Decision.Endpoints = append(
+		target.Decision.Endpoints,
+		verdict.Endpoint{Address: mustParseAddr("10.0.0.9"), Verdict: verdict.Remove},
+	)
 	b.Put(target)
 	checkEqual(t, "each address", upsertKeys(b.Since(nil, nil, false)), []string{
 		"web/a", "web/a/admin/10.0.0.1", "web/a/admin/fd00::1", "web/a/http/10.0.0.1", "web/a/http/fd00::1",
 	})
 	u := b.Since(nil, nil, true)
 	checkEqual(t, "each port", upsertKeys(u), []string{"web/a", "web/a/admin", "web/a/http"})
-	checkEqual(t, "backends", u.Upserts[1].Backends, []Backend{{mustParseAddr("10.0.0.1"), draining, "default", "", "", 0}, {mustParseAddr("fd00::1"), draining, "default", "", "", 0}})
+	checkEqual(
+		t,
+		"backends",
+		u.Upserts[1].Backends,
+		[]Backend{{mustParseAddr("10.0.0.1"), draining, "default", "", "", 0}, {mustParseAddr("fd00::1"), draining, "default", "", "", 0}},
+	)
 	checkEqual(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, "", 0})
 
 	b.Put(managedTarget("a", ready))
@@ -132,7 +149,12 @@ func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
 	kept.KeptPorts = map[netip.Addr][]discoveryv1.EndpointPort{mustParseAddr("10.0.0.2"): {newPort("http", 31080)}}
 	b.Put(kept)
 	each = b.Since(nil, nil, false)
-	checkEqual(t, "the ports of one that keeps its own", []uint16{each.Upserts[1].Port.Number, each.Upserts[2].Port.Number}, []uint16{30080, 31080})
+	checkEqual(
+		t,
+		"the ports of one that keeps its own",
+		[]uint16{each.Upserts[1].Port.Number, each.Upserts[2].Port.Number},
+		[]uint16{30080, 31080},
+	)
 
 	// A Service that is not managed is published as its slices are.
 	other.State = Paused
@@ -143,22 +165,45 @@ func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
 	other.Slices = []*discoveryv1.EndpointSlice{blue, green}
 	b.Put(other)
 	paused := b.Since(nil, nil, false)
-	checkEqual(t, "the ports of a paused Service", []uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number}, []uint16{30080, 31082})
+	checkEqual(
+		t,
+		"the ports of a paused Service",
+		[]uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number},
+		[]uint16{30080, 31082},
+	)
 	green.Labels[planner.LabelSource] = "default"
 	b.Put(other)
 	paused = b.Since(nil, nil, false)
-	checkEqual(t, "the ports of two slices of one source", []uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number}, []uint16{30080, 31082})
+	checkEqual(
+		t,
+		"the ports of two slices of one source",
+		[]uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number},
+		[]uint16{30080, 31082},
+	)
 }
 
 func TestServiceThatKubernetesMaintainsIsPublishedFromAllOfItsSlices(t *testing.T) {
 	b := newSyncedStore()
 	target := Target{
-		Namespace: "web", Service: "a", State: ReadOnly, ServiceType: "LoadBalancer", ServicePorts: map[string]uint16{"http": 80, "admin": 81},
+		Namespace:    "web",
+		Service:      "a",
+		State:        ReadOnly,
+		ServiceType:  "LoadBalancer",
+		ServicePorts: map[string]uint16{"http": 80, "admin": 81},
 	}
 	target.ManagedBy = "endpointslice-controller.k8s.io"
 	// Pods of two versions: the port http has another number in each, and only one has the port admin.
-	older := newSlice(target, []discoveryv1.EndpointPort{newPort("http", 8080)}, newEndpoint(mustParseAddr("10.0.0.1"), ready), newEndpoint(mustParseAddr("10.0.0.2"), draining))
-	newer := newSlice(target, []discoveryv1.EndpointPort{newPort("http", 8081), newPort("admin", 9090)}, newEndpoint(mustParseAddr("10.0.0.3"), ready))
+	older := newSlice(
+		target,
+		[]discoveryv1.EndpointPort{newPort("http", 8080)},
+		newEndpoint(mustParseAddr("10.0.0.1"), ready),
+		newEndpoint(mustParseAddr("10.0.0.2"), draining),
+	)
+	newer := newSlice(
+		target,
+		[]discoveryv1.EndpointPort{newPort("http", 8081), newPort("admin", 9090)},
+		newEndpoint(mustParseAddr("10.0.0.3"), ready),
+	)
 	newer.Labels[discoveryv1.LabelManagedBy] = "someone else"
 	newer.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} // which stands for ready
 	target.ManagedBy = ""
@@ -203,7 +248,13 @@ func TestPausedOrRejectedTargetIsPublishedFromSlices(t *testing.T) {
 		target.State, target.Reason, target.Message, target.ManagedBy = state, "Because", "See there.", "slicefeed-default"
 		others := newSlice(Target{Namespace: "web", Service: "a", ManagedBy: "another"}, nil, newEndpoint(mustParseAddr("10.0.0.9"), ready))
 		target.Slices = []*discoveryv1.EndpointSlice{
-			others, newSlice(target, []discoveryv1.EndpointPort{newPort("http", 30080)}, newEndpoint(mustParseAddr("10.0.0.2"), verdict.Conditions{Ready: true}), newEndpoint(mustParseAddr("10.0.0.3"), draining)),
+			others,
+			newSlice(
+				target,
+				[]discoveryv1.EndpointPort{newPort("http", 30080)},
+				newEndpoint(mustParseAddr("10.0.0.2"), verdict.Conditions{Ready: true}),
+				newEndpoint(mustParseAddr("10.0.0.3"), draining),
+			),
 		}
 		at := b.Since(nil, nil, false).At
 		b.Put(target)
@@ -264,10 +315,19 @@ func TestFilterSelectsServices(t *testing.T) {
 
 func TestWakesReadersOnChange(t *testing.T) {
 	source := func(alive bool, membership subscriber.SyncState, reason string) []subscriber.Snapshot {
-		return []subscriber.Snapshot{{
-			Source: "default", EverSynced: true, SyncedInStream: true, Connected: alive,
-			Membership: subscriber.PartStatus{State: membership, Reason: reason}, Addresses: subscriber.PartStatus{State: subscriber.Synced},
-		}}
+		return []subscriber.Snapshot{
+			{
+				Source:         "default",
+				EverSynced:     true,
+				SyncedInStream: true,
+				Connected:      alive,
+				Membership: subscriber.PartStatus{
+					State:  membership,
+					Reason: reason,
+				},
+				Addresses: subscriber.PartStatus{State: subscriber.Synced},
+			},
+		}
 	}
 	for _, c := range []struct {
 		name  string

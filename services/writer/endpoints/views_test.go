@@ -13,7 +13,10 @@ import (
 
 func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 	inSync := func(w *viewCase) {
-		w.target.Input.Current = []verdict.CurrentEndpoint{{Address: mustParseAddr("10.0.0.1"), Conditions: ready}, {Address: mustParseAddr("10.0.0.2"), Conditions: ready, Source: "default"}}
+		w.target.Input.Current = []verdict.CurrentEndpoint{
+			{Address: mustParseAddr("10.0.0.1"), Conditions: ready},
+			{Address: mustParseAddr("10.0.0.2"), Conditions: ready, Source: "default"},
+		}
 	}
 	listed := func(number int32, endpoints ...discoveryv1.Endpoint) func(*viewCase) {
 		return func(w *viewCase) {

@@ -42,7 +42,13 @@ func TestContractStatesHowManySourcesAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	contract := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "//", "")), " ")
-	if sentence := fmt.Sprintf("sorted by name; at most %d. repeated SourceStatus sources = 3;", maxSources); !strings.Contains(contract, sentence) {
+	if sentence := fmt.Sprintf(
+		"sorted by name; at most %d. repeated SourceStatus sources = 3;",
+		maxSources,
+	); !strings.Contains(
+		contract,
+		sentence,
+	) {
 		t.Errorf("writer.proto does not say %q", sentence)
 	}
 	label := strings.Repeat("n", maxNameLength)
@@ -67,7 +73,9 @@ func TestLargestGroupFitsIntoMessage(t *testing.T) {
 		Port: endpoints.Port{Name: long, Protocol: "SCTP", Number: 65535, AppProtocol: strings.Repeat("p", maxAppProtocolLength)},
 	}
 	for i := range endpoints.MaxBackends {
-		address := netip.AddrFrom16([16]byte{0xfd, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, byte(i>>8) | 0x10, byte(i)})
+		address := netip.AddrFrom16(
+			[16]byte{0xfd, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, byte(i>>8) | 0x10, byte(i)},
+		)
 		e.Backends = append(e.Backends, endpoints.Backend{Address: address, Conditions: ready, Source: long, Zone: long, Hostname: long})
 	}
 	if size := proto.Size(encodeEntry(e)); size >= 3<<20 {

@@ -34,7 +34,12 @@ func encodeEntry(e *endpoints.Entry) *writerv1.Entry {
 }
 
 func encodeTarget(s *endpoints.TargetStatus) *writerv1.Target {
-	t := &writerv1.Target{State: writerv1.TargetState(s.State), Reason: display.Truncate(s.Reason, maxReasonLength), Message: truncateText(s.Message), ServiceType: truncateName(s.ServiceType)}
+	t := &writerv1.Target{
+		State:       writerv1.TargetState(s.State),
+		Reason:      display.Truncate(s.Reason, maxReasonLength),
+		Message:     truncateText(s.Message),
+		ServiceType: truncateName(s.ServiceType),
+	}
 	for _, p := range s.Ports[:min(len(s.Ports), maxPorts)] {
 		t.Ports = append(t.Ports, encodePort(p))
 	}
@@ -112,7 +117,12 @@ func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.Explai
 		w.Sources = append(w.Sources, encodeSourceReport(&e.Reports[i], now))
 	}
 	if p := e.Probe; p != nil {
-		w.Probe = &writerv1.ProbeStatus{Health: p.Status.String(), Age: durationFrom(p.Since, now), Detail: truncateText(p.Detail), PassedAge: durationFrom(p.LastPassed, now)}
+		w.Probe = &writerv1.ProbeStatus{
+			Health:    p.Status.String(),
+			Age:       durationFrom(p.Since, now),
+			Detail:    truncateText(p.Detail),
+			PassedAge: durationFrom(p.LastPassed, now),
+		}
 	}
 	for _, s := range e.Steps {
 		w.Steps = append(w.Steps, &writerv1.ExplanationStep{Stage: s.Stage, Detail: truncateText(s.Detail)})
@@ -136,7 +146,12 @@ func encodeSourceReport(s *endpoints.SourceReport, now time.Time) *writerv1.Sour
 		Observation: s.Observation, ObservationAge: durationFrom(s.ObservedAt, now),
 	}
 	if m := s.Member; m != nil {
-		states := [...]string{verdict.Unknown: "UNKNOWN", verdict.Ready: "READY", verdict.Draining: "DRAINING", verdict.NotReady: "NOT_READY"}
+		states := [...]string{
+			verdict.Unknown:  "UNKNOWN",
+			verdict.Ready:    "READY",
+			verdict.Draining: "DRAINING",
+			verdict.NotReady: "NOT_READY",
+		}
 		w.Listed, w.Member, w.State, w.StateAge = true, truncateText(m.Name), states[m.State], durationFrom(m.Since, now)
 	}
 	return w

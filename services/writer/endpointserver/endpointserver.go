@@ -78,9 +78,17 @@ func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsReque
 }
 
 // ListTargetDetails returns a page of the selected targets with what only operators may see.
-func (s *Server) ListTargetDetails(ctx context.Context, req *writerv1.ListTargetDetailsRequest) (*writerv1.ListTargetDetailsResponse, error) {
+func (s *Server) ListTargetDetails(
+	ctx context.Context,
+	req *writerv1.ListTargetDetailsRequest,
+) (*writerv1.ListTargetDetailsResponse, error) {
 	now := time.Now()
-	writerStatus, targets, next, err := listPage(ctx, s, req, func(l endpoints.Summary) *writerv1.TargetDetails { return encodeDetails(l, now) })
+	writerStatus, targets, next, err := listPage(
+		ctx,
+		s,
+		req,
+		func(l endpoints.Summary) *writerv1.TargetDetails { return encodeDetails(l, now) },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +100,12 @@ type listRequest interface {
 	GetServices() []*writerv1.ServiceSelector
 }
 
-func listPage[W proto.Message](ctx context.Context, s *Server, req listRequest, encode func(endpoints.Summary) W) (_ *writerv1.WriterStatus, targets []W, next string, err error) {
+func listPage[W proto.Message](
+	ctx context.Context,
+	s *Server,
+	req listRequest,
+	encode func(endpoints.Summary) W,
+) (_ *writerv1.WriterStatus, targets []W, next string, err error) {
 	if _, err := s.cfg.Identify(ctx); err != nil {
 		return nil, nil, "", err
 	}
@@ -120,7 +133,12 @@ func (s *Server) ExplainEndpoint(ctx context.Context, req *writerv1.ExplainEndpo
 	now := time.Now()
 	e, known := s.cfg.Store.Explain(service, address, now)
 	if !known {
-		return nil, status.Errorf(codes.NotFound, "%s/%s is not a target of this writer; check the class label of the Service, and that its namespace is watched", service.Namespace, service.Service)
+		return nil, status.Errorf(
+			codes.NotFound,
+			"%s/%s is not a target of this writer; check the class label of the Service, and that its namespace is watched",
+			service.Namespace,
+			service.Service,
+		)
 	}
 	return encodeExplanation(&e, now), nil
 }

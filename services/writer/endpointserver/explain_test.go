@@ -46,18 +46,34 @@ func decidedTarget() endpoints.Target {
 			},
 		}},
 		Probes: []verdict.Probe{
-			{Address: testAddress(0), Status: verdict.Failing, Since: now.Add(-10 * time.Second), Detail: "connection refused", LastPassed: now.Add(-12 * time.Second)},
+			{
+				Address:    testAddress(0),
+				Status:     verdict.Failing,
+				Since:      now.Add(-10 * time.Second),
+				Detail:     "connection refused",
+				LastPassed: now.Add(-12 * time.Second),
+			},
 			{Address: testAddress(1)},
 		},
 		Current: []verdict.CurrentEndpoint{{Address: testAddress(0), Conditions: ready}},
 	}
 	t.Decision.Wake = now.Add(30 * time.Second)
 	t.Decision.Endpoints = []verdict.Endpoint{
-		{Address: testAddress(0), Source: "default", Verdict: verdict.Hold, Conditions: ready, Listed: true, Rule: verdict.RuleShrink, Reason: "report and probe"},
+		{
+			Address:    testAddress(0),
+			Source:     "default",
+			Verdict:    verdict.Hold,
+			Conditions: ready,
+			Listed:     true,
+			Rule:       verdict.RuleShrink,
+			Reason:     "report and probe",
+		},
 		{Address: testAddress(1), Source: "default", Verdict: verdict.Hold, Rule: verdict.RuleTable, Reason: "report and probe"},
 	}
 	t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Source: "default", Held: 1, Message: "Wait."}}
-	t.Sources = []subscriber.Snapshot{{Source: "default", EverSynced: true, SyncedInStream: true, Membership: subscriber.PartStatus{State: subscriber.Synced}}}
+	t.Sources = []subscriber.Snapshot{
+		{Source: "default", EverSynced: true, SyncedInStream: true, Membership: subscriber.PartStatus{State: subscriber.Synced}},
+	}
 	return t
 }
 
@@ -93,7 +109,12 @@ func TestListsTargetsInPagesAndTheirGuardsToOperators(t *testing.T) {
 		l, err = r.client.ListTargets(r.t.Context(), &writerv1.ListTargetsRequest{PageSize: 1})
 		checkEqual(t, "first page", []any{len(l.GetTargets()), l.GetTargets()[0].GetService(), err}, []any{1, "a", nil})
 		l, err = r.client.ListTargets(r.t.Context(), &writerv1.ListTargetsRequest{PageToken: l.GetNextPageToken()})
-		checkEqual(t, "second page", []any{len(l.GetTargets()), l.GetTargets()[0].GetService(), l.GetNextPageToken(), err}, []any{1, "b", "", nil})
+		checkEqual(
+			t,
+			"second page",
+			[]any{len(l.GetTargets()), l.GetTargets()[0].GetService(), l.GetNextPageToken(), err},
+			[]any{1, "b", "", nil},
+		)
 
 		details := func(name string) (*writerv1.ListTargetDetailsResponse, error) {
 			return r.details.ListTargetDetails(withClientName(r.t.Context(), name), &writerv1.ListTargetDetailsRequest{
@@ -132,7 +153,10 @@ func TestLocalOperatorNeedsNoClientAndHasNoStreams(t *testing.T) {
 	details, err := operator.ListTargetDetails(t.Context(), &writerv1.ListTargetDetailsRequest{})
 	checkEqual(t, "error", err, nil)
 	checkEqual(t, "guard", details.GetTargets()[0].GetGuards()[0].GetRule(), "shrink")
-	explained, err := operator.ExplainEndpoint(t.Context(), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: "a", Address: "10.0.0.0"})
+	explained, err := operator.ExplainEndpoint(
+		t.Context(),
+		&writerv1.ExplainEndpointRequest{Namespace: "web", Service: "a", Address: "10.0.0.0"},
+	)
 	checkEqual(t, "error", err, nil)
 	checkEqual(t, "rule", explained.GetRule(), "shrink")
 }
@@ -140,7 +164,10 @@ func TestLocalOperatorNeedsNoClientAndHasNoStreams(t *testing.T) {
 func TestExplainsEndpoints(t *testing.T) {
 	runTestServer(t, func(r *testServer) {
 		explain := func(name, service, address string) (*writerv1.ExplainEndpointResponse, error) {
-			return r.details.ExplainEndpoint(withClientName(r.t.Context(), name), &writerv1.ExplainEndpointRequest{Namespace: "web", Service: service, Address: address})
+			return r.details.ExplainEndpoint(
+				withClientName(r.t.Context(), name),
+				&writerv1.ExplainEndpointRequest{Namespace: "web", Service: service, Address: address},
+			)
 		}
 		r.store.Put(decidedTarget())
 		for what, c := range map[string]struct {
@@ -163,9 +190,19 @@ func TestExplainsEndpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := e.GetSources()[0]
-		checkEqual(t, "source", []string{w.GetSource(), w.GetMember(), w.GetState(), w.GetStateAge().AsDuration().String()}, []string{"default", "worker-0", "NOT_READY", "1m0s"})
+		checkEqual(
+			t,
+			"source",
+			[]string{w.GetSource(), w.GetMember(), w.GetState(), w.GetStateAge().AsDuration().String()},
+			[]string{"default", "worker-0", "NOT_READY", "1m0s"},
+		)
 		p := e.GetProbe()
-		checkEqual(t, "probe", []string{p.GetHealth(), p.GetDetail(), p.GetAge().AsDuration().String(), p.GetPassedAge().AsDuration().String()}, []string{"failing", "connection refused", "10s", "12s"})
+		checkEqual(
+			t,
+			"probe",
+			[]string{p.GetHealth(), p.GetDetail(), p.GetAge().AsDuration().String(), p.GetPassedAge().AsDuration().String()},
+			[]string{"failing", "connection refused", "10s", "12s"},
+		)
 		checkEqual(t, "verdict", e.GetVerdict(), writerv1.Verdict_VERDICT_HOLD)
 		checkEqual(t, "rule", e.GetRule(), "shrink")
 		checkEqual(t, "guard", e.GetGuard().GetMessage(), "Wait.")

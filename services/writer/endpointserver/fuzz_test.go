@@ -38,7 +38,13 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 	seed(oneService(""))
 	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:]})
 	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: at.Digest[:], GroupByPort: true})
-	seed(&writerv1.WatchEndpointsRequest{Cursor: held, Digest: make([]byte, 16), Services: []*writerv1.ServiceSelector{{Namespace: "/", Service: "/"}}})
+	seed(
+		&writerv1.WatchEndpointsRequest{
+			Cursor:   held,
+			Digest:   make([]byte, 16),
+			Services: []*writerv1.ServiceSelector{{Namespace: "/", Service: "/"}},
+		},
+	)
 	seed(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: at.Epoch, Revision: 1<<64 - 1}, Digest: at.Digest[:]})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var req writerv1.WatchEndpointsRequest

@@ -68,7 +68,10 @@ func identifyClient(ctx context.Context) (string, error) {
 	case !ok:
 		return "", status.Error(codes.PermissionDenied, "client is not allowed")
 	case !grant.View.NodeSelector.Empty() || len(grant.View.Labels) > 0:
-		return "", status.Error(codes.PermissionDenied, "the client list gives this client a view of nodes, which a writer does not have; remove it")
+		return "", status.Error(
+			codes.PermissionDenied,
+			"the client list gives this client a view of nodes, which a writer does not have; remove it",
+		)
 	}
 	return string(grant.SAN), nil
 }

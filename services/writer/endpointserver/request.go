@@ -33,8 +33,15 @@ func parseSelectors(selectors []*writerv1.ServiceSelector) (deltaset.Filter, err
 	names := make([]endpoints.ServiceName, 0, len(selectors))
 	for i, s := range selectors {
 		if !isName(s.GetNamespace(), maxNameLength) || s.GetService() != "" && !isName(s.GetService(), maxServiceLength) {
-			return nil, status.Errorf(codes.InvalidArgument, "services[%d]: namespace and service have %d and %d bytes, want 1 to %d and at most %d",
-				i, len(s.GetNamespace()), len(s.GetService()), maxNameLength, maxServiceLength)
+			return nil, status.Errorf(
+				codes.InvalidArgument,
+				"services[%d]: namespace and service have %d and %d bytes, want 1 to %d and at most %d",
+				i,
+				len(s.GetNamespace()),
+				len(s.GetService()),
+				maxNameLength,
+				maxServiceLength,
+			)
 		}
 		names = append(names, endpoints.ServiceName{Namespace: s.GetNamespace(), Service: s.GetService()})
 	}
@@ -45,8 +52,14 @@ func parseSelectors(selectors []*writerv1.ServiceSelector) (deltaset.Filter, err
 func parseExplainRequest(req *writerv1.ExplainEndpointRequest) (endpoints.ServiceName, netip.Addr, error) {
 	service := endpoints.ServiceName{Namespace: req.GetNamespace(), Service: req.GetService()}
 	if !isName(service.Namespace, maxNameLength) || !isName(service.Service, maxServiceLength) {
-		return service, netip.Addr{}, status.Errorf(codes.InvalidArgument, "namespace and service have %d and %d bytes, want 1 to %d and 1 to %d",
-			len(service.Namespace), len(service.Service), maxNameLength, maxServiceLength)
+		return service, netip.Addr{}, status.Errorf(
+			codes.InvalidArgument,
+			"namespace and service have %d and %d bytes, want 1 to %d and 1 to %d",
+			len(service.Namespace),
+			len(service.Service),
+			maxNameLength,
+			maxServiceLength,
+		)
 	}
 	address, err := netip.ParseAddr(req.GetAddress())
 	if err != nil || address.Zone() != "" {

@@ -48,7 +48,10 @@ func managedTarget(service string, n int) endpoints.Target {
 		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 	}
 	for i := range n {
-		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{Address: testAddress(i), Conditions: ready, Listed: true, Source: "default"})
+		t.Decision.Endpoints = append(
+			t.Decision.Endpoints,
+			verdict.Endpoint{Address: testAddress(i), Conditions: ready, Listed: true, Source: "default"},
+		)
 	}
 	return t
 }

@@ -98,7 +98,11 @@ func TestR6ResumesByCursorR7ResetsOtherwise(t *testing.T) {
 		checkEqual(t, "its set", gathered.entryKeys(), []string{"web/a", "web/a/http"})
 		checkEqual(t, "its backends", len(gathered.set["web/a/http"].GetGroup().GetBackends()), 4)
 		future := r.watchEndpoints(&writerv1.WatchEndpointsRequest{
-			Services: oneService("a").GetServices(), Cursor: &writerv1.Cursor{Epoch: c.cursor.GetEpoch(), Revision: 1 << 40}, Digest: c.digest,
+			Services: oneService(
+				"a",
+			).GetServices(),
+			Cursor: &writerv1.Cursor{Epoch: c.cursor.GetEpoch(), Revision: 1 << 40},
+			Digest: c.digest,
 		}, "proxy")
 		checkEqual(t, "reset for a revision of the future", future.nextMessage().GetReset_(), true)
 	})
@@ -208,7 +212,16 @@ func TestR10SlowReadersSkipStatesAndDelayNoOthers(t *testing.T) {
 	runTestServer(t, func(r *testServer) {
 		r.store.Put(managedTarget("a", 3000)) // more than flow control lets through unread
 		r.store.MarkSynced()
-		quick, slow, asleep := r.watchEndpoints(allServices(), "proxy"), r.watchEndpoints(allServices(), "slow"), r.watchEndpoints(allServices(), "asleep")
+		quick, slow, asleep := r.watchEndpoints(
+			allServices(),
+			"proxy",
+		), r.watchEndpoints(
+			allServices(),
+			"slow",
+		), r.watchEndpoints(
+			allServices(),
+			"asleep",
+		)
 		quick.untilSynced()
 		synctest.Wait()
 		for i := range 25 {
@@ -251,16 +264,41 @@ func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 func TestRejectsInvalidRequests(t *testing.T) {
 	runTestServer(t, func(r *testServer) {
 		checkEqual(t, "a stranger", r.watchEndpoints(allServices(), "nobody").waitForEnd(), codes.PermissionDenied)
-		checkEqual(t, "a digest without a cursor", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").waitForEnd(), codes.InvalidArgument)
-		checkEqual(t, "a cursor without a digest", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").waitForEnd(), codes.InvalidArgument)
+		checkEqual(
+			t,
+			"a digest without a cursor",
+			r.watchEndpoints(&writerv1.WatchEndpointsRequest{Digest: make([]byte, 16)}, "proxy").waitForEnd(),
+			codes.InvalidArgument,
+		)
+		checkEqual(
+			t,
+			"a cursor without a digest",
+			r.watchEndpoints(&writerv1.WatchEndpointsRequest{Cursor: &writerv1.Cursor{Epoch: "e"}}, "proxy").waitForEnd(),
+			codes.InvalidArgument,
+		)
 		long := &writerv1.ServiceSelector{Namespace: "web", Service: strings.Repeat("n", maxServiceLength+1)}
-		checkEqual(t, "a name longer than that of a ServiceImport", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{long}}, "proxy").waitForEnd(), codes.InvalidArgument)
-		checkEqual(t, "a Service without a namespace", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").waitForEnd(), codes.InvalidArgument)
+		checkEqual(
+			t,
+			"a name longer than that of a ServiceImport",
+			r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{long}}, "proxy").waitForEnd(),
+			codes.InvalidArgument,
+		)
+		checkEqual(
+			t,
+			"a Service without a namespace",
+			r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: []*writerv1.ServiceSelector{{Service: "a"}}}, "proxy").waitForEnd(),
+			codes.InvalidArgument,
+		)
 		many := make([]*writerv1.ServiceSelector, 101)
 		for i := range many {
 			many[i] = &writerv1.ServiceSelector{Namespace: "web"}
 		}
-		checkEqual(t, "too many Services", r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: many}, "proxy").waitForEnd(), codes.InvalidArgument)
+		checkEqual(
+			t,
+			"too many Services",
+			r.watchEndpoints(&writerv1.WatchEndpointsRequest{Services: many}, "proxy").waitForEnd(),
+			codes.InvalidArgument,
+		)
 		for range 4 {
 			r.watchEndpoints(allServices(), "proxy").nextMessage()
 		}

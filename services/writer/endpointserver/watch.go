@@ -40,7 +40,11 @@ func (s *Server) newReader(req *writerv1.WatchEndpointsRequest) (*endpointReader
 	}
 	position, err := stream.ResumePosition(req.GetCursor(), req.GetDigest())
 	return &endpointReader{
-		store: s.cfg.Store, filter: filter, groupByPort: req.GetGroupByPort(), position: position, heartbeatInterval: stream.HeartbeatInterval,
+		store:             s.cfg.Store,
+		filter:            filter,
+		groupByPort:       req.GetGroupByPort(),
+		position:          position,
+		heartbeatInterval: stream.HeartbeatInterval,
 	}, err
 }
 

@@ -164,13 +164,31 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 
 // Report reports a warning now.
 func (r *Reporter) Report(service corev1.ObjectReference, w Warning) {
-	r.cfg.Logger.Warn("event recorded", "namespace", service.Namespace, "service", planner.TargetName(service.Kind, service.Name), "reason", w.Reason, "note", w.Note)
+	r.cfg.Logger.Warn(
+		"event recorded",
+		"namespace",
+		service.Namespace,
+		"service",
+		planner.TargetName(service.Kind, service.Name),
+		"reason",
+		w.Reason,
+		"note",
+		w.Note,
+	)
 	r.record(service, r.newEvent(service, corev1.EventTypeWarning, w.Reason, cmp.Or(w.Action, "Reconcile"), w.Note), w.Source, w.Note)
 }
 
 // record adds an Event to the history, and to the queue of those to send.
 func (r *Reporter) record(service corev1.ObjectReference, event *eventsv1.Event, source, note string) {
-	r.cfg.History.AddEvent(history.Event{At: time.Now(), Namespace: service.Namespace, Service: planner.TargetName(service.Kind, service.Name), Reason: event.Reason, Note: display.Sanitize(note)})
+	r.cfg.History.AddEvent(
+		history.Event{
+			At:        time.Now(),
+			Namespace: service.Namespace,
+			Service:   planner.TargetName(service.Kind, service.Name),
+			Reason:    event.Reason,
+			Note:      display.Sanitize(note),
+		},
+	)
 	if r.cfg.Client == nil || service.UID == "" {
 		return
 	}

@@ -115,7 +115,10 @@ func TestRecordsWarningInHistoryWithoutClient(t *testing.T) {
 	var reported history.Log
 	r := NewReporter(Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
 	r.Report(shop, Warning{Reason: "Shrink", Note: "One stays\nfor now."})
-	if _, events := reported.Recent(nil); len(events) != 1 || events[0].Reason != "Shrink" || events[0].Note != "One stays for now." || events[0].Service != shop.Name || events[0].At.IsZero() {
+	if _, events := reported.Recent(
+		nil,
+	); len(events) != 1 || events[0].Reason != "Shrink" || events[0].Note != "One stays for now." || events[0].Service != shop.Name ||
+		events[0].At.IsZero() {
 		t.Errorf("%+v", events)
 	}
 }
@@ -143,7 +146,8 @@ func TestAddsReturningWarningToSeries(t *testing.T) {
 		r.SetActive(shop, Current{Warnings: []Warning{outside, outside}, Managed: true, Leading: true}, time.Now())
 		r.SetActive(shop, Current{Warnings: []Warning{outside}, Managed: true, Leading: true}, time.Now())
 		got := events()
-		if len(got) != 1 || got[0].Reason != outside.Reason || got[0].Regarding.Name != "shop" || got[0].Series != nil || got[0].Note != outside.Note {
+		if len(got) != 1 || got[0].Reason != outside.Reason || got[0].Regarding.Name != "shop" || got[0].Series != nil ||
+			got[0].Note != outside.Note {
 			t.Fatalf("got Events %+v", got)
 		}
 		r.SetActive(shop, Current{Managed: true, Leading: true}, time.Now())

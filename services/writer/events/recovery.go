@@ -31,7 +31,12 @@ type endedWarning struct {
 }
 
 // setEnded notes which reported warnings have ended. It returns the recoveries that are due, and when the next one is.
-func (r *Reporter) setEnded(service types.UID, before, active map[warningKey]activeWarning, current Current, now time.Time) (due []endedWarning, wake time.Time) {
+func (r *Reporter) setEnded(
+	service types.UID,
+	before, active map[warningKey]activeWarning,
+	current Current,
+	now time.Time,
+) (due []endedWarning, wake time.Time) {
 	ended := r.ended[service]
 	if ended == nil {
 		ended = endedWarnings{}
@@ -108,6 +113,16 @@ func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning
 		lasted = duration.HumanDuration(d)
 	}
 	note := fmt.Sprintf("%s It lasted %s.", e.note, lasted)
-	r.cfg.Logger.Info("event recorded", "namespace", service.Namespace, "service", planner.TargetName(service.Kind, service.Name), "reason", e.reason, "note", note)
+	r.cfg.Logger.Info(
+		"event recorded",
+		"namespace",
+		service.Namespace,
+		"service",
+		planner.TargetName(service.Kind, service.Name),
+		"reason",
+		e.reason,
+		"note",
+		note,
+	)
 	r.record(service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", note), e.source, note)
 }

@@ -14,8 +14,17 @@ import (
 )
 
 var (
-	shrink = Warning{Reason: "ShrinkLimited", Source: "blue", Recovery: Recovery{Reason: "ShrinkGuardOver", Note: "Guard shrink holds nothing."}}
-	trust  = Warning{Reason: "SourceNotTrusted", Source: "blue", Transient: true, Recovery: Recovery{Reason: "TrustGuardOver", Note: "Guard trust holds nothing."}}
+	shrink = Warning{
+		Reason:   "ShrinkLimited",
+		Source:   "blue",
+		Recovery: Recovery{Reason: "ShrinkGuardOver", Note: "Guard shrink holds nothing."},
+	}
+	trust = Warning{
+		Reason:    "SourceNotTrusted",
+		Source:    "blue",
+		Transient: true,
+		Recovery:  Recovery{Reason: "TrustGuardOver", Note: "Guard trust holds nothing."},
+	}
 	noPort = Warning{Reason: "NoProbePort", Recovery: Recovery{Reason: "ServiceManaged", Note: "Service is managed again."}}
 	badTag = Warning{Reason: "InvalidAnnotation", Recovery: noPort.Recovery}
 	silent = Warning{Reason: "ForeignSlices"}
@@ -124,7 +133,10 @@ func TestReportsEachRecoveryOnce(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("Events (-want +got):\n%s", diff)
 			}
-			if want := begin.Add(time.Duration(tt.wake) * time.Second); tt.wake == 0 && !wake.IsZero() || tt.wake != 0 && !wake.Equal(want) {
+			if want := begin.Add(
+				time.Duration(tt.wake) * time.Second,
+			); tt.wake == 0 && !wake.IsZero() ||
+				tt.wake != 0 && !wake.Equal(want) {
 				t.Errorf("wake is %v, want %d s after the start", wake, tt.wake)
 			}
 			if len(tt.steps[len(tt.steps)-1].current.Warnings) == 0 && tt.wake == 0 && len(r.active)+len(r.ended) != 0 {

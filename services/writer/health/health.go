@@ -63,7 +63,8 @@ func isInSync(current []verdict.CurrentEndpoint, decided []verdict.Endpoint) boo
 		if !e.Listed {
 			continue
 		}
-		if len(current) == 0 || current[0].Address != e.Address || current[0].Conditions != e.Conditions || current[0].Zone != e.Zone || current[0].Hostname != e.Hostname {
+		if len(current) == 0 || current[0].Address != e.Address || current[0].Conditions != e.Conditions || current[0].Zone != e.Zone ||
+			current[0].Hostname != e.Hostname {
 			return false
 		}
 		current = current[1:]

@@ -18,7 +18,10 @@ import (
 func TestFindsProblems(t *testing.T) {
 	a := netip.MustParseAddr("10.0.1.7")
 	ready := verdict.Conditions{Ready: true, Serving: true}
-	served := verdict.Decision{Write: true, Endpoints: []verdict.Endpoint{{Address: a, Conditions: ready, Listed: true}, {Address: a.Next()}}}
+	served := verdict.Decision{
+		Write:     true,
+		Endpoints: []verdict.Endpoint{{Address: a, Conditions: ready, Listed: true}, {Address: a.Next()}},
+	}
 	held := verdict.Input{Current: []verdict.CurrentEndpoint{{Address: a, Conditions: ready}}}
 	with := func(change func(*verdict.Decision)) verdict.Decision {
 		d := served
@@ -85,9 +88,21 @@ func TestReportsProblemsAndSinceWhen(t *testing.T) {
 				t.Errorf("%s: %s is %v", step.name, p, got)
 			}
 		}
-		since, healthy := testutil.ToFloat64(m.unhealthySince.WithLabelValues("web", "blue")), testutil.ToFloat64(m.healthy.WithLabelValues("web", "blue"))
+		since, healthy := testutil.ToFloat64(
+			m.unhealthySince.WithLabelValues("web", "blue"),
+		), testutil.ToFloat64(
+			m.healthy.WithLabelValues("web", "blue"),
+		)
 		if since != step.since || healthy != gaugeValue(step.problem == "") || testutil.CollectAndCount(m.held) != step.guards {
-			t.Errorf("%s: unhealthy since %v, healthy %v, %d guards; want %v, %d", step.name, since, healthy, testutil.CollectAndCount(m.held), step.since, step.guards)
+			t.Errorf(
+				"%s: unhealthy since %v, healthy %v, %d guards; want %v, %d",
+				step.name,
+				since,
+				healthy,
+				testutil.CollectAndCount(m.held),
+				step.since,
+				step.guards,
+			)
 		}
 	}
 	if m.Forget(key); testutil.CollectAndCount(m.healthy) != 0 {

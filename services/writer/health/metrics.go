@@ -30,15 +30,29 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{since: map[targets.Key]time.Time{}}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "writer", Name: name, Help: help}, append([]string{"namespace", "service"}, labels...))
+		g := prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "writer", Name: name, Help: help},
+			append([]string{"namespace", "service"}, labels...),
+		)
 		m.targets = append(m.targets, g)
 		reg.MustRegister(g)
 		return g
 	}
 	m.healthy = gauge("target_healthy", "1 if the target is managed and in sync, has a ready endpoint, and no guard is active.")
-	m.unhealthySince = gauge("target_unhealthy_since_timestamp_seconds", "Unix time since which the target has been unhealthy, as far as this process has observed; 0: it is healthy.")
-	m.problem = gauge("target_problem", "1 if the target has this problem: rejected, paused, writes_blocked (a guard blocks all writes), out_of_sync (its slices differ from the decision), no_ready_endpoints or guard_active.", "problem")
-	m.endpoints = gauge("endpoints", "Number of endpoints that the decision lists, by state: ready, draining (serving and terminating) or not_ready.", "state")
+	m.unhealthySince = gauge(
+		"target_unhealthy_since_timestamp_seconds",
+		"Unix time since which the target has been unhealthy, as far as this process has observed; 0: it is healthy.",
+	)
+	m.problem = gauge(
+		"target_problem",
+		"1 if the target has this problem: rejected, paused, writes_blocked (a guard blocks all writes), out_of_sync (its slices differ from the decision), no_ready_endpoints or guard_active.",
+		"problem",
+	)
+	m.endpoints = gauge(
+		"endpoints",
+		"Number of endpoints that the decision lists, by state: ready, draining (serving and terminating) or not_ready.",
+		"state",
+	)
 	m.held = gauge("guard_held_endpoints", "Number of endpoints whose change a guard holds.", "guard")
 	m.managed = gauge("target_managed", "1 if the target is written; 0 if its Service is missing, rejected or paused.")
 	m.paused = gauge("target_paused", "1 if the target's Service is paused, so that nothing is written.")
@@ -99,7 +113,14 @@ func (m *Metrics) setHealth(key targets.Key, view targets.Resolution, problems m
 }
 
 // Update sets the metrics of a target after a decision. writeFails: the last write of its slices failed.
-func (m *Metrics) Update(key targets.Key, view targets.Resolution, input verdict.Input, d verdict.Decision, writeFails bool, now time.Time) {
+func (m *Metrics) Update(
+	key targets.Key,
+	view targets.Resolution,
+	input verdict.Input,
+	d verdict.Decision,
+	writeFails bool,
+	now time.Time,
+) {
 	if view.Active() {
 		m.setDecision(key, d)
 	} else {

@@ -79,7 +79,11 @@ func fields(s *discoveryv1.EndpointSlice) map[string]string {
 	}
 	for _, e := range s.Endpoints {
 		// Absent conditions have the defaults of the API.
-		text := display.EndpointConditions(ptr.Deref(e.Conditions.Ready, true), ptr.Deref(e.Conditions.Serving, true), ptr.Deref(e.Conditions.Terminating, false))
+		text := display.EndpointConditions(
+			ptr.Deref(e.Conditions.Ready, true),
+			ptr.Deref(e.Conditions.Serving, true),
+			ptr.Deref(e.Conditions.Terminating, false),
+		)
 		if zone := ptr.Deref(e.Zone, ""); zone != "" {
 			text += ", zone " + zone
 		}

@@ -40,7 +40,9 @@ func TestMergesFailedRetries(t *testing.T) {
 	var l Log
 	l.AddWrite(Write{Slice: "a", Verb: "update", Result: "ok"})
 	for n := range 500 {
-		l.AddWrite(Write{At: testTime.Add(time.Duration(n) * time.Second), Slice: "b", Verb: "update", Result: "rejected", Message: "quota"})
+		l.AddWrite(
+			Write{At: testTime.Add(time.Duration(n) * time.Second), Slice: "b", Verb: "update", Result: "rejected", Message: "quota"},
+		)
 		l.AddWrite(Write{Slice: "b", Verb: "create", Result: "rejected", Message: "quota"})
 	}
 	for range 2 {

@@ -164,7 +164,11 @@ func (c *Current) follow(named planner.Desired, now []*discoveryv1.EndpointSlice
 		if slice == c.from[i] {
 			continue
 		}
-		before, after := CurrentEndpoints(planner.CurrentEndpoints(named, c.from[i:i+1])), CurrentEndpoints(planner.CurrentEndpoints(named, now[i:i+1]))
+		before, after := CurrentEndpoints(
+			planner.CurrentEndpoints(named, c.from[i:i+1]),
+		), CurrentEndpoints(
+			planner.CurrentEndpoints(named, now[i:i+1]),
+		)
 		if len(after) != len(slice.Endpoints) && len(after) > 0 {
 			return nil, false
 		}

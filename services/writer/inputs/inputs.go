@@ -41,7 +41,10 @@ func (c Choice) selectorText() string {
 func (c Choice) key() string { return fmt.Sprint(c.Families, c.Workload, " ", c.selectorText()) }
 
 var states = [...]verdict.State{
-	subscriber.Unknown: verdict.Unknown, subscriber.Ready: verdict.Ready, subscriber.Draining: verdict.Draining, subscriber.NotReady: verdict.NotReady,
+	subscriber.Unknown:  verdict.Unknown,
+	subscriber.Ready:    verdict.Ready,
+	subscriber.Draining: verdict.Draining,
+	subscriber.NotReady: verdict.NotReady,
 }
 
 // appendMembers appends a member for each chosen address.
@@ -133,8 +136,14 @@ func ListedEndpoints(decided []verdict.Endpoint) []planner.Endpoint {
 	for i := range decided {
 		if e := &decided[i]; e.Listed {
 			list = append(list, planner.Endpoint{
-				Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname, PortGroup: cmp.Or(e.Source, planner.DefaultSource),
-				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
+				Address:     e.Address,
+				Source:      e.Source,
+				Zone:        e.Zone,
+				Hostname:    e.Hostname,
+				PortGroup:   cmp.Or(e.Source, planner.DefaultSource),
+				Ready:       e.Conditions.Ready,
+				Serving:     e.Conditions.Serving,
+				Terminating: e.Conditions.Terminating,
 			})
 		}
 	}

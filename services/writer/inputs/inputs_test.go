@@ -91,7 +91,11 @@ func TestStatesAreThoseOfTheChosenWorkload(t *testing.T) {
 		{"other", []verdict.State{verdict.Unknown, verdict.Unknown, verdict.Unknown}, `no workload "other" is exported`},
 		{"web", []verdict.State{verdict.NotReady, verdict.Ready, verdict.Unknown}, ""},
 	} {
-		got := kept.Convert(s, Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Workload: tt.workload}, verdict.Allowlist{})
+		got := kept.Convert(
+			s,
+			Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Workload: tt.workload},
+			verdict.Allowlist{},
+		)
 		var is []verdict.State
 		for _, m := range got.Members {
 			is = append(is, m.State)
@@ -119,7 +123,10 @@ func TestMapsZonesAndOmitsUnknownOnes(t *testing.T) {
 	s := dualStack()
 	s.Members[0].Zone, s.Members[1].Zone = "theirs", "another"
 	var m members
-	got := m.convert(s, Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Zones: map[string]string{"theirs": "ours"}})
+	got := m.convert(
+		s,
+		Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Zones: map[string]string{"theirs": "ours"}},
+	)
 	if got[0].Zone != "" || got[1].Zone != "ours" {
 		t.Errorf("zones %q and %q", got[0].Zone, got[1].Zone)
 	}
@@ -152,9 +159,19 @@ func TestMembersFollowTheGeneration(t *testing.T) {
 
 func TestListedEndpointsConvertToCurrentOnes(t *testing.T) {
 	decided := []verdict.Endpoint{
-		{Address: netip.MustParseAddr("10.0.1.1"), Source: "default", Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}},
+		{
+			Address:    netip.MustParseAddr("10.0.1.1"),
+			Source:     "default",
+			Listed:     true,
+			Conditions: verdict.Conditions{Ready: true, Serving: true},
+		},
 		{Address: netip.MustParseAddr("10.0.1.2"), Source: "default", Verdict: verdict.Remove},
-		{Address: netip.MustParseAddr("10.0.1.3"), Source: "default", Listed: true, Conditions: verdict.Conditions{Serving: true, Terminating: true}},
+		{
+			Address:    netip.MustParseAddr("10.0.1.3"),
+			Source:     "default",
+			Listed:     true,
+			Conditions: verdict.Conditions{Serving: true, Terminating: true},
+		},
 	}
 	want := []verdict.CurrentEndpoint{
 		{Address: decided[0].Address, Source: "default", Conditions: decided[0].Conditions},

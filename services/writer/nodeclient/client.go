@@ -87,9 +87,14 @@ func New(cfg Config) *Client {
 		cfg.Random = rand.Float64
 	}
 	s := &Client{
-		cfg: cfg, confirmations: uint32(min(max(cfg.ConfirmObservations, 0), contract.MaxConfirmObservations)), log: cfg.Log.With("source", subscriber.FeedName(cfg.Source, cfg.Service)), mirror: subscriber.NewMirror(),
-		changedCh: make(chan struct{}, 1), observeCh: make(chan struct{}, 1), logLimiter: rate.NewLimiter(maxLogRate, maxLogBurst),
-		failureLog: rate.Sometimes{First: 1, Interval: failureLogInterval},
+		cfg:           cfg,
+		confirmations: uint32(min(max(cfg.ConfirmObservations, 0), contract.MaxConfirmObservations)),
+		log:           cfg.Log.With("source", subscriber.FeedName(cfg.Source, cfg.Service)),
+		mirror:        subscriber.NewMirror(),
+		changedCh:     make(chan struct{}, 1),
+		observeCh:     make(chan struct{}, 1),
+		logLimiter:    rate.NewLimiter(maxLogRate, maxLogBurst),
+		failureLog:    rate.Sometimes{First: 1, Interval: failureLogInterval},
 	}
 	s.feed = subscriber.FeedName(cfg.Source, cfg.Service)
 	cfg.Metrics.initSource(s.feed)
@@ -170,7 +175,9 @@ func (s *Client) handleSessionEnd(synced time.Duration, err error) time.Duration
 	case code == codes.InvalidArgument:
 		log.Error("inventory rejected the request; retrying without a cursor")
 	case code == codes.PermissionDenied || code == codes.Unauthenticated:
-		log.Error("inventory denied permission; check that its ALLOWED_CLIENTS_FILE has the SAN of this writer, and the Service if it exports Services")
+		log.Error(
+			"inventory denied permission; check that its ALLOWED_CLIENTS_FILE has the SAN of this writer, and the Service if it exports Services",
+		)
 	case code == codes.Unavailable && synced > 0:
 		log.Info("stream closed, reconnecting")
 	default:

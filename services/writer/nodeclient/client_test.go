@@ -37,7 +37,10 @@ type observeCall struct {
 	end chan error
 }
 
-func (i *scriptedInventory) RequestObservations(ctx context.Context, req *inventoryv1.RequestObservationsRequest) (*inventoryv1.RequestObservationsResponse, error) {
+func (i *scriptedInventory) RequestObservations(
+	ctx context.Context,
+	req *inventoryv1.RequestObservationsRequest,
+) (*inventoryv1.RequestObservationsResponse, error) {
 	c := &observeCall{time.Now(), req, make(chan error)}
 	i.requests <- c
 	select {
@@ -206,7 +209,9 @@ func TestR8IgnoresSetBeforeSynced(t *testing.T) {
 		m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
 		h.deliver(h.nextCall(), withHeartbeat(m))
 		s := h.Snapshot()
-		if s.EverSynced || s.SyncedInStream || !s.Connected || s.Membership.State != subscriber.Unsynced || s.Membership.Reason != "starting" || !s.MembershipSyncedAt.IsZero() {
+		if s.EverSynced || s.SyncedInStream || !s.Connected || s.Membership.State != subscriber.Unsynced ||
+			s.Membership.Reason != "starting" ||
+			!s.MembershipSyncedAt.IsZero() {
 			t.Errorf("snapshot: %+v", s)
 		}
 	})

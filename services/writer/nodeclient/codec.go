@@ -21,9 +21,17 @@ type fieldLimits map[protowire.Number]struct {
 
 // responseLimits has the field numbers of inventory.proto.
 var responseLimits = fieldLimits{
-	3: {max: contract.MaxChunk, nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}, 11: {max: contract.MaxWorkloads}}}, // upserts: addresses, labels, workload states
-	4: {max: contract.MaxChunk},                                                                                                   // removed
-	6: {max: 1, nested: fieldLimits{5: {max: contract.MaxSourcePorts}, 6: {max: contract.MaxWorkloads}}},                          // status, whose occurrences decoding merges: ports, workloads
+	3: {
+		max:    contract.MaxChunk,
+		nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}, 11: {max: contract.MaxWorkloads}},
+	}, // upserts: addresses, labels, workload states
+	4: {
+		max: contract.MaxChunk,
+	}, // removed
+	6: {
+		max:    1,
+		nested: fieldLimits{5: {max: contract.MaxSourcePorts}, 6: {max: contract.MaxWorkloads}},
+	}, // status, whose occurrences decoding merges: ports, workloads
 }
 
 // allow reports whether an encoded message is within the limits. It accepts malformed messages,

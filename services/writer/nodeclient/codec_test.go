@@ -62,7 +62,12 @@ func TestMessageAboveFieldLimitsIsViolation(t *testing.T) {
 		case <-time.After(time.Second):
 			t.Error("the stream continues")
 		}
-		checkEqual(t, "violations", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", string(subscriber.LimitExceeded))), 1.0)
+		checkEqual(
+			t,
+			"violations",
+			testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", string(subscriber.LimitExceeded))),
+			1.0,
+		)
 		checkEqual(t, "members", memberLines(h.Client), []string{"a 10.0.0.1"})
 	})
 }

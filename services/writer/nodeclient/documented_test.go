@@ -12,7 +12,14 @@ func TestDocumentedLimitsMatchCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if row := fmt.Sprintf("\n| log lines about reported changes | %d a second, %d at once |", maxLogRate, maxLogBurst); !strings.Contains(string(text), row) {
+	if row := fmt.Sprintf(
+		"\n| log lines about reported changes | %d a second, %d at once |",
+		maxLogRate,
+		maxLogBurst,
+	); !strings.Contains(
+		string(text),
+		row,
+	) {
 		t.Errorf("docs/design/limits.md has no row %q", row[1:])
 	}
 }

@@ -30,17 +30,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, append([]string{"source"}, labels...))
 	}
 	return &Metrics{
-		connected:          gauge("connected", "1 if the inventory is connected."),
-		synced:             gauge("synced", "1 if the current stream has delivered a complete, verified set."),
-		members:            gauge("members", "Number of nodes in the current set."),
-		membership:         gauge("membership_synced", "1 if the inventory last reported its membership as synced."),
-		addresses:          gauge("addresses_synced", "1 if the inventory last reported its addresses as synced."),
-		lastMessage:        gauge("last_message_timestamp_seconds", "Unix time of the last message from the inventory; 0: none yet."),
-		lastMembershipSync: gauge("membership_last_synced_timestamp_seconds", "Unix time at which the inventory last reported its membership as synced; 0: never. MAX_STALENESS counts from here."),
-		lastObservation:    gauge("last_observation_timestamp_seconds", "Unix time of the inventory's last observation, by the clock of the writer; 0: none known."),
-		messages:           counter("messages_total", "Number of messages received from the inventory."),
-		reconnects:         counter("reconnects_total", "Number of streams that ended and were reconnected."),
-		violations:         counter("protocol_violations_total", "Number of protocol violations by the inventory, by kind.", "kind"),
+		connected:   gauge("connected", "1 if the inventory is connected."),
+		synced:      gauge("synced", "1 if the current stream has delivered a complete, verified set."),
+		members:     gauge("members", "Number of nodes in the current set."),
+		membership:  gauge("membership_synced", "1 if the inventory last reported its membership as synced."),
+		addresses:   gauge("addresses_synced", "1 if the inventory last reported its addresses as synced."),
+		lastMessage: gauge("last_message_timestamp_seconds", "Unix time of the last message from the inventory; 0: none yet."),
+		lastMembershipSync: gauge(
+			"membership_last_synced_timestamp_seconds",
+			"Unix time at which the inventory last reported its membership as synced; 0: never. MAX_STALENESS counts from here.",
+		),
+		lastObservation: gauge(
+			"last_observation_timestamp_seconds",
+			"Unix time of the inventory's last observation, by the clock of the writer; 0: none known.",
+		),
+		messages:   counter("messages_total", "Number of messages received from the inventory."),
+		reconnects: counter("reconnects_total", "Number of streams that ended and were reconnected."),
+		violations: counter("protocol_violations_total", "Number of protocol violations by the inventory, by kind.", "kind"),
 	}
 }
 

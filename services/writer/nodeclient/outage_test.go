@@ -108,9 +108,14 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 						Source: "default", Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 						Random: rand.New(rand.NewPCG(uint64(n), 14)).Float64,
 						Dial: func() (Conn, error) {
-							return grpc.NewClient("passthrough:///inventory", grpc.WithContextDialer(host.dial),
+							return grpc.NewClient(
+								"passthrough:///inventory",
+								grpc.WithContextDialer(host.dial),
 								grpc.WithTransportCredentials(insecure.NewCredentials()),
-								grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 4 * time.Second})) // as package link
+								grpc.WithConnectParams(
+									grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 4 * time.Second},
+								),
+							) // as package link
 						},
 					})
 					all = append(all, s)

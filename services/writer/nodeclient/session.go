@@ -87,7 +87,10 @@ func (s *Client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) 
 	s.cfg.Metrics.lastMessage.WithLabelValues(s.feed).Set(unixSeconds(now))
 	if !sess.received {
 		if m.GetService() != s.cfg.Service { // the set of an older inventory, which does not know the field, is another one
-			return &subscriber.Violation{Kind: subscriber.OtherService, Detail: fmt.Sprintf("the stream is of service %.253q, requested %q", m.GetService(), s.cfg.Service)}
+			return &subscriber.Violation{
+				Kind:   subscriber.OtherService,
+				Detail: fmt.Sprintf("the stream is of service %.253q, requested %q", m.GetService(), s.cfg.Service),
+			}
 		}
 		sess.received = true
 		if m.GetHeartbeatInterval() != nil {
@@ -134,8 +137,11 @@ func (s *Client) requestObservations(ctx context.Context, inventory inventoryv1.
 		}
 		s.observeRequestedAt = time.Now()
 		call, cancel := context.WithTimeout(ctx, observeTimeout)
-		response, err := inventory.RequestObservations(call, &inventoryv1.RequestObservationsRequest{Observations: s.confirmations, Service: s.cfg.Service},
-			grpc.MaxCallRecvMsgSize(maxObserveResponse))
+		response, err := inventory.RequestObservations(
+			call,
+			&inventoryv1.RequestObservationsRequest{Observations: s.confirmations, Service: s.cfg.Service},
+			grpc.MaxCallRecvMsgSize(maxObserveResponse),
+		)
 		cancel()
 		if err != nil {
 			s.log.Warn("request for observations failed", "error", err)

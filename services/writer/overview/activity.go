@@ -62,12 +62,24 @@ func (m *pageModel) sourceRow(s *subscriber.Snapshot) (row []statuspage.Line, va
 		trust = statuspage.Errorf("disconnected")
 	}
 	values = statuspage.Values{
-		"source": s.FeedName(), "connected": status.Connected, "trusted": ignoring == 0, "ignoredByServices": ignoring, "nodes": len(s.Members),
-		"observation": int(s.Observation), "reason": status.Reason,
+		"source":            s.FeedName(),
+		"connected":         status.Connected,
+		"trusted":           ignoring == 0,
+		"ignoredByServices": ignoring,
+		"nodes":             len(s.Members),
+		"observation":       int(s.Observation),
+		"reason":            status.Reason,
 	}
 	values.SetTime("membershipSyncedAt", s.MembershipSyncedAt)
 	values.SetTime("observedAt", s.ObservationReceivedAt)
-	row = []statuspage.Line{{Text: s.FeedName()}, trust, {Text: strconv.Itoa(len(s.Members))}, {Text: membership}, {Text: observed}, {Text: strings.Join(reasons, "; ")}}
+	row = []statuspage.Line{
+		{Text: s.FeedName()},
+		trust,
+		{Text: strconv.Itoa(len(s.Members))},
+		{Text: membership},
+		{Text: observed},
+		{Text: strings.Join(reasons, "; ")},
+	}
 	return row, values
 }
 
@@ -108,8 +120,17 @@ func finishHistory(s statuspage.Section, total int, none string) statuspage.Sect
 func (m *pageModel) writeItem(w *history.Write) statuspage.Item {
 	past := map[string]string{"create": "created", "update": "updated", "delete": "deleted"}
 	i := statuspage.Item{
-		Name: w.Namespace + "/" + w.Slice, Detail: statuspage.FormatTime(m.At, w.At), Summary: statuspage.Linef("%s", cmp.Or(past[w.Verb], w.Verb)),
-		Values: statuspage.Values{"namespace": w.Namespace, "service": w.Service, "slice": w.Slice, "verb": w.Verb, "result": w.Result, "attempts": w.Attempts},
+		Name:    w.Namespace + "/" + w.Slice,
+		Detail:  statuspage.FormatTime(m.At, w.At),
+		Summary: statuspage.Linef("%s", cmp.Or(past[w.Verb], w.Verb)),
+		Values: statuspage.Values{
+			"namespace": w.Namespace,
+			"service":   w.Service,
+			"slice":     w.Slice,
+			"verb":      w.Verb,
+			"result":    w.Result,
+			"attempts":  w.Attempts,
+		},
 	}
 	i.Values.SetTime("at", w.At)
 	if w.Result != "ok" {

@@ -32,7 +32,13 @@ type Config struct {
 // namespace, or empty.
 func (c Config) Page(at time.Time, filter string) statuspage.Page {
 	m := pageModel{
-		At: at, Version: c.Version, Instance: c.Instance, Leading: c.Leading(), DryRun: c.Holder == nil, Filter: filter, Sources: c.Sources(),
+		At:       at,
+		Version:  c.Version,
+		Instance: c.Instance,
+		Leading:  c.Leading(),
+		DryRun:   c.Holder == nil,
+		Filter:   filter,
+		Sources:  c.Sources(),
 	}
 	slices.SortFunc(m.Sources, func(a, b subscriber.Snapshot) int { return cmp.Compare(a.FeedName(), b.FeedName()) })
 	var name endpoints.ServiceName

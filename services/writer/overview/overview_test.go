@@ -36,19 +36,30 @@ func newTarget(service string, addresses ...string) endpoints.Target {
 		Namespace: "web", Service: service, State: endpoints.Managed, Leading: true,
 		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 		Input: verdict.Input{
-			Limits:  verdict.Limits{Probing: true},
-			Sources: []verdict.Source{{Name: "blue", EverSynced: true, Connected: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second)}},
+			Limits: verdict.Limits{Probing: true},
+			Sources: []verdict.Source{
+				{Name: "blue", EverSynced: true, Connected: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second)},
+			},
 		},
 		Decision: verdict.Decision{Write: true},
 		Sources:  []subscriber.Snapshot{syncedSnapshot("blue")},
 	}
 	for i, text := range addresses {
 		a := netip.MustParseAddr(text)
-		t.Input.Sources[0].Members = append(t.Input.Sources[0].Members, verdict.Member{Address: a, Name: fmt.Sprintf("worker-%d", i+1), State: verdict.Ready, Since: now.Add(-time.Hour)})
+		t.Input.Sources[0].Members = append(
+			t.Input.Sources[0].Members,
+			verdict.Member{Address: a, Name: fmt.Sprintf("worker-%d", i+1), State: verdict.Ready, Since: now.Add(-time.Hour)},
+		)
 		t.Input.Probes = append(t.Input.Probes, verdict.Probe{Address: a, Status: verdict.Passing, Since: now.Add(-time.Minute)})
 		t.Input.Current = append(t.Input.Current, verdict.CurrentEndpoint{Address: a, Conditions: ready, Source: "blue"})
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{
-			Address: a, Source: "blue", Verdict: verdict.Serve, Conditions: ready, Listed: true, Rule: verdict.RuleTable, Reason: "source blue: ready, probe: passing",
+			Address:    a,
+			Source:     "blue",
+			Verdict:    verdict.Serve,
+			Conditions: ready,
+			Listed:     true,
+			Rule:       verdict.RuleTable,
+			Reason:     "source blue: ready, probe: passing",
 		})
 	}
 	return t
@@ -68,7 +79,14 @@ func newPageModel(targets ...endpoints.Target) pageModel {
 		b.Put(t)
 	}
 	b.MarkSynced()
-	m := pageModel{At: now, Version: "v1.2.3", Instance: "writer-1_x", Leading: true, Holder: "writer-1_x", Sources: []subscriber.Snapshot{syncedSnapshot("blue")}}
+	m := pageModel{
+		At:       now,
+		Version:  "v1.2.3",
+		Instance: "writer-1_x",
+		Leading:  true,
+		Holder:   "writer-1_x",
+		Sources:  []subscriber.Snapshot{syncedSnapshot("blue")},
+	}
 	m.Services, m.Status = b.Views(nil)
 	return m
 }
@@ -89,7 +107,13 @@ func unhealthyTarget() endpoints.Target {
 	t := newTarget("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 	members, decided := t.Input.Sources[0].Members, t.Decision.Endpoints
 	t.Input.Current = t.Input.Current[:3]
-	t.Input.Probes[1] = verdict.Probe{Address: decided[1].Address, Status: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", LastPassed: now.Add(-11 * time.Second)}
+	t.Input.Probes[1] = verdict.Probe{
+		Address:    decided[1].Address,
+		Status:     verdict.Failing,
+		Since:      now.Add(-9 * time.Second),
+		Detail:     "connection refused",
+		LastPassed: now.Add(-11 * time.Second),
+	}
 	decided[1].Verdict, decided[1].Conditions, decided[1].Reason = verdict.Unready, out, "source blue: ready, probe: failing (connection refused)"
 	members[2].State = verdict.Draining
 	decided[2].Verdict, decided[2].Rule, decided[2].Reason = verdict.Hold, verdict.RuleShrink, "source blue: draining, probe: passing"
@@ -103,12 +127,37 @@ func unhealthyTarget() endpoints.Target {
 func TestShowsReportProbeRuleAndGuard(t *testing.T) {
 	m := newPageModel(newTarget("mail", "10.0.0.1"), unhealthyTarget())
 	m.Writes = []history.Write{
-		{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "rejected", Message: "quota", Attempts: 3},
-		{At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok", Attempts: 1, Changes: []history.Change{
-			{Field: "label a", New: "b"}, {Field: "endpoint 10.0.0.1", Old: "ready", New: "out", Reason: "probe: failing"}, {Field: "endpoint 10.0.0.9", Old: "ready"},
-		}},
+		{
+			At:        now.Add(-10 * time.Second),
+			Namespace: "web",
+			Service:   "shop",
+			Slice:     "shop-1",
+			Verb:      "update",
+			Result:    "rejected",
+			Message:   "quota",
+			Attempts:  3,
+		},
+		{
+			At:        now.Add(-time.Minute),
+			Namespace: "web",
+			Service:   "shop",
+			Slice:     "shop-1",
+			Verb:      "update",
+			Result:    "ok",
+			Attempts:  1,
+			Changes: []history.Change{
+				{
+					Field: "label a",
+					New:   "b",
+				},
+				{Field: "endpoint 10.0.0.1", Old: "ready", New: "out", Reason: "probe: failing"},
+				{Field: "endpoint 10.0.0.9", Old: "ready"},
+			},
+		},
 	}
-	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."}}
+	m.Events = []history.Event{
+		{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."},
+	}
 	if diff := cmp.Diff(goldenPage, renderText(t, m)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -119,8 +168,21 @@ var update = flag.Bool("update", false, "write the example into docs/reference/o
 func TestStatusAsJSON(t *testing.T) {
 	m := newPageModel(unhealthyTarget())
 	m.Services[0].Addresses = m.Services[0].Addresses[1:2] // an example, not all
-	m.Writes = []history.Write{{At: now.Add(-10 * time.Second), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "rejected", Message: "quota", Attempts: 3}}
-	m.Events = []history.Event{{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."}}
+	m.Writes = []history.Write{
+		{
+			At:        now.Add(-10 * time.Second),
+			Namespace: "web",
+			Service:   "shop",
+			Slice:     "shop-1",
+			Verb:      "update",
+			Result:    "rejected",
+			Message:   "quota",
+			Attempts:  3,
+		},
+	}
+	m.Events = []history.Event{
+		{At: now.Add(-time.Hour), Namespace: "web", Service: "shop", Reason: "ShrinkLimited", Note: "One stays for now."},
+	}
 	var out strings.Builder
 	format := command.JSON
 	if err := format.Write(&out, m.Page()); err != nil {
@@ -205,7 +267,8 @@ func TestListsUnhealthyServicesFirst(t *testing.T) {
 			if above := strings.Index(texts, "web/z") < strings.Index(texts, "web/a"); above != c.above {
 				t.Errorf("above: %t", above)
 			}
-			if c.wantText == "paused, nothing is written; 1 address would change" && !strings.Contains(texts, "10.0.0.1  not listed, would be ready") {
+			if c.wantText == "paused, nothing is written; 1 address would change" &&
+				!strings.Contains(texts, "10.0.0.1  not listed, would be ready") {
 				t.Errorf("it does not say what would be:\n%s", texts)
 			}
 			if open := services[0].Expanded || services[1].Expanded; open != c.open {
@@ -251,7 +314,9 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 		if !strings.Contains(texts, c.wantText) {
 			t.Errorf("%s: no %q in:\n%s", name, c.wantText, texts)
 		}
-		if blind := strings.Contains(c.wantText, "disconnected") || strings.Contains(c.wantText, "ignored by"); blind && !strings.Contains(texts, "ERROR  Source blue is not trusted") {
+		if blind := strings.Contains(c.wantText, "disconnected") ||
+			strings.Contains(c.wantText, "ignored by"); blind &&
+			!strings.Contains(texts, "ERROR  Source blue is not trusted") {
 			t.Errorf("%s: not on top of:\n%s", name, texts)
 		}
 	}
@@ -273,14 +338,24 @@ func TestEscapesForeignText(t *testing.T) {
 	m := newPageModel(target, rejected)
 	m.Instance, m.Version, m.Filter, m.Holder, m.Leading = evil, evil, evil, evil, false
 	m.Sources[0].Source, m.Sources[0].Membership = evil, subscriber.PartStatus{Reason: evil}
-	m.Writes = []history.Write{{Namespace: evil, Slice: evil, Verb: evil, Result: "rejected", Message: evil, Changes: []history.Change{{Field: evil, New: evil, Reason: evil}}}}
+	m.Writes = []history.Write{
+		{
+			Namespace: evil,
+			Slice:     evil,
+			Verb:      evil,
+			Result:    "rejected",
+			Message:   evil,
+			Changes:   []history.Change{{Field: evil, New: evil, Reason: evil}},
+		},
+	}
 	m.Events = []history.Event{{Namespace: evil, Reason: evil, Note: evil}}
 	p := m.Page()
 	var page strings.Builder
 	if err := statuspage.WriteHTML(&page, &p); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "<img") || strings.Contains(page.String(), "evil.example>") {
+	if strings.Contains(page.String(), "<script") || strings.Contains(page.String(), "<img") ||
+		strings.Contains(page.String(), "evil.example>") {
 		t.Error("markup came in")
 	}
 	if n := strings.Count(page.String(), "&lt;script&gt;alert(1)&lt;/script&gt;"); n < 30 {
@@ -318,7 +393,10 @@ func TestPageIsBounded(t *testing.T) {
 	m := newPageModel(many...)
 	m.Filter = "x"
 	for range 100 {
-		m.Writes = append(m.Writes, history.Write{Verb: "update", Result: "ok", Changes: slices.Repeat([]history.Change{{Field: long, New: long}}, 50)})
+		m.Writes = append(
+			m.Writes,
+			history.Write{Verb: "update", Result: "ok", Changes: slices.Repeat([]history.Change{{Field: long, New: long}}, 50)},
+		)
 		m.Events = append(m.Events, history.Event{Reason: long, Note: long})
 	}
 	p := m.Page()

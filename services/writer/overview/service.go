@@ -17,7 +17,9 @@ func (m *pageModel) serviceSection() (s statuspage.Section, unhealthy, warnings 
 	switch {
 	case len(m.Services) > 0:
 	case m.Filter != "":
-		s.Lines = []statuspage.Line{statuspage.Linef("No such target. Check the class label of the Service, and that its namespace is watched.")}
+		s.Lines = []statuspage.Line{
+			statuspage.Linef("No such target. Check the class label of the Service, and that its namespace is watched."),
+		}
 	default:
 		s.Lines = []statuspage.Line{statuspage.Linef("No Service has this writer's class, or caches are not synced.")}
 	}
@@ -26,8 +28,11 @@ func (m *pageModel) serviceSection() (s statuspage.Section, unhealthy, warnings 
 		v := &m.Services[i]
 		name := v.Namespace + "/" + v.Service
 		item := statuspage.Item{
-			Name: name, Filter: name, Summary: serviceStatus(v), Detail: fmt.Sprintf("%d ready, %d draining, %d not ready", v.Ready, v.Draining, v.NotReady),
-			Values: serviceValues(v),
+			Name:    name,
+			Filter:  name,
+			Summary: serviceStatus(v),
+			Detail:  fmt.Sprintf("%d ready, %d draining, %d not ready", v.Ready, v.Draining, v.NotReady),
+			Values:  serviceValues(v),
 		}
 		switch item.Summary.Severity {
 		case statuspage.Error:
@@ -59,8 +64,14 @@ func countProblems(v *endpoints.TargetView) (differ, held int) {
 func serviceValues(v *endpoints.TargetView) statuspage.Values {
 	differ, held := countProblems(v)
 	values := statuspage.Values{
-		"namespace": v.Namespace, "service": v.Service, "state": v.State.String(), "ready": v.Ready, "draining": v.Draining, "notReady": v.NotReady,
-		"outOfSync": differ, "held": held,
+		"namespace": v.Namespace,
+		"service":   v.Service,
+		"state":     v.State.String(),
+		"ready":     v.Ready,
+		"draining":  v.Draining,
+		"notReady":  v.NotReady,
+		"outOfSync": differ,
+		"held":      held,
 	}
 	if v.State == endpoints.ReadOnly || v.State == endpoints.Rejected && !v.FollowsProbes {
 		values["outOfSync"] = 0 // nothing is decided
@@ -145,7 +156,8 @@ func (m *pageModel) addDetails(nth int, s *statuspage.Item, v *endpoints.TargetV
 	})
 	for i := range addresses[:min(len(addresses), maxAddresses)] {
 		a := m.addressItem(v, &addresses[i])
-		a.Expanded = s.Expanded && i < maxExpanded && (a.Summary.Severity == statuspage.Error || only && a.Summary.Severity == statuspage.Warning)
+		a.Expanded = s.Expanded && i < maxExpanded &&
+			(a.Summary.Severity == statuspage.Error || only && a.Summary.Severity == statuspage.Warning)
 		s.Items = append(s.Items, a)
 	}
 	statuspage.SortItems(s.Items)

@@ -23,12 +23,14 @@ func NewNotices(out io.Writer) *Notices { return &Notices{out: out, printed: map
 // Logger returns the logger whose warnings are printed. Attributes that vary with each attempt are left out.
 func (n *Notices) Logger() *slog.Logger {
 	kept := []string{slog.MessageKey, "source", "error"}
-	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if !slices.Contains(kept, a.Key) {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	return slog.New(
+		slog.NewTextHandler(n, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if !slices.Contains(kept, a.Key) {
+				return slog.Attr{}
+			}
+			return a
+		}}),
+	)
 }
 
 // Write prints a line of the log unless it was printed before.

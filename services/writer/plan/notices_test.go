@@ -32,7 +32,8 @@ func TestPrintsEachWarningOnce(t *testing.T) {
 		t.Error(diff)
 	}
 	got := notices.WithLastNotice(failed)
-	if want := `no set; last warning: msg="stream ended" source=blue error="connection refused"`; !errors.Is(got, failed) || got.Error() != want {
+	if want := `no set; last warning: msg="stream ended" source=blue error="connection refused"`; !errors.Is(got, failed) ||
+		got.Error() != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if notices.WithLastNotice(nil) != nil {

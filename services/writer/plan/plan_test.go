@@ -49,7 +49,10 @@ func (f fakeFeed) Snapshot() subscriber.Snapshot {
 	s.ObservationEpoch, s.Observation, s.ObservationReceivedAt = "e", 1, time.Now()
 	s.Generation, s.TrustedGeneration = 1, 1
 	for _, a := range f.ready {
-		s.Members = append(s.Members, &subscriber.Member{Name: "node-" + a, Addresses: []netip.Addr{netip.MustParseAddr(a)}, State: subscriber.Ready})
+		s.Members = append(
+			s.Members,
+			&subscriber.Member{Name: "node-" + a, Addresses: []netip.Addr{netip.MustParseAddr(a)}, State: subscriber.Ready},
+		)
 	}
 	s.TrustedMembers = s.Members
 	return s
@@ -125,14 +128,20 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 func ownedSlice(all ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-slicefeed", UID: "2", Labels: map[string]string{
-			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default", "slicefeed.dev/source": "default", "slicefeed.dev/writer": "web",
+			discoveryv1.LabelServiceName: "shop",
+			discoveryv1.LabelManagedBy:   "slicefeed-default",
+			"slicefeed.dev/source":       "default",
+			"slicefeed.dev/writer":       "web",
 		}, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: types.UID("1")}}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
 	}
 	for _, a := range all {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+			Addresses: []string{
+				a,
+			},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
 		})
 	}
 	return slice

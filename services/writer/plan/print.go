@@ -85,7 +85,10 @@ func Print(out io.Writer, format command.Format, results []Result) error {
 		service := describeService(&results[i])
 		report.Services = append(report.Services, service)
 		if service.State == stateRejected {
-			rejected = append(rejected, fmt.Errorf("service %s is rejected, and nothing is added to its slices: %s", results[i].Key, service.Message))
+			rejected = append(
+				rejected,
+				fmt.Errorf("service %s is rejected, and nothing is added to its slices: %s", results[i].Key, service.Message),
+			)
 		}
 	}
 	var err error
@@ -107,8 +110,15 @@ const (
 
 func describeService(result *Result) Service {
 	s := Service{
-		Namespace: result.Key.Namespace, Service: result.Key.TargetName(), State: stateManaged, PendingProbes: result.PendingProbes, ProbeTimeout: result.ProbeTimeout.String(),
-		Writes: []Write{}, Endpoints: []Endpoint{}, Guards: []Guard{}, Warnings: []Warning{},
+		Namespace:     result.Key.Namespace,
+		Service:       result.Key.TargetName(),
+		State:         stateManaged,
+		PendingProbes: result.PendingProbes,
+		ProbeTimeout:  result.ProbeTimeout.String(),
+		Writes:        []Write{},
+		Endpoints:     []Endpoint{},
+		Guards:        []Guard{},
+		Warnings:      []Warning{},
 	}
 	plan := planner.Plan{}
 	switch {
@@ -137,7 +147,10 @@ func describeService(result *Result) Service {
 	}
 	for i := range result.Decision.Guards {
 		g := &result.Decision.Guards[i]
-		s.Guards = append(s.Guards, Guard{string(g.Rule), g.Source, g.Held, display.Sanitize(g.Message), display.Sanitize(endpoints.DescribeGuard(g))})
+		s.Guards = append(
+			s.Guards,
+			Guard{string(g.Rule), g.Source, g.Held, display.Sanitize(g.Message), display.Sanitize(endpoints.DescribeGuard(g))},
+		)
 	}
 	for _, warning := range result.Warnings {
 		s.Warnings = append(s.Warnings, Warning{warning.Reason, display.Sanitize(warning.Note)})

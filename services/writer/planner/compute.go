@@ -137,7 +137,10 @@ func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointS
 			continue
 		}
 		for i := range s.base.Endpoints {
-			if index, ok := set.findEndpoint(&s.base.Endpoints[i]); ok && !set.placed[index] && set.groupOf[index].family == s.group.family {
+			if index, ok := set.findEndpoint(
+				&s.base.Endpoints[i],
+			); ok && !set.placed[index] &&
+				set.groupOf[index].family == s.group.family {
 				s.group = set.groupOf[index]
 				s.keepEndpoints(set, d.maxPerSlice())
 				break

@@ -42,8 +42,12 @@ func newInTreeOracle(d Desired) *inTreeOracle {
 			Namespace: d.Namespace, Name: d.Service, UID: d.Owner.UID,
 		},
 		Spec: corev1.ServiceSpec{
-			ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
-			Ports: []corev1.ServicePort{{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromString("named")}},
+			ClusterIP:  "10.96.0.10",
+			ClusterIPs: []string{"10.96.0.10"},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{
+				{Name: *d.Ports[0].Name, Protocol: *d.Ports[0].Protocol, Port: 80, TargetPort: intstr.FromString("named")},
+			},
 		},
 	}}
 	o.relabel(d)
@@ -138,8 +142,12 @@ func podOf(d Desired, e Endpoint) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: podName(addr), UID: types.UID(podName(addr))},
 		Spec: corev1.PodSpec{
-			NodeName: "node", Hostname: e.Hostname, Subdomain: d.Service,
-			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "named", Protocol: corev1.ProtocolTCP, ContainerPort: *portsOf(d, e)[0].Port}}}},
+			NodeName:  "node",
+			Hostname:  e.Hostname,
+			Subdomain: d.Service,
+			Containers: []corev1.Container{
+				{Ports: []corev1.ContainerPort{{Name: "named", Protocol: corev1.ProtocolTCP, ContainerPort: *portsOf(d, e)[0].Port}}},
+			},
 		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: addr, PodIPs: []corev1.PodIP{{IP: addr}},
@@ -232,7 +240,13 @@ func foundByAddress(slices []*discoveryv1.EndpointSlice) map[string]found {
 	out := map[string]found{}
 	for _, slice := range slices {
 		for _, e := range slice.Endpoints {
-			out[e.Addresses[0]] = found{*e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating, deref(e.Hostname), *slice.Ports[0].Port}
+			out[e.Addresses[0]] = found{
+				*e.Conditions.Ready,
+				*e.Conditions.Serving,
+				*e.Conditions.Terminating,
+				deref(e.Hostname),
+				*slice.Ports[0].Port,
+			}
 		}
 	}
 	return out
@@ -244,7 +258,11 @@ func randomCluster(t *rapid.T, d Desired) (*fakeCluster, *endpointPool) {
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "layout"), 0))
 	for i := range rapid.IntRange(0, 4).Draw(t, "slices") {
 		slice := d.newSlice(fmt.Sprint(d.FirstName, "-", i), discoveryv1.AddressTypeIPv4)
-		slice.UID, slice.Labels = types.UID(slice.Name), d.sliceLabels(&plannedSlice{base: slice, group: &sliceGroup{source: DefaultSource}})
+		slice.UID, slice.Labels = types.UID(
+			slice.Name,
+		), d.sliceLabels(
+			&plannedSlice{base: slice, group: &sliceGroup{source: DefaultSource}},
+		)
 		slice.OwnerReferences = []metav1.OwnerReference{d.Owner}
 		at := len(c.endpoints)
 		group := random.IntN(c.groups + 1)
@@ -275,7 +293,9 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 		d.Ports[0].Protocol = new(corev1.ProtocolTCP)
 		d.PortGroups = map[string][]discoveryv1.EndpointPort{}
 		for i := range rapid.IntRange(0, 2).Draw(t, "port groups") {
-			d.PortGroups[fmt.Sprint("group-", i+1)] = []discoveryv1.EndpointPort{{Name: d.Ports[0].Name, Protocol: d.Ports[0].Protocol, Port: new(int32(8081 + i))}}
+			d.PortGroups[fmt.Sprint("group-", i+1)] = []discoveryv1.EndpointPort{
+				{Name: d.Ports[0].Name, Protocol: d.Ports[0].Protocol, Port: new(int32(8081 + i))},
+			}
 		}
 		tree := newInTreeOracle(d)
 		byPlanner, c := randomCluster(t, d)

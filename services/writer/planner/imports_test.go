@@ -101,7 +101,8 @@ func TestServiceAndServiceImportOwnDifferentSlices(t *testing.T) {
 }
 
 func TestTargetNamesDiffer(t *testing.T) {
-	if TargetName("Service", "shop") != "shop" || TargetName("", "shop") != "shop" || TargetName(KindServiceImport, "shop") != "shop.serviceimport" {
+	if TargetName("Service", "shop") != "shop" || TargetName("", "shop") != "shop" ||
+		TargetName(KindServiceImport, "shop") != "shop.serviceimport" {
 		t.Error("a ServiceImport has the name of a Service")
 	}
 }

@@ -17,7 +17,11 @@ func testSlice(name, source string, from, n int) *discoveryv1.EndpointSlice {
 	d := testTarget(0)
 	s := d.newSlice(name, discoveryv1.AddressTypeIPv4)
 	s.UID, s.ResourceVersion = types.UID(name), "1"
-	s.Labels, s.Ports, s.OwnerReferences = d.sliceLabels(&plannedSlice{base: &discoveryv1.EndpointSlice{}, group: &sliceGroup{source: source}}), d.Ports, d.sliceOwners(nil)
+	s.Labels, s.Ports, s.OwnerReferences = d.sliceLabels(
+		&plannedSlice{base: &discoveryv1.EndpointSlice{}, group: &sliceGroup{source: source}},
+	), d.Ports, d.sliceOwners(
+		nil,
+	)
 	for _, e := range testEndpoints("", from, n) {
 		s.Endpoints = append(s.Endpoints, toAPI(&e))
 	}
@@ -194,7 +198,10 @@ func TestDeletesFQDNSlice(t *testing.T) {
 	was := testSlice("shop-nodes", "old", 1, 1)
 	was.AddressType = discoveryv1.AddressTypeFQDN
 	d := testTarget(1)
-	if diff := cmp.Diff([]string{"create shop-nodes-2 of default: 1", "delete shop-nodes"}, describePlan(Compute(d, []*discoveryv1.EndpointSlice{was}))); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"create shop-nodes-2 of default: 1", "delete shop-nodes"},
+		describePlan(Compute(d, []*discoveryv1.EndpointSlice{was})),
+	); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -215,7 +222,11 @@ func TestWritesSliceThatGainsReadyEndpointFirst(t *testing.T) {
 			d.Endpoints = append(slices.Clone(d.Endpoints), readyEndpoint("10.0.0.5")) // none of the slices has room for it
 			d.Endpoints[0], d.Endpoints[2].Ready, d.Endpoints[3].Zone = other.after, true, "a"
 			d.Endpoints[0].Address = addr
-			want := []string{"create shop-nodes-3 of default: 5", "update shop-nodes-2 of default: 3 4", "update shop-nodes of default: 1 2"}
+			want := []string{
+				"create shop-nodes-3 of default: 5",
+				"update shop-nodes-2 of default: 3 4",
+				"update shop-nodes of default: 1 2",
+			}
 			if diff := cmp.Diff(want, describePlan(Compute(d, c.slices))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

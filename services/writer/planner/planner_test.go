@@ -29,7 +29,10 @@ func legacySlice(addrs ...string) *discoveryv1.EndpointSlice {
 		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
 	}
 	for _, addr := range addrs {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+		s.Endpoints = append(
+			s.Endpoints,
+			discoveryv1.Endpoint{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}},
+		)
 	}
 	return s
 }
@@ -68,8 +71,14 @@ func TestFirstSliceHasConfiguredNameAndLabels(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
 		Endpoints: []discoveryv1.Endpoint{
-			{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)}},
-			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)}},
+			{
+				Addresses:  []string{"10.0.0.1"},
+				Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+			},
+			{
+				Addresses:  []string{"10.0.0.2"},
+				Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, plan.Create[0]); diff != "" {
@@ -163,7 +172,11 @@ func TestRepairsDifferencesInOneWrite(t *testing.T) {
 			checkCounts(t, plan, 0, 1, 0)
 			c.apply(t, plan, func() {})
 			fresh := appliedCluster(t, d).slices[0]
-			if diff := cmp.Diff(CurrentEndpoints(d, []*discoveryv1.EndpointSlice{fresh}), CurrentEndpoints(d, c.slices), compareAddr); diff != "" {
+			if diff := cmp.Diff(
+				CurrentEndpoints(d, []*discoveryv1.EndpointSlice{fresh}),
+				CurrentEndpoints(d, c.slices),
+				compareAddr,
+			); diff != "" {
 				t.Error(diff)
 			}
 			if owners := c.slices[0].OwnerReferences; len(owners) != 1 || owners[0].UID != "svc-1" || owners[0].BlockOwnerDeletion != nil {
@@ -351,7 +364,14 @@ func TestNamesStayWithinLengthLimit(t *testing.T) {
 
 func TestDropsInvalidAddresses(t *testing.T) {
 	d := testTarget(1)
-	d.Endpoints = append(d.Endpoints, Endpoint{}, readyEndpoint("fd00::1"), readyEndpoint("fe80::1%eth0"), readyEndpoint("10.0.0.1"), readyEndpoint("::ffff:10.0.0.1"))
+	d.Endpoints = append(
+		d.Endpoints,
+		Endpoint{},
+		readyEndpoint("fd00::1"),
+		readyEndpoint("fe80::1%eth0"),
+		readyEndpoint("10.0.0.1"),
+		readyEndpoint("::ffff:10.0.0.1"),
+	)
 	plan := Compute(d, nil)
 	checkCounts(t, plan, 1, 0, 0)
 	if got := len(plan.Create[0].Endpoints); got != 1 {

@@ -28,10 +28,14 @@ func drawEndpoints(t *rapid.T, sources []string) []Endpoint {
 			continue
 		}
 		out = append(out, Endpoint{
-			Address: addr, Ready: rapid.Bool().Draw(t, "ready"), Serving: rapid.Bool().Draw(t, "serving"),
-			Zone: rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "zone"), Source: rapid.SampledFrom(sources).Draw(t, "source"),
-			Hostname:  rapid.SampledFrom([]string{"", "", "db-0"}).Draw(t, "hostname"),
-			Hints:     rapid.SampledFrom([]*discoveryv1.EndpointHints{nil, nil, {}, zoneHints("a"), zoneHints("a", "b"), zoneHints("b", "a")}).Draw(t, "hints"),
+			Address:  addr,
+			Ready:    rapid.Bool().Draw(t, "ready"),
+			Serving:  rapid.Bool().Draw(t, "serving"),
+			Zone:     rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "zone"),
+			Source:   rapid.SampledFrom(sources).Draw(t, "source"),
+			Hostname: rapid.SampledFrom([]string{"", "", "db-0"}).Draw(t, "hostname"),
+			Hints: rapid.SampledFrom([]*discoveryv1.EndpointHints{nil, nil, {}, zoneHints("a"), zoneHints("a", "b"), zoneHints("b", "a")}).
+				Draw(t, "hints"),
 			PortGroup: rapid.SampledFrom([]string{"", "", "other", "same", "unknown"}).Draw(t, "port group"),
 		})
 	}
@@ -80,16 +84,22 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 		c.version++
 		s := &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: d.Namespace, Name: fmt.Sprintf("%s-%d", d.FirstName, i+1), UID: types.UID(fmt.Sprint("uid-", c.version)), ResourceVersion: fmt.Sprint(c.version),
+				Namespace:       d.Namespace,
+				Name:            fmt.Sprintf("%s-%d", d.FirstName, i+1),
+				UID:             types.UID(fmt.Sprint("uid-", c.version)),
+				ResourceVersion: fmt.Sprint(c.version),
 				Labels: map[string]string{
 					discoveryv1.LabelServiceName: rapid.SampledFrom([]string{d.Service, d.Service, d.Service, "other"}).Draw(t, "service"),
-					discoveryv1.LabelManagedBy:   rapid.SampledFrom([]string{d.ManagedBy, d.ManagedBy, d.ManagedBy, "other"}).Draw(t, "manager"),
-					"foreign":                    "a",
+					discoveryv1.LabelManagedBy: rapid.SampledFrom([]string{d.ManagedBy, d.ManagedBy, d.ManagedBy, "other"}).
+						Draw(t, "manager"),
+					"foreign": "a",
 				},
-				OwnerReferences: rapid.SampledFrom([][]metav1.OwnerReference{nil, {d.Owner}, {{APIVersion: "v1", Kind: "Service", Name: "x", UID: "x"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}}).Draw(t, "owners"),
+				OwnerReferences: rapid.SampledFrom([][]metav1.OwnerReference{nil, {d.Owner}, {{APIVersion: "v1", Kind: "Service", Name: "x", UID: "x"}, {APIVersion: "v1", Kind: "Node", Name: "n", UID: "n"}}}).
+					Draw(t, "owners"),
 			},
 			AddressType: rapid.SampledFrom([]discoveryv1.AddressType{"IPv4", "IPv4", "IPv6", "FQDN"}).Draw(t, "type"),
-			Ports:       rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, d.Ports, {{Name: new("http"), Port: new(int32(8080))}}, nil}).Draw(t, "ports"),
+			Ports: rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, d.Ports, {{Name: new("http"), Port: new(int32(8080))}}, nil}).
+				Draw(t, "ports"),
 		}
 		if i == 0 {
 			s.Name = d.FirstName
@@ -169,7 +179,8 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 				t.Fatalf("%s has %d endpoints", s.Name, len(s.Endpoints))
 			}
 			known := func(ports []discoveryv1.EndpointPort) bool { return PortsEqual(s.Ports, ports) }
-			if !known(d.Ports) && !slices.ContainsFunc(slices.Collect(maps.Values(d.PortGroups)), known) || s.Labels[discoveryv1.LabelServiceName] != d.Service {
+			if !known(d.Ports) && !slices.ContainsFunc(slices.Collect(maps.Values(d.PortGroups)), known) ||
+				s.Labels[discoveryv1.LabelServiceName] != d.Service {
 				t.Fatalf("%s: unexpected ports or labels", s.Name)
 			}
 			for _, e := range s.Endpoints {
@@ -177,7 +188,12 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 				if FamilyOf(addr) != s.AddressType {
 					t.Fatalf("%s mixes families", s.Name)
 				}
-				if at := slices.IndexFunc(d.Endpoints, func(e Endpoint) bool { return e.Address == addr }); !known(portsOf(d, d.Endpoints[at])) {
+				if at := slices.IndexFunc(
+					d.Endpoints,
+					func(e Endpoint) bool { return e.Address == addr },
+				); !known(
+					portsOf(d, d.Endpoints[at]),
+				) {
 					t.Fatalf("%s in %s has the ports of others", addr, s.Name)
 				}
 			}

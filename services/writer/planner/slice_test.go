@@ -53,7 +53,8 @@ func TestRenderedSliceFields(t *testing.T) {
 		}
 	})
 	t.Run("an emptied slice has an empty list, not null", func(t *testing.T) {
-		if got := Compute(testTarget(0), []*discoveryv1.EndpointSlice{testSlice("shop-nodes", "default", 1, 2)}).Update[0].Endpoints; got == nil || len(got) > 0 {
+		if got := Compute(testTarget(0), []*discoveryv1.EndpointSlice{testSlice("shop-nodes", "default", 1, 2)}).Update[0].Endpoints; got == nil ||
+			len(got) > 0 {
 			t.Errorf("endpoints: %#v", got)
 		}
 	})
@@ -206,7 +207,13 @@ func TestWritesEachEndpointDifference(t *testing.T) {
 }
 
 func TestWritesEachPortDifference(t *testing.T) {
-	one, two, three := discoveryv1.EndpointPort{Port: new(int32(1))}, discoveryv1.EndpointPort{Port: new(int32(2))}, discoveryv1.EndpointPort{Port: new(int32(3))}
+	one, two, three := discoveryv1.EndpointPort{
+		Port: new(int32(1)),
+	}, discoveryv1.EndpointPort{
+		Port: new(int32(2)),
+	}, discoveryv1.EndpointPort{
+		Port: new(int32(3)),
+	}
 	all, udp := discoveryv1.EndpointPort{}, discoveryv1.EndpointPort{Protocol: new(corev1.ProtocolUDP), Port: new(int32(1))}
 	ports := func(all ...discoveryv1.EndpointPort) []discoveryv1.EndpointPort { return all }
 	for name, c := range map[string]struct{ was, want []discoveryv1.EndpointPort }{
@@ -226,7 +233,11 @@ func TestWritesEachPortDifference(t *testing.T) {
 			was.Ports, d.Ports = c.was, c.want
 			plan := Compute(d, []*discoveryv1.EndpointSlice{was})
 			checkCounts(t, plan, 0, 1, 0)
-			if got := plan.Update[0].Ports; !slices.EqualFunc(c.want, got, func(a, b discoveryv1.EndpointPort) bool { return cmp.Equal(a, b) }) {
+			if got := plan.Update[0].Ports; !slices.EqualFunc(
+				c.want,
+				got,
+				func(a, b discoveryv1.EndpointPort) bool { return cmp.Equal(a, b) },
+			) {
 				t.Errorf("ports are %v", got)
 			}
 		})

@@ -36,11 +36,21 @@ func (sc *sourceCheck) evaluateAllowlist(apiServer []netip.Addr, port string) (s
 	for _, a := range apiServer {
 		switch a = a.Unmap(); {
 		case sc.allowsAddress(a) && sc.allowsPort(uint16(number)):
-			return "", fmt.Errorf("%s contains this cluster's API server, %s, and its port is allowed; a compromised inventory could redirect a Service there; narrow %s or %s",
-				sc.describeAllowlist(), netip.AddrPortFrom(a, uint16(number)), cidrs, sc.settingName("ALLOWED_PORTS"))
+			return "", fmt.Errorf(
+				"%s contains this cluster's API server, %s, and its port is allowed; a compromised inventory could redirect a Service there; narrow %s or %s",
+				sc.describeAllowlist(),
+				netip.AddrPortFrom(a, uint16(number)),
+				cidrs,
+				sc.settingName("ALLOWED_PORTS"),
+			)
 		case sc.allowsAddress(a):
-			return "", preflight.Warning("%s contains this cluster's API server, %s; a compromised inventory could redirect a Service to that machine, except to port %d; narrow %s to the secured cluster's nodes",
-				sc.describeAllowlist(), a, number, cidrs)
+			return "", preflight.Warning(
+				"%s contains this cluster's API server, %s; a compromised inventory could redirect a Service to that machine, except to port %d; narrow %s to the secured cluster's nodes",
+				sc.describeAllowlist(),
+				a,
+				number,
+				cidrs,
+			)
 		}
 	}
 	if slices.ContainsFunc(sc.CIDRs, func(c netip.Prefix) bool { return c.Bits() == 0 }) {

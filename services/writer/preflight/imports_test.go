@@ -18,7 +18,11 @@ import (
 )
 
 // newImportChecker returns a checker with SERVICE_IMPORTS, of a cluster with the ServiceImport web/shop.
-func newImportChecker(t *testing.T, alter func(object map[string]any), objects ...runtime.Object) (*checker, *dynamicfake.FakeDynamicClient) {
+func newImportChecker(
+	t *testing.T,
+	alter func(object map[string]any),
+	objects ...runtime.Object,
+) (*checker, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
 	set := labeledOnly("web")
 	set["SERVICE_IMPORTS"] = "true"
@@ -77,7 +81,12 @@ func TestMissingServiceImportsFailTheirOwnCheck(t *testing.T) {
 		return true, nil, apierrors.NewNotFound(a.GetResource().GroupResource(), "")
 	})
 	detail, err := pc.findCheck(importsCheckName).Run(t.Context())
-	wantOutcome(t, "FAIL|does not serve serviceimports.multicluster.x-k8s.io|install the CustomResourceDefinition of sigs.k8s.io/mcs-api, or unset SERVICE_IMPORTS", detail, err)
+	wantOutcome(
+		t,
+		"FAIL|does not serve serviceimports.multicluster.x-k8s.io|install the CustomResourceDefinition of sigs.k8s.io/mcs-api, or unset SERVICE_IMPORTS",
+		detail,
+		err,
+	)
 	detail, err = pc.findCheck(servicesCheckName).Run(t.Context())
 	wantOutcome(t, "ok|web/shop can be managed", detail, err)
 }
@@ -99,7 +108,10 @@ func TestPermissionsCoverServiceImportsOnlyIfTheyAreTargets(t *testing.T) {
 		t.Error(d)
 	}
 	pc, _ = newTestChecker(t, labeledOnly("web"))
-	if all := texts(slices.Concat(pc.requiredPermissions(), pc.excessPermissions())); len(all) > 0 || slices.ContainsFunc(pc.checks(), func(c preflight.Check) bool { return c.Name == importsCheckName }) {
+	if all := texts(
+		slices.Concat(pc.requiredPermissions(), pc.excessPermissions()),
+	); len(all) > 0 ||
+		slices.ContainsFunc(pc.checks(), func(c preflight.Check) bool { return c.Name == importsCheckName }) {
 		t.Errorf("without SERVICE_IMPORTS: %v", all)
 	}
 }
@@ -112,7 +124,11 @@ func TestPolicyCheckTriesASliceOfAServiceImport(t *testing.T) {
 		pc, _ := newImportChecker(t, nil)
 		tried := false
 		denied := func(why string) error {
-			return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "it", errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "+why))
+			return apierrors.NewForbidden(
+				discoveryv1.Resource("endpointslices"),
+				"it",
+				errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "+why),
+			)
 		}
 		admit := func(s *discoveryv1.EndpointSlice) error {
 			switch {
@@ -121,7 +137,8 @@ func TestPolicyCheckTriesASliceOfAServiceImport(t *testing.T) {
 			case len(s.OwnerReferences) == 0:
 				return nil
 			}
-			tried = s.OwnerReferences[0].Kind == "ServiceImport" && s.Labels["multicluster.kubernetes.io/service-name"] != "" && s.Labels[discoveryv1.LabelServiceName] == ""
+			tried = s.OwnerReferences[0].Kind == "ServiceImport" && s.Labels["multicluster.kubernetes.io/service-name"] != "" &&
+				s.Labels[discoveryv1.LabelServiceName] == ""
 			if !tt.allowed {
 				return denied("only a Service")
 			}

@@ -59,7 +59,10 @@ func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 		allowlists = "SECURED_SUBNET_CIDR"
 	}
 	if !outside.IsValid() {
-		return "", preflight.Warning("no address is outside %s, so no policy can restrict this credential; name the secured cluster's own network", allowlists)
+		return "", preflight.Warning(
+			"no address is outside %s, so no policy can restrict this credential; name the secured cluster's own network",
+			allowlists,
+		)
 	}
 	var unguarded []string
 	for _, scope := range pc.scopes() {
@@ -72,8 +75,14 @@ func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 		}
 	}
 	if len(unguarded) > 0 {
-		return "", preflight.Warning("a slice with %s, outside %s, was accepted; a stolen credential could redirect the Services of %s anywhere; "+
-			"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/design/policy.md)", outside, allowlists, display.List(slices.Compact(unguarded)), policyFile)
+		return "", preflight.Warning(
+			"a slice with %s, outside %s, was accepted; a stolen credential could redirect the Services of %s anywhere; "+
+				"install the chart's policy, or edit and apply %s (its account, cidrs and binding; see docs/design/policy.md)",
+			outside,
+			allowlists,
+			display.List(slices.Compact(unguarded)),
+			policyFile,
+		)
 	}
 	for _, scope := range pc.scopes() {
 		if !scope.hasTargets {
@@ -85,7 +94,12 @@ func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 				return "", fmt.Errorf("dry run of a slice as the writer writes it in %s: %w", scope.namespace, err)
 			}
 			if deniedBy != "" {
-				return "", fmt.Errorf("a slice as the writer must write it in %s is denied too: %s; make the lists of %s agree with the writer's settings", scope.namespace, deniedBy, policyFile)
+				return "", fmt.Errorf(
+					"a slice as the writer must write it in %s is denied too: %s; make the lists of %s agree with the writer's settings",
+					scope.namespace,
+					deniedBy,
+					policyFile,
+				)
 			}
 		}
 	}
@@ -94,7 +108,9 @@ func (pc *checker) checkPolicy(ctx context.Context) (string, error) {
 
 // dryRunCreate returns why a policy or a webhook denies a slice, empty if the slice is accepted.
 func (pc *checker) dryRunCreate(ctx context.Context, slice *discoveryv1.EndpointSlice) (deniedBy string, err error) {
-	_, err = pc.client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = pc.client.DiscoveryV1().
+		EndpointSlices(slice.Namespace).
+		Create(ctx, slice, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil {
 		return "", nil
 	}
@@ -152,9 +168,14 @@ func asImportSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice 
 	slice.Labels[planner.LabelServiceImport] = slice.Labels[discoveryv1.LabelServiceName]
 	slice.Labels[planner.LabelSourceCluster] = planner.DefaultSource
 	delete(slice.Labels, discoveryv1.LabelServiceName)
-	slice.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: planner.GroupServiceImport + "/v1beta1", Kind: planner.KindServiceImport, Name: "slicefeed-preflight", UID: "slicefeed-preflight",
-	}}
+	slice.OwnerReferences = []metav1.OwnerReference{
+		{
+			APIVersion: planner.GroupServiceImport + "/v1beta1",
+			Kind:       planner.KindServiceImport,
+			Name:       "slicefeed-preflight",
+			UID:        "slicefeed-preflight",
+		},
+	}
 	return slice
 }
 
@@ -163,7 +184,9 @@ func asImportSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice 
 func (pc *checker) newSampleSlice(scope sliceScope, addresses []netip.Addr, ports []uint16) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: scope.namespace, GenerateName: "slicefeed-preflight-", Labels: map[string]string{
-			discoveryv1.LabelServiceName: "slicefeed-preflight", discoveryv1.LabelManagedBy: scope.managedBy, planner.LabelWriter: pc.namespace,
+			discoveryv1.LabelServiceName: "slicefeed-preflight",
+			discoveryv1.LabelManagedBy:   scope.managedBy,
+			planner.LabelWriter:          pc.namespace,
 		}},
 		AddressType: planner.FamilyOf(addresses[0]),
 	}

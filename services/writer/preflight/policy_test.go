@@ -19,7 +19,11 @@ import (
 
 func TestPolicyCheckOnlyDryRuns(t *testing.T) {
 	denied := func(why string) error {
-		return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "it", errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "+why))
+		return apierrors.NewForbidden(
+			discoveryv1.Resource("endpointslices"),
+			"it",
+			errors.New("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "+why),
+		)
 	}
 	isOutside := func(slice *discoveryv1.EndpointSlice) bool {
 		return strings.HasPrefix(slice.Endpoints[0].Addresses[0], "192.0.2.")
@@ -159,7 +163,11 @@ func TestPolicyCheckCoversAllWritableNamespaces(t *testing.T) {
 				attempt := try{slice.Namespace, slice.Labels[discoveryv1.LabelManagedBy], slice.Endpoints[0].Addresses[0]}
 				tried = append(tried, attempt)
 				if tt.denies(attempt) {
-					return true, nil, apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "it", errors.New("ValidatingAdmissionPolicy 'p' denied request: no"))
+					return true, nil, apierrors.NewForbidden(
+						discoveryv1.Resource("endpointslices"),
+						"it",
+						errors.New("ValidatingAdmissionPolicy 'p' denied request: no"),
+					)
 				}
 				return true, slice, nil
 			})

@@ -62,7 +62,9 @@ func newChecker(cfg *config.Config, version string) (*checker, error) {
 	if err := errors.Join(errCluster, errSources); err != nil {
 		return nil, err
 	}
-	connected, err := (&preflight.Cluster{Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: "deploy/slicefeed-writer"}).Connect(cluster)
+	connected, err := (&preflight.Cluster{Component: "the writer", Setting: "TARGET_KUBECONFIG", Role: "deploy/slicefeed-writer"}).Connect(
+		cluster,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +97,27 @@ func (pc *checker) checks() []preflight.Check {
 	}
 	all = append(all, pc.cluster.Checks(pc.requiredPermissions(), pc.excessPermissions())...)
 	if pc.targets.ServiceImports {
-		all = append(all, preflight.Check{Name: importsCheckName, DependsOn: dependsOn(pc.permissions(importsAPI, "list")), Run: pc.checkImports})
+		all = append(
+			all,
+			preflight.Check{Name: importsCheckName, DependsOn: dependsOn(pc.permissions(importsAPI, "list")), Run: pc.checkImports},
+		)
 	}
 	all = append(all, preflight.Check{
-		Name: servicesCheckName, DependsOn: dependsOn(slices.Concat(pc.permissions(servicesAPI, "list"), pc.permissions(slicesAPI, "list"))),
-		Timeout: groupTimeout, Run: pc.checkServices,
+		Name:      servicesCheckName,
+		DependsOn: dependsOn(slices.Concat(pc.permissions(servicesAPI, "list"), pc.permissions(slicesAPI, "list"))),
+		Timeout:   groupTimeout,
+		Run:       pc.checkServices,
 	})
 	if pc.writesSlices() {
-		all = append(all, preflight.Check{Name: "admission policy", DependsOn: dependsOn(pc.permissions(slicesAPI, "create")), Timeout: groupTimeout, Run: pc.checkPolicy})
+		all = append(
+			all,
+			preflight.Check{
+				Name:      "admission policy",
+				DependsOn: dependsOn(pc.permissions(slicesAPI, "create")),
+				Timeout:   groupTimeout,
+				Run:       pc.checkPolicy,
+			},
+		)
 	}
 	for _, sc := range pc.sources {
 		all = append(all, preflight.Check{Name: sc.checkName("allowlist"), Run: sc.checkAllowlist})

@@ -77,7 +77,12 @@ func wantOutcome(t *testing.T, want, detail string, err error) {
 	var text strings.Builder
 	if err != nil {
 		mark, detail = "FAIL", err.Error()
-		failed := preflight.Run(t.Context(), &text, command.Table, []preflight.Check{{Name: "it", Run: func(context.Context) (string, error) { return "", err }}})
+		failed := preflight.Run(
+			t.Context(),
+			&text,
+			command.Table,
+			[]preflight.Check{{Name: "it", Run: func(context.Context) (string, error) { return "", err }}},
+		)
 		if failed == nil {
 			mark = "WARN"
 		}
@@ -192,7 +197,12 @@ func TestSourceChecksNameTheKeysOfSourcesFile(t *testing.T) {
 	detail, err := pc.sources[1].explainCallError(status.Error(codes.DeadlineExceeded, "context deadline exceeded"), nil, false)
 	wantOutcome(t, "FAIL|check address of green in SOURCES_FILE", detail, err)
 	detail, err = pc.sources[1].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("fd00::7")}, "8080")
-	wantOutcome(t, "FAIL|cidrs of green in SOURCES_FILE=[10.0.2.0/24 fd00::/64]|[fd00::7]:8080|narrow cidrs of green in SOURCES_FILE or ports of green", detail, err)
+	wantOutcome(
+		t,
+		"FAIL|cidrs of green in SOURCES_FILE=[10.0.2.0/24 fd00::/64]|[fd00::7]:8080|narrow cidrs of green in SOURCES_FILE or ports of green",
+		detail,
+		err,
+	)
 	// Neither its own ports nor ALLOWED_PORTS have this port.
 	detail, err = pc.sources[0].evaluateAllowlist([]netip.Addr{netip.MustParseAddr("10.0.1.7")}, "8080")
 	wantOutcome(t, "WARN|10.0.1.7|except to port 8080", detail, err)

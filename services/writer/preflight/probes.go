@@ -44,21 +44,26 @@ type portCheck struct {
 // probeCheck connects to some of the source's members, at each port that would be probed.
 func (sc *sourceCheck) probeCheck() preflight.Check {
 	name := sc.checkName("probes")
-	return preflight.Check{Name: name, DependsOn: []string{sc.checkName(initialSyncCheckName), servicesCheckName}, Timeout: groupTimeout, Run: func(ctx context.Context) (string, error) {
-		ports := sc.portChecks()
-		skipped := max(0, len(ports)-maxDialedPorts)
-		findings := sc.dialAll(ctx, ports[:len(ports)-skipped])
-		return preflight.Summarize(name+" at ", findings, func(passed []string) string {
-			text := fmt.Sprintf("connections are accepted at %d of %d ports", len(passed), len(findings))
-			switch {
-			case len(findings) == 0:
-				text = "no Service of this source is probed"
-			case skipped > 0:
-				text += fmt.Sprintf(" (%d more were not tried)", skipped)
-			}
-			return text
-		})
-	}}
+	return preflight.Check{
+		Name:      name,
+		DependsOn: []string{sc.checkName(initialSyncCheckName), servicesCheckName},
+		Timeout:   groupTimeout,
+		Run: func(ctx context.Context) (string, error) {
+			ports := sc.portChecks()
+			skipped := max(0, len(ports)-maxDialedPorts)
+			findings := sc.dialAll(ctx, ports[:len(ports)-skipped])
+			return preflight.Summarize(name+" at ", findings, func(passed []string) string {
+				text := fmt.Sprintf("connections are accepted at %d of %d ports", len(passed), len(findings))
+				switch {
+				case len(findings) == 0:
+					text = "no Service of this source is probed"
+				case skipped > 0:
+					text += fmt.Sprintf(" (%d more were not tried)", skipped)
+				}
+				return text
+			})
+		},
+	}
 }
 
 // portChecks returns the ports of all Services of the source, sorted.
@@ -67,7 +72,8 @@ func (sc *sourceCheck) portChecks() []*portCheck {
 	seen := map[netip.AddrPort]bool{}
 	for _, resolution := range sc.checker.resolutions {
 		t := resolution.Target
-		if resolution.Rejection != nil || resolution.OptedOut || t.Settings.Probe.Mode == probe.Off || !slices.Contains(t.Settings.AllSources(), sc.Name) {
+		if resolution.Rejection != nil || resolution.OptedOut || t.Settings.Probe.Mode == probe.Off ||
+			!slices.Contains(t.Settings.AllSources(), sc.Name) {
 			continue
 		}
 		port := sc.probePortOf(&t)
@@ -166,15 +172,32 @@ func (sc *sourceCheck) evaluatePort(p *portCheck) preflight.Finding {
 	cidrs := sc.settingName("SECURED_SUBNET_CIDR")
 	switch services := display.List(p.services); {
 	case dialed == 0 && p.denied > 0:
-		found.Err = fmt.Errorf("all %d addresses that the inventory reports for %s are outside %s; nothing would be written; check %s", p.denied, services, sc.describeAllowlist(), cidrs)
+		found.Err = fmt.Errorf(
+			"all %d addresses that the inventory reports for %s are outside %s; nothing would be written; check %s",
+			p.denied,
+			services,
+			sc.describeAllowlist(),
+			cidrs,
+		)
 	case dialed == 0:
 		found.Err = preflight.Warning("no member matches the IP families and the node selector of %s", services)
 	case len(failed) == dialed:
-		found.Err = fmt.Errorf("%s, for %s: %s; check the network in between, the Service's targetPort, and that the backends listen there", found.Observed, services, failed[0])
+		found.Err = fmt.Errorf(
+			"%s, for %s: %s; check the network in between, the Service's targetPort, and that the backends listen there",
+			found.Observed,
+			services,
+			failed[0],
+		)
 	case len(failed) > 0:
 		found.Err = preflight.Warning("%s, for %s: %s; failing addresses will be not ready", found.Observed, services, display.List(failed))
 	case p.denied > 0:
-		found.Err = preflight.Warning("%s; %d others are outside %s and will never be written; check %s", found.Observed, p.denied, sc.describeAllowlist(), cidrs)
+		found.Err = preflight.Warning(
+			"%s; %d others are outside %s and will never be written; check %s",
+			found.Observed,
+			p.denied,
+			sc.describeAllowlist(),
+			cidrs,
+		)
 	}
 	return found
 }

@@ -71,21 +71,51 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 	t.Run("many ports", func(t *testing.T) {
 		pc, _ := newTestChecker(t, twoSources(t, nil))
 		blue, green := pc.sources[0], pc.sources[1]
-		blue.CIDRs, green.CIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/24")}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/24")}
+		blue.CIDRs, green.CIDRs = []netip.Prefix{
+			netip.MustParsePrefix("127.0.0.0/24"),
+		}, []netip.Prefix{
+			netip.MustParsePrefix("127.0.0.0/24"),
+		}
 		blue.snapshot.Members = []*subscriber.Member{member(subscriber.Ready, "127.0.0.1")}
-		off, rejected, optedOut := probedService("off", 4, "blue"), probedService("rejected", 5, "blue"), probedService("opted-out", 6, "blue")
+		off, rejected, optedOut := probedService(
+			"off",
+			4,
+			"blue",
+		), probedService(
+			"rejected",
+			5,
+			"blue",
+		), probedService(
+			"opted-out",
+			6,
+			"blue",
+		)
 		off.Target.Settings.Probe.Mode = probe.Off
 		rejected.Rejection, optedOut.OptedOut = &targets.Rejection{}, true
 		pc.resolutions = []targets.Resolution{
-			off, rejected, optedOut,
-			probedService("a", port, "blue", "green"), probedService("b", port, "blue"), probedService("c", 1, "blue"), probedService("d", 2, "blue"),
+			off,
+			rejected,
+			optedOut,
+			probedService(
+				"a",
+				port,
+				"blue",
+				"green",
+			),
+			probedService("b", port, "blue"),
+			probedService("c", 1, "blue"),
+			probedService("d", 2, "blue"),
 		}
 		wantPrefixes(t, []string{
 			"ok blue: probes connections are accepted at 1 of 3 ports",
 			"FAIL blue: probes at 1 0 of 1 addresses accept connections at port 1, for web/c: ",
 			"FAIL blue: probes at 2 0 of 1 addresses accept connections at port 2, for web/d: ",
 		}, runCheck(t, blue.probeCheck()))
-		wantPrefixes(t, []string{"WARN green: probes no member matches the IP families and the node selector of web/a"}, runCheck(t, green.probeCheck()))
+		wantPrefixes(
+			t,
+			[]string{"WARN green: probes no member matches the IP families and the node selector of web/a"},
+			runCheck(t, green.probeCheck()),
+		)
 		pc.resolutions = pc.resolutions[:3]
 		wantPrefixes(t, []string{"ok green: probes no Service of this source is probed"}, runCheck(t, green.probeCheck()))
 	})
@@ -94,7 +124,11 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 		pc, _ := newTestChecker(t, map[string]string{"SECURED_SUBNET_CIDR": "127.0.0.0/24"})
 		pc.sources[0].snapshot.Members = []*subscriber.Member{member(subscriber.Ready, "127.0.0.1", "127.1.0.1")}
 		pc.resolutions = []targets.Resolution{probedService("a", port, "default"), probedService("b", port, "default")}
-		wantPrefixes(t, []string{"WARN probes 1 of 1 addresses accept connections at port " + strconv.Itoa(int(port)) + "; 1 others"}, runCheck(t, pc.sources[0].probeCheck()))
+		wantPrefixes(
+			t,
+			[]string{"WARN probes 1 of 1 addresses accept connections at port " + strconv.Itoa(int(port)) + "; 1 others"},
+			runCheck(t, pc.sources[0].probeCheck()),
+		)
 	})
 
 	t.Run("a node selector", func(t *testing.T) {
@@ -125,7 +159,11 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 		for i := range maxDialedPorts + 7 {
 			pc.resolutions = append(pc.resolutions, probedService("a", uint16(i+1), "default"))
 		}
-		if got := runCheck(t, pc.sources[0].probeCheck()); len(got) != 22 || !strings.Contains(got[0], "at 0 of 50 ports (7 more were not tried)") {
+		if got := runCheck(
+			t,
+			pc.sources[0].probeCheck(),
+		); len(got) != 22 ||
+			!strings.Contains(got[0], "at 0 of 50 ports (7 more were not tried)") {
 			t.Errorf("%d lines: %s", len(got), got[0])
 		}
 	})

@@ -99,7 +99,12 @@ func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error
 		if where == config.AllNamespaces {
 			where = "any namespace"
 		}
-		return nil, preflight.Warning("no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service", where, targets.LabelClass, pc.targets.Class)
+		return nil, preflight.Warning(
+			"no Service of %s is labeled %s: %s, and TARGET_SERVICE_NAME is not set; nothing will be written; label a Service",
+			where,
+			targets.LabelClass,
+			pc.targets.Class,
+		)
 	}
 	slices.SortFunc(pc.resolutions, func(a, b targets.Resolution) int {
 		return a.Target.Compare(b.Target.Key)
@@ -133,7 +138,10 @@ func (pc *checker) evaluateService(resolution targets.Resolution) preflight.Find
 	case resolution.AnnotationError != nil:
 		found.Err = preflight.Warning("%s", resolution.AnnotationError.Message)
 	case len(t.ForeignSlices)+len(t.OtherClassSlices) > 0:
-		found.Err = preflight.Warning("EndpointSlices managed by others also belong to this Service: %s; consumers use their endpoints too; delete them unless this is intended", display.List(slices.Concat(t.ForeignSlices, t.OtherClassSlices)))
+		found.Err = preflight.Warning(
+			"EndpointSlices managed by others also belong to this Service: %s; consumers use their endpoints too; delete them unless this is intended",
+			display.List(slices.Concat(t.ForeignSlices, t.OtherClassSlices)),
+		)
 	}
 	if found.Err == nil {
 		found.Err = pc.checkWorkload(t)

@@ -153,7 +153,11 @@ func TestServicesCheckLimitsLines(t *testing.T) {
 	if len(got) != 22 {
 		t.Fatalf("%d lines:\n%s", len(got), strings.Join(got, "\n"))
 	}
-	wantPrefixes(t, []string{"ok Services 1500 of 3000 can be managed: web/s0000, web/s0002, web/s0004 and 1497 more", "FAIL Service web/s0001"}, got[:2])
+	wantPrefixes(
+		t,
+		[]string{"ok Services 1500 of 3000 can be managed: web/s0000, web/s0002, web/s0004 and 1497 more", "FAIL Service web/s0001"},
+		got[:2],
+	)
 	wantPrefixes(t, []string{"FAIL Service others 1480 more with problems"}, got[21:])
 }
 

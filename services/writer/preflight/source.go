@@ -50,14 +50,22 @@ func (sc *sourceCheck) peerCACheckName() string {
 
 // Settings of a source, and their keys in SOURCES_FILE.
 var sourcesFileKeys = map[string]string{
-	"INVENTORY_ADDRESS": "address", "INVENTORY_SAN": "san", "TLS_PEER_CA_FILE": "caFile", "SECURED_SUBNET_CIDR": "cidrs", "ALLOWED_PORTS": "ports",
+	"INVENTORY_ADDRESS":          "address",
+	"INVENTORY_SAN":              "san",
+	"TLS_PEER_CA_FILE":           "caFile",
+	"SECURED_SUBNET_CIDR":        "cidrs",
+	"ALLOWED_PORTS":              "ports",
 	"INVENTORY_EXPORTS_SERVICES": "exportsServices",
 }
 
 // linkChecks returns the checks of the link to the inventory.
 func (sc *sourceCheck) linkChecks() []preflight.Check {
 	checks := []preflight.Check{
-		{Name: sc.checkName(inventoryCheckName), DependsOn: []string{preflight.OwnCertificate, preflight.OwnKey, sc.peerCACheckName()}, Run: sc.checkInventory},
+		{
+			Name:      sc.checkName(inventoryCheckName),
+			DependsOn: []string{preflight.OwnCertificate, preflight.OwnKey, sc.peerCACheckName()},
+			Run:       sc.checkInventory,
+		},
 	}
 	if sc.ExportsServices { // there is a set for each target, which plan waits for
 		return checks
@@ -117,7 +125,10 @@ func (sc *sourceCheck) explainCallError(err error, handshake *identity.Handshake
 	case codes.PermissionDenied:
 		advice = "add the SAN of the writer's certificate to the inventory's ALLOWED_CLIENTS_FILE, as a subscriber"
 	case codes.InvalidArgument:
-		advice = fmt.Sprintf("whether the inventory exports Services is set by %s; correct it", sc.settingName("INVENTORY_EXPORTS_SERVICES"))
+		advice = fmt.Sprintf(
+			"whether the inventory exports Services is set by %s; correct it",
+			sc.settingName("INVENTORY_EXPORTS_SERVICES"),
+		)
 	case codes.Unimplemented:
 		advice = fmt.Sprintf("check that %s is the address of an inventory", sc.settingName("INVENTORY_ADDRESS"))
 	}
@@ -129,7 +140,11 @@ func (sc *sourceCheck) explainHandshake(err *identity.HandshakeError) error {
 	advice := err.Advice
 	switch {
 	case errors.Is(err, identity.ErrOtherServer):
-		advice = fmt.Sprintf("check %s, and that %s is the inventory's", sc.settingName("INVENTORY_SAN"), sc.settingName("INVENTORY_ADDRESS"))
+		advice = fmt.Sprintf(
+			"check %s, and that %s is the inventory's",
+			sc.settingName("INVENTORY_SAN"),
+			sc.settingName("INVENTORY_ADDRESS"),
+		)
 	case errors.Is(err, identity.ErrRejected):
 		advice = "the inventory rejects the writer's certificate, and its log has the reason; its TLS_PEER_CA_FILE must contain the CA of that certificate, and its ALLOWED_CLIENTS_FILE the SAN"
 	case errors.As(err, new(x509.UnknownAuthorityError)):
@@ -149,7 +164,10 @@ func (sc *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
 		return "", err
 	}
 	s := nodeclient.New(nodeclient.Config{
-		Source: sc.Name, Dial: func() (nodeclient.Conn, error) { return inventory.Dial() }, Log: slog.New(slog.DiscardHandler), Metrics: nodeclient.NewMetrics(prometheus.NewRegistry()),
+		Source:              sc.Name,
+		Dial:                func() (nodeclient.Conn, error) { return inventory.Dial() },
+		Log:                 slog.New(slog.DiscardHandler),
+		Metrics:             nodeclient.NewMetrics(prometheus.NewRegistry()),
 		ConfirmObservations: sc.checker.cfg.EmptyThreshold,
 	})
 	runCtx, stop := context.WithCancel(ctx)
@@ -163,7 +181,11 @@ func (sc *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
 		select {
 		case <-s.Changed():
 		case <-ctx.Done():
-			return "", fmt.Errorf("%w: %s; run slicefeed-inventory preflight, or explain, at the inventory", context.Cause(ctx), s.Snapshot().NotSyncedReason())
+			return "", fmt.Errorf(
+				"%w: %s; run slicefeed-inventory preflight, or explain, at the inventory",
+				context.Cause(ctx),
+				s.Snapshot().NotSyncedReason(),
+			)
 		}
 	}
 	sc.snapshot = s.Snapshot()
@@ -181,9 +203,15 @@ func evaluateSnapshot(s subscriber.Snapshot) (string, error) {
 	detail := fmt.Sprintf("members: %d, ready: %d; %s", len(s.Members), ready, s.Summary())
 	switch {
 	case s.Membership.State != subscriber.Synced || s.Addresses.State != subscriber.Synced:
-		return "", preflight.Warning("%s; while membership is not synced changes are ignored, and while addresses are not synced none is added; check the inventory", detail)
+		return "", preflight.Warning(
+			"%s; while membership is not synced changes are ignored, and while addresses are not synced none is added; check the inventory",
+			detail,
+		)
 	case len(s.Members) == 0:
-		return "", preflight.Warning("%s; no node is published to this writer; check the inventory's source, and the view of this client in its ALLOWED_CLIENTS_FILE", detail)
+		return "", preflight.Warning(
+			"%s; no node is published to this writer; check the inventory's source, and the view of this client in its ALLOWED_CLIENTS_FILE",
+			detail,
+		)
 	case ready == 0:
 		return "", preflight.Warning("%s; only endpoints that pass their probes would stay ready; check the nodes", detail)
 	}

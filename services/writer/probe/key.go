@@ -89,7 +89,10 @@ func (s Spec) Validate() error {
 	if s.Path != "" {
 		u, err := url.ParseRequestURI(s.Path)
 		if err != nil || u.IsAbs() || !strings.HasPrefix(s.Path, "/") || len(s.Path) > maxPathLength {
-			problems = append(problems, fmt.Errorf("probe path %.64q: want a path such as /healthz, of at most %d bytes", s.Path, maxPathLength))
+			problems = append(
+				problems,
+				fmt.Errorf("probe path %.64q: want a path such as /healthz, of at most %d bytes", s.Path, maxPathLength),
+			)
 		}
 	}
 	if s.Host != "" && !hostPattern.MatchString(s.Host) {

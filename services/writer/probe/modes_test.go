@@ -137,7 +137,10 @@ func TestHostSetsSNI(t *testing.T) {
 			t.Run(mode.String()+" "+row.set, func(t *testing.T) {
 				type names struct{ host, sni string }
 				got := make(chan names, 1)
-				s := quietServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- names{r.Host, r.TLS.ServerName} }))
+				s := quietServer(
+					t,
+					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- names{r.Host, r.TLS.ServerName} }),
+				)
 				s.EnableHTTP2 = true
 				s.StartTLS()
 				k := keyFor(t, s.URL, Spec{Mode: mode, Host: row.set, TLS: true, Timeout: 10 * time.Second})

@@ -108,7 +108,10 @@ func TestConclusiveProbeEndsExpiry(t *testing.T) {
 	for _, o := range []probe.Result{probe.Pass, probe.Inconclusive, probe.Inconclusive, probe.Inconclusive, probe.Inconclusive} {
 		conclude(o)
 	}
-	if w := s.Status(testKey(0)); !w.Expired || !w.LastPassedAt.Equal(startTime) || s.healthCounts[Pending] != 1 || s.healthCounts[Passing] != 0 {
+	if w := s.Status(
+		testKey(0),
+	); !w.Expired || !w.LastPassedAt.Equal(startTime) || s.healthCounts[Pending] != 1 ||
+		s.healthCounts[Passing] != 0 {
 		t.Fatalf("after four inconclusive probes: %+v, %v", w, s.healthCounts)
 	}
 	if !conclude(probe.Fail) || s.Status(testKey(0)).Expired || s.Status(testKey(0)).Health != Pending {

@@ -119,7 +119,8 @@ func TestScheduleInvariants(t *testing.T) {
 			var count [len(healthNames)]int
 			for _, r := range s.records {
 				count[r.status.Health]++
-				if len(r.contradicting) >= fall || !slices.IsSortedFunc(r.contradicting, func(a, b endedProbe) int { return cmp.Compare(a.seq, b.seq) }) {
+				if len(r.contradicting) >= fall ||
+					!slices.IsSortedFunc(r.contradicting, func(a, b endedProbe) int { return cmp.Compare(a.seq, b.seq) }) {
 					t.Fatalf("contradictions %v", r.contradicting)
 				}
 			}

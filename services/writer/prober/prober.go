@@ -104,8 +104,16 @@ func (p *Prober) startDueProbes(ctx context.Context, probes *sync.WaitGroup) (ti
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if keys := p.schedule.Expire(time.Now()); len(keys) > 0 {
-		p.log.WarnContext(ctx, "probe status expired without a conclusive probe; check the writer's open files and sockets", "backends", len(keys),
-			"first_backend", keys[0].HostPort(), "reason", p.schedule.Status(keys[0]).Detail)
+		p.log.WarnContext(
+			ctx,
+			"probe status expired without a conclusive probe; check the writer's open files and sockets",
+			"backends",
+			len(keys),
+			"first_backend",
+			keys[0].HostPort(),
+			"reason",
+			p.schedule.Status(keys[0]).Detail,
+		)
 		signal(p.changedCh)
 	}
 	for {

@@ -240,7 +240,15 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 		p := newProber()
 		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) { started.Add(1); return probe.Pass, "" }
 		one, same, other := testKey(1), testKey(1), testKey(1)
-		same.Spec = probe.Spec{Mode: probe.TCP, Path: "/healthz", Host: "web.example", Service: "x", TLS: true, Interval: probe.DefaultInterval, Timeout: probe.DefaultTimeout}
+		same.Spec = probe.Spec{
+			Mode:     probe.TCP,
+			Path:     "/healthz",
+			Host:     "web.example",
+			Service:  "x",
+			TLS:      true,
+			Interval: probe.DefaultInterval,
+			Timeout:  probe.DefaultTimeout,
+		}
 		p.Set("web/a", RequestsFor("blue", one))
 		p.Set("web/b", RequestsFor("blue", same))
 		runProber(t, p)

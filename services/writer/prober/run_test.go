@@ -59,7 +59,15 @@ func TestStatusReportsRunOfAgreeingResults(t *testing.T) {
 			}
 			got := s.Status(key)
 			if got.Health != row.health || !got.RunStart.Equal(at(row.start)) || !got.RunLast.Equal(at(row.last)) {
-				t.Errorf("%v, a run from %v to %v, want %v from %v s to %v s", got.Health, got.RunStart.Sub(startTime), got.RunLast.Sub(startTime), row.health, row.start, row.last)
+				t.Errorf(
+					"%v, a run from %v to %v, want %v from %v s to %v s",
+					got.Health,
+					got.RunStart.Sub(startTime),
+					got.RunLast.Sub(startTime),
+					row.health,
+					row.start,
+					row.last,
+				)
 			}
 		})
 	}

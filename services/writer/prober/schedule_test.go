@@ -16,7 +16,11 @@ import (
 var startTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func testKey(n int) probe.Key {
-	return probe.Key{Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), Port: 30080, Spec: probe.Spec{Mode: probe.TCP}}.Canonical()
+	return probe.Key{
+		Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}),
+		Port:    30080,
+		Spec:    probe.Spec{Mode: probe.TCP},
+	}.Canonical()
 }
 
 // addKey requests one more key for a target.
@@ -284,7 +288,13 @@ func TestDetectsRecoveryWithinInterval(t *testing.T) {
 	for k, returned := range returns {
 		changes := l.changes[k]
 		if len(changes) != 2 || changes[1].Health != Passing || changes[1].Since.Sub(returned) > bound {
-			t.Fatalf("%v recovered after %v with statuses %+v, want failing, then passing within %v", k.Address, returned.Sub(startTime), changes, bound)
+			t.Fatalf(
+				"%v recovered after %v with statuses %+v, want failing, then passing within %v",
+				k.Address,
+				returned.Sub(startTime),
+				changes,
+				bound,
+			)
 		}
 	}
 }

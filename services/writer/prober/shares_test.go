@@ -56,7 +56,13 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 				each = max(each, n)
 			}
 			if free := s.limit - s.inFlight; each > row.each || free < row.free {
-				t.Errorf("the largest share has %d probes in flight, and %d are free; want at most %d, at least %d", each, free, row.each, row.free)
+				t.Errorf(
+					"the largest share has %d probes in flight, and %d are free; want at most %d, at least %d",
+					each,
+					free,
+					row.each,
+					row.free,
+				)
 			}
 			// A new share of any source starts immediately.
 			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
@@ -116,7 +122,9 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	for _, a := range running {
 		s.Finish(a, probe.Fail, "silent", startTime)
 	}
-	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues.items) != 0 || len(s.blockedQueues) != 0 || len(s.expiring.items) != 0 || s.inFlight != 0 {
+	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues.items) != 0 || len(s.blockedQueues) != 0 ||
+		len(s.expiring.items) != 0 ||
+		s.inFlight != 0 {
 		t.Errorf("with nothing to probe, there are %d queues, %d sources, %d ready, %d blocked, %d expiring, %d in flight",
 			len(s.queues), len(s.inFlightBySource), len(s.readyQueues.items), len(s.blockedQueues), len(s.expiring.items), s.inFlight)
 	}

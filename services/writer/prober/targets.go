@@ -106,7 +106,10 @@ func (s *ProbeSchedule) assignShare(r *keyRecord) {
 	}
 	r.queue = s.queues[share]
 	if r.queue == nil {
-		r.queue = &shareQueue{share: share, due: indexedHeap[*keyRecord]{before: dueBefore, place: func(r *keyRecord) *int { return &r.duePlace }}}
+		r.queue = &shareQueue{
+			share: share,
+			due:   indexedHeap[*keyRecord]{before: dueBefore, place: func(r *keyRecord) *int { return &r.duePlace }},
+		}
 		s.queues[share] = r.queue
 	}
 	r.queue.due.update(r)

@@ -26,11 +26,14 @@ type Metrics struct{ seconds *prometheus.HistogramVec }
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "slicefeed", Subsystem: "writer", Name: "propagation_seconds",
-		Help:    "Time from an update of a source or of a probe status (cause: feed, probe) to the decision (stage: decided), and to the response to the resulting write (stage: written).",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		Namespace: "slicefeed",
+		Subsystem: "writer",
+		Name:      "propagation_seconds",
+		Help:      "Time from an update of a source or of a probe status (cause: feed, probe) to the decision (stage: decided), and to the response to the resulting write (stage: written).",
+		Buckets:   []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		NativeHistogramBucketFactor:    1.1,
+		NativeHistogramMaxBucketNumber: 100,
 	}, []string{"cause", "stage"})
 	reg.MustRegister(m)
 	for _, stage := range []string{stageDecided, stageWritten} {

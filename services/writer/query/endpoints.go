@@ -40,8 +40,11 @@ func listEndpoints(ctx context.Context, q request) error {
 		return errors.New("the writer is not ready: " + display.Sanitize(reason))
 	}
 	if len(targets.GetTargets()) != 1 {
-		return fmt.Errorf("%s/%s is not a target of this writer; check the label slicefeed.dev/class of the Service, and that the writer watches its namespace",
-			q.service.GetNamespace(), q.service.GetService())
+		return fmt.Errorf(
+			"%s/%s is not a target of this writer; check the label slicefeed.dev/class of the Service, and that the writer watches its namespace",
+			q.service.GetNamespace(),
+			q.service.GetService(),
+		)
 	}
 	set, err := currentSet(ctx, q.writer, &writerv1.WatchEndpointsRequest{Services: of, GroupByPort: true})
 	if err != nil {
@@ -64,7 +67,16 @@ func listEndpoints(ctx context.Context, q request) error {
 			Groups: command.Messages(groups), Details: command.Message{Message: details},
 		})
 	}
-	q.printRow("", fmt.Sprintf("%s/%s: %s, %s", target.GetNamespace(), target.GetService(), describeState(target.GetTarget()), roleName(targets.GetStatus().GetLeading())))
+	q.printRow(
+		"",
+		fmt.Sprintf(
+			"%s/%s: %s, %s",
+			target.GetNamespace(),
+			target.GetService(),
+			describeState(target.GetTarget()),
+			roleName(targets.GetStatus().GetLeading()),
+		),
+	)
 	q.printRow("ports", describePorts(target.GetTarget()))
 	fmt.Fprintln(q.out)
 	printBackends(q.out, set)
@@ -126,7 +138,14 @@ func printBackends(out io.Writer, set []*writerv1.Entry) {
 	}
 	for _, b := range set[i].GetGroup().GetBackends() {
 		state := verdict.Conditions{Ready: b.GetReady(), Serving: b.GetServing(), Terminating: b.GetTerminating()}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", display.Sanitize(b.GetAddress()), state, display.Sanitize(b.GetZone()), display.Sanitize(b.GetSource()))
+		fmt.Fprintf(
+			w,
+			"%s\t%s\t%s\t%s\n",
+			display.Sanitize(b.GetAddress()),
+			state,
+			display.Sanitize(b.GetZone()),
+			display.Sanitize(b.GetSource()),
+		)
 	}
 	if n := set[i].GetGroup().GetOmitted(); n > 0 {
 		fmt.Fprintf(w, "… and %d more\n", n)
@@ -192,7 +211,9 @@ func describePorts(t *writerv1.Target) string {
 }
 
 func describeGuard(g *writerv1.Guard) string {
-	return endpoints.DescribeGuard(&verdict.Guard{Rule: verdict.Rule(g.GetRule()), Source: g.GetSource(), Held: int(g.GetHeld()), Message: g.GetMessage()})
+	return endpoints.DescribeGuard(
+		&verdict.Guard{Rule: verdict.Rule(g.GetRule()), Source: g.GetSource(), Held: int(g.GetHeld()), Message: g.GetMessage()},
+	)
 }
 
 func describeNextDecision(in *durationpb.Duration) string {

@@ -52,7 +52,12 @@ func (c *testCA) signCert(name string, cert *x509.Certificate) (*x509.Certificat
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(err)
-	cert.SerialNumber, cert.NotBefore, cert.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	cert.SerialNumber, cert.NotBefore, cert.NotAfter = big.NewInt(
+		time.Now().UnixNano(),
+	), time.Now().
+		Add(-time.Hour),
+		time.Now().
+			Add(time.Hour)
 	parent, signer := c.cert, c.key
 	if parent == nil {
 		parent, signer = cert, key
@@ -70,9 +75,15 @@ func (c *testCA) signCert(name string, cert *x509.Certificate) (*x509.Certificat
 
 func TestQueriesListener(t *testing.T) {
 	c := newTestCA(t)
-	c.signCert("writer", &x509.Certificate{DNSNames: []string{"writer.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	c.signCert(
+		"writer",
+		&x509.Certificate{DNSNames: []string{"writer.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
+	)
 	for _, name := range []string{"operator", "proxy", "viewer", "stranger"} {
-		c.signCert(name, &x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		c.signCert(
+			name,
+			&x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
+		)
 	}
 	clients := `clients:
 - {san: operator.example, role: operator}
@@ -85,7 +96,12 @@ func TestQueriesListener(t *testing.T) {
 	store := endpoints.NewStore("instance")
 	store.Put(newTarget())
 	store.MarkSynced()
-	cfg := endpointserver.ListenerConfig{Clients: c.filePath("clients.yaml"), Store: store, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	cfg := endpointserver.ListenerConfig{
+		Clients:    c.filePath("clients.yaml"),
+		Store:      store,
+		Logger:     slog.New(slog.DiscardHandler),
+		Registerer: prometheus.NewRegistry(),
+	}
 	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = c.filePath("writer.pem"), c.filePath("writer-key.pem"), c.filePath("ca.pem")
 	listener, err := endpointserver.NewListener(cfg)
 	if err != nil {
@@ -122,7 +138,13 @@ func TestQueriesListener(t *testing.T) {
 				Writer: on.Addr().String(), WriterSAN: "writer.example", WriterCA: c.filePath("ca.pem"),
 				CertFile: c.filePath(q.as + ".pem"), KeyFile: c.filePath(q.as + "-key.pem"),
 			}
-			err := runQuery(t.Context(), command.Invocation[Settings]{Args: q.args, Out: &out, Err: &out, Config: s}, s, queryTimeout, q.ask)
+			err := runQuery(
+				t.Context(),
+				command.Invocation[Settings]{Args: q.args, Out: &out, Err: &out, Config: s},
+				s,
+				queryTimeout,
+				q.ask,
+			)
 			if err != nil {
 				out.WriteString(err.Error())
 			}
@@ -145,7 +167,12 @@ func waitBriefly(ctx context.Context, q request) error {
 }
 
 func TestListenerReportsAllFileErrors(t *testing.T) {
-	cfg := endpointserver.ListenerConfig{Clients: "no-clients.yaml", Store: endpoints.NewStore("instance"), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
+	cfg := endpointserver.ListenerConfig{
+		Clients:    "no-clients.yaml",
+		Store:      endpoints.NewStore("instance"),
+		Logger:     slog.New(slog.DiscardHandler),
+		Registerer: prometheus.NewRegistry(),
+	}
 	cfg.Files.Cert, cfg.Files.Key, cfg.Files.PeerCA = "no-cert.pem", "no-key.pem", "no-ca.pem"
 	_, err := endpointserver.NewListener(cfg)
 	for _, file := range []string{"no-cert.pem", "no-ca.pem", "no-clients.yaml"} {
@@ -164,7 +191,12 @@ func TestReportsMissingSettings(t *testing.T) {
 			"settings":  {args, []string{"WRITER_ADDRESS", "WRITER_SAN", "WRITER_CA_FILE", "CLIENT_CERT_FILE", "CLIENT_KEY_FILE"}},
 			"arguments": {nil, []string{"NAMESPACE/SERVICE"}},
 		} {
-			cmd := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: NewCommands()}.Command(func(string) string { return "" })
+			cmd := command.Component[struct{}]{
+				Name:       "slicefeed-writer",
+				Standalone: NewCommands(),
+			}.Command(
+				func(string) string { return "" },
+			)
 			cmd.SetArgs(append([]string{use}, c.args...))
 			err := cmd.ExecuteContext(t.Context())
 			for _, text := range c.wantText {
@@ -178,12 +210,25 @@ func TestReportsMissingSettings(t *testing.T) {
 
 func TestTimeoutOfWaitIsOnlyAFlag(t *testing.T) {
 	env := map[string]string{
-		"TIMEOUT": "soon", "WRITER_ADDRESS": "127.0.0.1:1", "WRITER_SAN": "writer.example", "WRITER_CA_FILE": "none.pem", "CLIENT_CERT_FILE": "none.pem", "CLIENT_KEY_FILE": "none.pem",
+		"TIMEOUT":          "soon",
+		"WRITER_ADDRESS":   "127.0.0.1:1",
+		"WRITER_SAN":       "writer.example",
+		"WRITER_CA_FILE":   "none.pem",
+		"CLIENT_CERT_FILE": "none.pem",
+		"CLIENT_KEY_FILE":  "none.pem",
 	}
 	for args, want := range map[string]string{"wait web/shop": "none.pem", "wait web/shop --timeout soon": `--timeout="soon": want a duration such as 5s, 1s to 24h`} {
-		cmd := command.Component[struct{}]{Name: "slicefeed-writer", Standalone: NewCommands()}.Command(func(name string) string { return env[name] })
+		cmd := command.Component[struct{}]{
+			Name:       "slicefeed-writer",
+			Standalone: NewCommands(),
+		}.Command(
+			func(name string) string { return env[name] },
+		)
 		cmd.SetArgs(strings.Fields(args))
-		if err := cmd.ExecuteContext(t.Context()); settings.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "TIMEOUT") {
+		if err := cmd.ExecuteContext(
+			t.Context(),
+		); settings.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "TIMEOUT") {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}

@@ -32,33 +32,41 @@ import (
 
 // Settings are the address of the writer and the identity of the caller.
 type Settings struct {
-	Writer    string          `flag:"writer-address" required:"true" placeholder:"host:port" help:"where the writer listens: its LISTEN_ADDRESS, as reachable from here"`
-	WriterSAN certificate.SAN `flag:"writer-san" required:"true" placeholder:"URI or DNS name" help:"SAN that the writer's certificate must have, exactly"`
-	CertFile  string          `flag:"client-cert-file" required:"true" placeholder:"file" help:"PEM of your certificate, with the EKU clientAuth; its SAN is in the writer's ALLOWED_CLIENTS_FILE"`
-	KeyFile   string          `flag:"client-key-file" required:"true" placeholder:"file" help:"PEM of its private key"`
-	WriterCA  string          `flag:"writer-ca-file" required:"true" placeholder:"file" help:"PEM of the CAs that sign the *writer's* certificate"`
+	Writer    string          `flag:"writer-address"   required:"true" placeholder:"host:port"       help:"where the writer listens: its LISTEN_ADDRESS, as reachable from here"`
+	WriterSAN certificate.SAN `flag:"writer-san"       required:"true" placeholder:"URI or DNS name" help:"SAN that the writer's certificate must have, exactly"`
+	CertFile  string          `flag:"client-cert-file" required:"true" placeholder:"file"            help:"PEM of your certificate, with the EKU clientAuth; its SAN is in the writer's ALLOWED_CLIENTS_FILE"`
+	KeyFile   string          `flag:"client-key-file"  required:"true" placeholder:"file"            help:"PEM of its private key"`
+	WriterCA  string          `flag:"writer-ca-file"   required:"true" placeholder:"file"            help:"PEM of the CAs that sign the *writer's* certificate"`
 }
 
 // NewCommands returns the commands.
 func NewCommands() []command.StandaloneCommand {
 	return []command.StandaloneCommand{
 		command.NewStandalone(command.Subcommand[Settings]{
-			Use: "endpoints NAMESPACE/SERVICE", Short: "List the endpoints of a Service as seen by a running writer", Formats: true,
-			Example: "slicefeed-writer endpoints web/shop\nslicefeed-writer endpoints web/shop -o json", Failure: "the writer does not respond or has not synced, or the Service is not its target",
+			Use:     "endpoints NAMESPACE/SERVICE",
+			Short:   "List the endpoints of a Service as seen by a running writer",
+			Formats: true,
+			Example: "slicefeed-writer endpoints web/shop\nslicefeed-writer endpoints web/shop -o json",
+			Failure: "the writer does not respond or has not synced, or the Service is not its target",
 			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
 				return runQuery(ctx, call, call.Config, queryTimeout, listEndpoints)
 			},
 		}),
 		command.NewStandalone(command.Subcommand[Settings]{
-			Use: "explain NAMESPACE/SERVICE ADDRESS", Short: "Explain why an address is or is not an endpoint, as seen by a running writer", Formats: true,
-			Example: "slicefeed-writer explain web/shop 10.0.0.11", Failure: "the address is not listed as ready, or the writer does not respond",
+			Use:     "explain NAMESPACE/SERVICE ADDRESS",
+			Short:   "Explain why an address is or is not an endpoint, as seen by a running writer",
+			Formats: true,
+			Example: "slicefeed-writer explain web/shop 10.0.0.11",
+			Failure: "the address is not listed as ready, or the writer does not respond",
 			Run: func(ctx context.Context, call command.Invocation[Settings]) error {
 				return runQuery(ctx, call, call.Config, queryTimeout, explainEndpoint)
 			},
 		}),
 		command.NewStandalone(command.Subcommand[WaitSettings]{
-			Use: "wait NAMESPACE/SERVICE", Short: "Wait until a running writer reports a Service as healthy",
-			Example: "slicefeed-writer wait web/shop --timeout 2m", Failure: "the Service is not healthy when the time is over; the message says why",
+			Use:     "wait NAMESPACE/SERVICE",
+			Short:   "Wait until a running writer reports a Service as healthy",
+			Example: "slicefeed-writer wait web/shop --timeout 2m",
+			Failure: "the Service is not healthy when the time is over; the message says why",
 			Run: func(ctx context.Context, call command.Invocation[WaitSettings]) error {
 				return runQuery(ctx, call, &call.Config.Settings, call.Config.Timeout, waitHealthy)
 			},
@@ -81,7 +89,13 @@ type request struct {
 	out, err       io.Writer
 }
 
-func runQuery[C any](ctx context.Context, call command.Invocation[C], s *Settings, timeout time.Duration, answer func(context.Context, request) error) error {
+func runQuery[C any](
+	ctx context.Context,
+	call command.Invocation[C],
+	s *Settings,
+	timeout time.Duration,
+	answer func(context.Context, request) error,
+) error {
 	q, err := parseArgs(call.Args)
 	if err != nil {
 		return err
@@ -124,7 +138,10 @@ func parseArgs(args []string) (request, error) {
 	namespace, service, ok := strings.Cut(args[0], "/")
 	name := strings.TrimSuffix(service, planner.ImportSuffix)
 	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0 {
-		problems = append(problems, fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop, or web/shop%s for a ServiceImport", args[0], planner.ImportSuffix))
+		problems = append(
+			problems,
+			fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop, or web/shop%s for a ServiceImport", args[0], planner.ImportSuffix),
+		)
 	}
 	q.service = &writerv1.ServiceSelector{Namespace: namespace, Service: service}
 	if len(args) > 1 {

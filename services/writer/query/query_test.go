@@ -44,7 +44,15 @@ func newTarget() endpoints.Target {
 		return verdict.Member{Address: mustParseAddr(address), Name: name, State: state, Since: now.Add(-time.Hour)}
 	}
 	decided := func(address string, v verdict.Verdict, c verdict.Conditions, listed bool, rule verdict.Rule) verdict.Endpoint {
-		return verdict.Endpoint{Address: mustParseAddr(address), Source: "blue", Verdict: v, Conditions: c, Listed: listed, Rule: rule, Reason: "source blue: …, probe: …"}
+		return verdict.Endpoint{
+			Address:    mustParseAddr(address),
+			Source:     "blue",
+			Verdict:    v,
+			Conditions: c,
+			Listed:     listed,
+			Rule:       rule,
+			Reason:     "source blue: …, probe: …",
+		}
 	}
 	t := endpoints.Target{
 		Namespace: "web", Service: "shop", State: endpoints.Managed, Leading: true,
@@ -52,15 +60,28 @@ func newTarget() endpoints.Target {
 		Input: verdict.Input{
 			Limits: verdict.Limits{Probing: true},
 			Sources: []verdict.Source{
-				{Name: "blue", EverSynced: true, Connected: true, Observation: 7, ObservationAt: now.Add(-2 * time.Second), Members: []verdict.Member{
-					member("10.0.0.1", "worker-1", verdict.Ready), member("10.0.0.2", "worker-2", verdict.Ready),
-					member("10.0.0.3", "worker-3", verdict.Draining), member("10.0.0.4", "worker-4", verdict.Ready),
-				}},
+				{
+					Name:          "blue",
+					EverSynced:    true,
+					Connected:     true,
+					Observation:   7,
+					ObservationAt: now.Add(-2 * time.Second),
+					Members: []verdict.Member{
+						member("10.0.0.1", "worker-1", verdict.Ready), member("10.0.0.2", "worker-2", verdict.Ready),
+						member("10.0.0.3", "worker-3", verdict.Draining), member("10.0.0.4", "worker-4", verdict.Ready),
+					},
+				},
 				{Name: "green"},
 			},
 			Probes: []verdict.Probe{
 				{Address: mustParseAddr("10.0.0.1"), Status: verdict.Passing, Since: now.Add(-time.Minute)},
-				{Address: mustParseAddr("10.0.0.2"), Status: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused", LastPassed: now.Add(-11 * time.Second)},
+				{
+					Address:    mustParseAddr("10.0.0.2"),
+					Status:     verdict.Failing,
+					Since:      now.Add(-9 * time.Second),
+					Detail:     "connection refused",
+					LastPassed: now.Add(-11 * time.Second),
+				},
 				{Address: mustParseAddr("10.0.0.3"), Status: verdict.Passing, Since: now.Add(-time.Minute)},
 				{Address: mustParseAddr("10.0.0.4")},
 			},
@@ -71,15 +92,36 @@ func newTarget() endpoints.Target {
 			},
 		},
 		Sources: []subscriber.Snapshot{
-			{Source: "blue", EverSynced: true, SyncedInStream: true, Connected: true, Membership: subscriber.PartStatus{State: subscriber.Synced}, Addresses: subscriber.PartStatus{State: subscriber.Synced}},
+			{
+				Source:         "blue",
+				EverSynced:     true,
+				SyncedInStream: true,
+				Connected:      true,
+				Membership:     subscriber.PartStatus{State: subscriber.Synced},
+				Addresses:      subscriber.PartStatus{State: subscriber.Synced},
+			},
 			{Source: "green"},
 		},
 	}
 	t.Decision = verdict.Decision{
 		Write: true, Wake: now.Add(25 * time.Second),
 		Endpoints: []verdict.Endpoint{
-			decided("10.0.0.1", verdict.Serve, serving, true, verdict.RuleTable), decided("10.0.0.2", verdict.Unready, verdict.Conditions{}, true, verdict.RuleTable),
-			decided("10.0.0.3", verdict.Hold, draining, true, verdict.RuleShrink), decided("10.0.0.4", verdict.Hold, verdict.Conditions{}, false, verdict.RuleTable),
+			decided(
+				"10.0.0.1",
+				verdict.Serve,
+				serving,
+				true,
+				verdict.RuleTable,
+			),
+			decided("10.0.0.2", verdict.Unready, verdict.Conditions{}, true, verdict.RuleTable),
+			decided(
+				"10.0.0.3",
+				verdict.Hold,
+				draining,
+				true,
+				verdict.RuleShrink,
+			),
+			decided("10.0.0.4", verdict.Hold, verdict.Conditions{}, false, verdict.RuleTable),
 		},
 		Guards: []verdict.Guard{{Rule: verdict.RuleShrink, Source: "blue", Held: 1, Message: "One stays for now: \x1b[31mlook there."}},
 	}
@@ -87,13 +129,26 @@ func newTarget() endpoints.Target {
 }
 
 // runCommand runs a command against a store, and returns its output and error.
-func runCommand(t *testing.T, put func(*endpoints.Store), operator bool, answer func(context.Context, request) error, args ...string) (text string, err error) {
+func runCommand(
+	t *testing.T,
+	put func(*endpoints.Store),
+	operator bool,
+	answer func(context.Context, request) error,
+	args ...string,
+) (text string, err error) {
 	t.Helper()
 	return runFormat(t, command.Table, put, operator, answer, args...)
 }
 
 // runFormat is runCommand with --output.
-func runFormat(t *testing.T, format command.Format, put func(*endpoints.Store), operator bool, answer func(context.Context, request) error, args ...string) (text string, err error) {
+func runFormat(
+	t *testing.T,
+	format command.Format,
+	put func(*endpoints.Store),
+	operator bool,
+	answer func(context.Context, request) error,
+	args ...string,
+) (text string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := endpoints.NewStore("instance")
@@ -348,7 +403,14 @@ func TestFailedRequestsGiveAdvice(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := runCommand(t, c.put, c.operator, c.answer, c.args...)
 			if err == nil || !strings.Contains(err.Error(), c.wantText) || settings.ExitCode(err) != c.code || got != "" {
-				t.Errorf("it prints %q and ends with %v, code %d: want one that says %q, code %d", got, err, settings.ExitCode(err), c.wantText, c.code)
+				t.Errorf(
+					"it prints %q and ends with %v, code %d: want one that says %q, code %d",
+					got,
+					err,
+					settings.ExitCode(err),
+					c.wantText,
+					c.code,
+				)
 			}
 		})
 	}

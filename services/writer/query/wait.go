@@ -40,7 +40,14 @@ func waitHealthy(ctx context.Context, q request) error {
 	case err != nil:
 		return err
 	}
-	_, err = fmt.Fprintf(q.out, "%s is healthy: %d ready, %d draining, %d not ready\n", name, target.GetReady(), target.GetDraining(), target.GetNotReady())
+	_, err = fmt.Fprintf(
+		q.out,
+		"%s is healthy: %d ready, %d draining, %d not ready\n",
+		name,
+		target.GetReady(),
+		target.GetDraining(),
+		target.GetNotReady(),
+	)
 	return err
 }
 
@@ -60,7 +67,9 @@ func (q *request) findProblems(ctx context.Context) (target *writerv1.ListedTarg
 		return nil, []string{"the writer is not ready: " + display.Sanitize(reason)}, nil
 	}
 	if len(targets.GetTargets()) != 1 {
-		return nil, []string{"it is not a target of this writer; check its label slicefeed.dev/class, and that the writer watches its namespace"}, nil
+		return nil, []string{
+			"it is not a target of this writer; check its label slicefeed.dev/class, and that the writer watches its namespace",
+		}, nil
 	}
 	target = targets.GetTargets()[0]
 	if target.GetTarget().GetState() != writerv1.TargetState_TARGET_STATE_MANAGED {

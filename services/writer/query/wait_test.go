@@ -116,7 +116,11 @@ type failingWriter struct {
 	code codes.Code
 }
 
-func (f failingWriter) ListTargets(context.Context, *writerv1.ListTargetsRequest, ...grpc.CallOption) (*writerv1.ListTargetsResponse, error) {
+func (f failingWriter) ListTargets(
+	context.Context,
+	*writerv1.ListTargetsRequest,
+	...grpc.CallOption,
+) (*writerv1.ListTargetsResponse, error) {
 	return nil, status.Error(f.code, "no")
 }
 

@@ -193,7 +193,15 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 	one := &shop{from: from, api: api}
 	one.Reconciler = New(Config{
 		Sources: []Source{{Name: "default", Feed: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
-		Targets: abreast{of: api}, Prober: answered{}, Lease: &fakeLease{term: 1}, Reporter: reporter, Logger: log, Registerer: registry, Board: endpoints.NewStore("life"),
+		Targets: abreast{
+			of: api,
+		},
+		Prober:     answered{},
+		Lease:      &fakeLease{term: 1},
+		Reporter:   reporter,
+		Logger:     log,
+		Registerer: registry,
+		Board:      endpoints.NewStore("life"),
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{
 				Store: api, Leading: func() bool { return true }, Hooks: hooks, Logger: log,

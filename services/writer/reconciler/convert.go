@@ -141,7 +141,11 @@ func (r *Reconciler) keepPorts(view *targets.Resolution, applied []*discoveryv1.
 			if s.Name != source {
 				return false
 			}
-			_, reported := slices.BinarySearchFunc(s.Members, address, func(m verdict.Member, a netip.Addr) int { return m.Address.Compare(a) })
+			_, reported := slices.BinarySearchFunc(
+				s.Members,
+				address,
+				func(m verdict.Member, a netip.Addr) int { return m.Address.Compare(a) },
+			)
 			return reported
 		})
 	}, r.allowsPort)
@@ -166,15 +170,27 @@ func listedEndpoints(decided []verdict.Endpoint, kept map[netip.Addr]targets.Sou
 }
 
 // input returns what a decision depends on.
-func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, current []verdict.CurrentEndpoint, unusable map[string]string) verdict.Input {
+func (r *Reconciler) input(
+	s *state,
+	view targets.Resolution,
+	snapshots []subscriber.Snapshot,
+	current []verdict.CurrentEndpoint,
+	unusable map[string]string,
+) verdict.Input {
 	settings := &view.Target.Settings
 	return verdict.Input{
 		Sources: r.sourceInputs(s, view, snapshots, unusable),
 		Probes:  r.probes(s.probed),
 		Current: current,
 		Limits: verdict.Limits{
-			MaxStaleness: settings.MaxStaleness, EmptyThreshold: settings.EmptyThreshold, ShrinkWindow: settings.ShrinkWindow,
-			FailoverBelow: settings.FailoverBelow, ExpireAfter: settings.ExpireAfter, ListUnready: settings.ListUnready, Probing: settings.Probe.Mode != probe.Off, Resync: settings.Resync,
+			MaxStaleness:   settings.MaxStaleness,
+			EmptyThreshold: settings.EmptyThreshold,
+			ShrinkWindow:   settings.ShrinkWindow,
+			FailoverBelow:  settings.FailoverBelow,
+			ExpireAfter:    settings.ExpireAfter,
+			ListUnready:    settings.ListUnready,
+			Probing:        settings.Probe.Mode != probe.Off,
+			Resync:         settings.Resync,
 		},
 
 		Rejected:     view.Rejection != nil,
@@ -184,8 +200,18 @@ func (r *Reconciler) input(s *state, view targets.Resolution, snapshots []subscr
 }
 
 // sourceInputs returns the target's sources as input of a decision.
-func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, unusable map[string]string) []verdict.Source {
-	choice := inputs.Choice{Families: view.Target.Families, Selector: view.Target.Settings.NodeSelector, Workload: view.Target.Settings.Workload, Zones: r.Zones}
+func (r *Reconciler) sourceInputs(
+	s *state,
+	view targets.Resolution,
+	snapshots []subscriber.Snapshot,
+	unusable map[string]string,
+) []verdict.Source {
+	choice := inputs.Choice{
+		Families: view.Target.Families,
+		Selector: view.Target.Settings.NodeSelector,
+		Workload: view.Target.Settings.Workload,
+		Zones:    r.Zones,
+	}
 	all := make([]verdict.Source, 0, len(snapshots))
 	for _, snapshot := range snapshots {
 		kept := s.sources[snapshot.FeedName()]
@@ -205,7 +231,11 @@ func (r *Reconciler) sourceInputs(s *state, view targets.Resolution, snapshots [
 	return all
 }
 
-var probeStatuses = [...]verdict.ProbeStatus{prober.Pending: verdict.Pending, prober.Passing: verdict.Passing, prober.Failing: verdict.Failing}
+var probeStatuses = [...]verdict.ProbeStatus{
+	prober.Pending: verdict.Pending,
+	prober.Passing: verdict.Passing,
+	prober.Failing: verdict.Failing,
+}
 
 // probes returns the status of each probed address, sorted by address as the requests are.
 func (r *Reconciler) probes(probed []prober.Request) []verdict.Probe {

@@ -17,7 +17,10 @@ func (r *Reconciler) setProbes(key targets.Key, s *state, view targets.Resolutio
 		decided = nil
 	}
 	request := func(e *verdict.Endpoint) prober.Request {
-		return prober.Request{Key: probe.Key{Address: e.Address, Port: view.Target.ProbePortAt(e.Address, e.Source), Spec: spec}, Source: e.Source}
+		return prober.Request{
+			Key:    probe.Key{Address: e.Address, Port: view.Target.ProbePortAt(e.Address, e.Source), Spec: spec},
+			Source: e.Source,
+		}
 	}
 	n := 0
 	for e := range probed(decided, current) {

@@ -20,7 +20,14 @@ import (
 
 // publish makes a decision known: as Events, as metrics and on the board. It releases the Lease if the probes are why.
 // It returns when to decide again although nothing changes.
-func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input, now time.Time) (wake time.Time) {
+func (r *Reconciler) publish(
+	key targets.Key,
+	s *state,
+	view targets.Resolution,
+	snapshots []subscriber.Snapshot,
+	input verdict.Input,
+	now time.Time,
+) (wake time.Time) {
 	switch {
 	case view.ReadOnly:
 		r.health.Forget(key)
@@ -46,15 +53,33 @@ func (r *Reconciler) publish(key targets.Key, s *state, view targets.Resolution,
 }
 
 // publishTarget puts a target on the board that this writer manages, or whose slices it leaves as they are.
-func (r *Reconciler) publishTarget(key targets.Key, s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input) {
+func (r *Reconciler) publishTarget(
+	key targets.Key,
+	s *state,
+	view targets.Resolution,
+	snapshots []subscriber.Snapshot,
+	input verdict.Input,
+) {
 	if len(key.Name) > validation.DNS1123LabelMaxLength { // a ServiceImport that is rejected for it; the API has no room for it
 		return
 	}
 	t := endpoints.Target{
-		Namespace: key.Namespace, Service: key.TargetName(), Owner: view.Target.Owner, State: endpoints.Managed, Leading: s.term.number != 0 && !r.DryRun,
-		Ports: view.Target.Ports, SourcePorts: portsOf(view.Target.SourcePorts), KeptPorts: portsOf(view.Target.KeptPorts), Slices: view.Slices, ManagedBy: view.Target.ManagedBy,
-		ServiceType: view.Target.Type, ServicePorts: view.Target.ServicePorts,
-		Input: input, Decision: s.decision, Sources: r.usedSnapshots(view, snapshots), Workload: view.Target.Settings.Workload,
+		Namespace:    key.Namespace,
+		Service:      key.TargetName(),
+		Owner:        view.Target.Owner,
+		State:        endpoints.Managed,
+		Leading:      s.term.number != 0 && !r.DryRun,
+		Ports:        view.Target.Ports,
+		SourcePorts:  portsOf(view.Target.SourcePorts),
+		KeptPorts:    portsOf(view.Target.KeptPorts),
+		Slices:       view.Slices,
+		ManagedBy:    view.Target.ManagedBy,
+		ServiceType:  view.Target.Type,
+		ServicePorts: view.Target.ServicePorts,
+		Input:        input,
+		Decision:     s.decision,
+		Sources:      r.usedSnapshots(view, snapshots),
+		Workload:     view.Target.Settings.Workload,
 	}
 	switch {
 	case view.ReadOnly:
@@ -94,7 +119,11 @@ func (r *Reconciler) usedSnapshots(view targets.Resolution, snapshots []subscrib
 func (r *Reconciler) logDecision(key targets.Key, current []verdict.CurrentEndpoint, decided []verdict.Endpoint) {
 	for i := range decided {
 		e := &decided[i]
-		n, listed := slices.BinarySearchFunc(current, e.Address, func(h verdict.CurrentEndpoint, a netip.Addr) int { return h.Address.Compare(a) })
+		n, listed := slices.BinarySearchFunc(
+			current,
+			e.Address,
+			func(h verdict.CurrentEndpoint, a netip.Addr) int { return h.Address.Compare(a) },
+		)
 		if e.Verdict != verdict.Hold && e.Listed == listed && (!listed || current[n].Conditions == e.Conditions) {
 			continue
 		}

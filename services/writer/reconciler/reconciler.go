@@ -175,10 +175,17 @@ func (t *term) notice(number int, now time.Time) bool {
 // New returns a Reconciler. Its owner calls Decide and Write for the keys in the two queues.
 func New(cfg Config, decisions, writes Queue) *Reconciler {
 	r := &Reconciler{
-		Config: cfg, sources: map[string]Source{}, health: health.NewMetrics(cfg.Registerer), propagation: propagation.NewMetrics(cfg.Registerer), decisions: decisions, writes: writes,
-		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[targets.Key](minRetryDelay, maxRetryDelay),
-		stepDown: stepDown{probes: map[targets.Key]verdict.Decision{}}, startup: startup{undecided: map[targets.Key]struct{}{}},
-		states: map[targets.Key]*state{}, dependents: newDependents(),
+		Config:      cfg,
+		sources:     map[string]Source{},
+		health:      health.NewMetrics(cfg.Registerer),
+		propagation: propagation.NewMetrics(cfg.Registerer),
+		decisions:   decisions,
+		writes:      writes,
+		backoff:     workqueue.NewTypedItemExponentialFailureRateLimiter[targets.Key](minRetryDelay, maxRetryDelay),
+		stepDown:    stepDown{probes: map[targets.Key]verdict.Decision{}},
+		startup:     startup{undecided: map[targets.Key]struct{}{}},
+		states:      map[targets.Key]*state{},
+		dependents:  newDependents(),
 	}
 	for _, source := range cfg.Sources {
 		r.sources[source.Name] = source

@@ -52,8 +52,14 @@ func newFixture(view targets.Resolution) *fixture {
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
 	f.Reconciler = New(Config{
-		Sources: []Source{{Name: "default", Feed: silentFeed{}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}},
-		Targets: f.service, Prober: f.prober, Lease: f.lease, Reporter: reporter, Board: endpoints.NewStore("epoch"), Logger: log, Registerer: registry,
+		Sources:    []Source{{Name: "default", Feed: silentFeed{}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}},
+		Targets:    f.service,
+		Prober:     f.prober,
+		Lease:      f.lease,
+		Reporter:   reporter,
+		Board:      endpoints.NewStore("epoch"),
+		Logger:     log,
+		Registerer: registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: f.store, Leading: f.lease.Leading, Hooks: hooks, Logger: log})
 		},
@@ -399,9 +405,17 @@ func TestPauseTakesTheOrderBack(t *testing.T) {
 
 func TestRecreatedServiceStartsWithoutMemory(t *testing.T) {
 	at := time.Now()
-	before, _ := verdict.Decide(verdict.Memory{}, verdict.Input{Sources: []verdict.Source{{
-		Name: "default", EverSynced: true, Connected: true, MembershipSynced: true, MembershipSyncedAt: at, Observation: 7, ObservationAt: at,
-	}}}, at)
+	before, _ := verdict.Decide(verdict.Memory{}, verdict.Input{Sources: []verdict.Source{
+		{
+			Name:               "default",
+			EverSynced:         true,
+			Connected:          true,
+			MembershipSynced:   true,
+			MembershipSyncedAt: at,
+			Observation:        7,
+			ObservationAt:      at,
+		},
+	}}, at)
 	memoryAfter := func(uid types.UID, memory verdict.Memory) verdict.Memory {
 		f := newFixture(managed())
 		s := f.state(fixtureKey)
@@ -445,7 +459,13 @@ func TestLeaderThatCannotProbeStepsDown(t *testing.T) {
 			}
 			f.Decide(fixtureKey, now.Add(nonePassingFor))
 			if f.lease.released != tt.released || f.lease.handedOver != tt.released {
-				t.Errorf("the Lease was released %d times and handed over %d times, want %d; the decision: %+v", f.lease.released, f.lease.handedOver, tt.released, f.Decision(fixtureKey))
+				t.Errorf(
+					"the Lease was released %d times and handed over %d times, want %d; the decision: %+v",
+					f.lease.released,
+					f.lease.handedOver,
+					tt.released,
+					f.Decision(fixtureKey),
+				)
 			}
 			if e := f.Decision(fixtureKey).Endpoints; len(e) != 1 || !e[0].Listed || !e[0].Conditions.Ready {
 				t.Errorf("the endpoint does not stay as it was: %+v", e)
@@ -479,13 +499,26 @@ func (f workloadFeed) Snapshot() subscriber.Snapshot {
 		states := map[string]subscriber.NodeState{"api": subscriber.NotReady, "web": subscriber.NotReady}
 		states[name] = subscriber.Ready
 		members = append(members, &subscriber.Member{
-			Name: name, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}, State: subscriber.Ready, WorkloadStates: states,
+			Name:           name,
+			Addresses:      []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})},
+			State:          subscriber.Ready,
+			WorkloadStates: states,
 		})
 	}
 	return subscriber.Snapshot{
-		Source: "default", EverSynced: true, SyncedInStream: true, Connected: true, Generation: 1, Members: members, TrustedMembers: members, TrustedGeneration: 1,
-		Membership: subscriber.PartStatus{State: subscriber.Synced}, MembershipSyncedAt: time.Now(), Observation: 1, ObservationEpoch: "e",
-		Workloads: f.workloads,
+		Source:             "default",
+		EverSynced:         true,
+		SyncedInStream:     true,
+		Connected:          true,
+		Generation:         1,
+		Members:            members,
+		TrustedMembers:     members,
+		TrustedGeneration:  1,
+		Membership:         subscriber.PartStatus{State: subscriber.Synced},
+		MembershipSyncedAt: time.Now(),
+		Observation:        1,
+		ObservationEpoch:   "e",
+		Workloads:          f.workloads,
 	}
 }
 
@@ -536,8 +569,19 @@ func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
 	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
 	snapshot := subscriber.Snapshot{
-		EverSynced: true, SyncedInStream: true, Connected: true, Generation: 1, Members: members, TrustedMembers: members, TrustedGeneration: 1,
-		Membership: subscriber.PartStatus{State: subscriber.Synced}, MembershipSyncedAt: time.Now(), Observation: 1, ObservationEpoch: "e of " + service,
+		EverSynced:        true,
+		SyncedInStream:    true,
+		Connected:         true,
+		Generation:        1,
+		Members:           members,
+		TrustedMembers:    members,
+		TrustedGeneration: 1,
+		Membership: subscriber.PartStatus{
+			State: subscriber.Synced,
+		},
+		MembershipSyncedAt: time.Now(),
+		Observation:        1,
+		ObservationEpoch:   "e of " + service,
 	}
 	if number, reports := f.ports[service]; reports {
 		snapshot.Ports = []subscriber.SourcePort{{Name: "http", Protocol: "TCP", Number: number}}
@@ -563,7 +607,14 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 			return e.Address == netip.MustParseAddr(address) && e.Listed && e.Conditions.Ready
 		})
 		if got := feeds.used[fixtureKey.String()]; got != service || !reported || len(s.sources) != 1 {
-			t.Errorf("uses %q with the inputs of %d Services, and decides %v; want %s at %s", got, len(s.sources), s.decision.Endpoints, service, address)
+			t.Errorf(
+				"uses %q with the inputs of %d Services, and decides %v; want %s at %s",
+				got,
+				len(s.sources),
+				s.decision.Endpoints,
+				service,
+				address,
+			)
 		}
 	}
 	uses("shop/web", "10.0.0.1")

@@ -67,7 +67,9 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			leading := func() bool { return lease.Term() != 0 }
-			return applier.New(applier.Config{Store: applier.Kubernetes(client, recorder.FieldManager), Leading: leading, Hooks: hooks, Logger: log})
+			return applier.New(
+				applier.Config{Store: applier.Kubernetes(client, recorder.FieldManager), Leading: leading, Hooks: hooks, Logger: log},
+			)
 		},
 	}, nil, nil), watched, client, registry}
 }
@@ -106,8 +108,15 @@ func (c *cluster) published() (names []string) {
 
 func service(name, class string) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: types.UID(name), Labels: map[string]string{targets.LabelClass: class}},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "web",
+			Name:      name,
+			UID:       types.UID(name),
+			Labels:    map[string]string{targets.LabelClass: class},
+		},
+		Spec: corev1.ServiceSpec{
+			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}},
+		},
 	}
 }
 
@@ -208,7 +217,14 @@ func TestDecisionsGoOnDuringAWriteAndTheLeaseIsHandedOverAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &releasable{}
 		left := service("left", "none")
-		c := newCluster(t, lease, left, ownedSlice(left, "left-slicefeed"), ownedSlice(left, "left-slicefeed-2"), service("blue", "elsewhere"))
+		c := newCluster(
+			t,
+			lease,
+			left,
+			ownedSlice(left, "left-slicefeed"),
+			ownedSlice(left, "left-slicefeed-2"),
+			service("blue", "elsewhere"),
+		)
 		store := c.hang()
 		c.start(t)
 		if n := store.deletes.Load(); n != 1 {
@@ -276,8 +292,15 @@ func TestWritesThatWaitDoNotStartAfterTheEnd(t *testing.T) {
 func ownedSlice(svc *corev1.Service, name string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: svc.Namespace, Name: name, UID: types.UID(name), ResourceVersion: "1",
-			Labels:          map[string]string{discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: "slicefeed-default", planner.LabelWriter: "web"},
+			Namespace:       svc.Namespace,
+			Name:            name,
+			UID:             types.UID(name),
+			ResourceVersion: "1",
+			Labels: map[string]string{
+				discoveryv1.LabelServiceName: svc.Name,
+				discoveryv1.LabelManagedBy:   "slicefeed-default",
+				planner.LabelWriter:          "web",
+			},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,

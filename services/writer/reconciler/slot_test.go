@@ -41,7 +41,12 @@ func TestFailedWriteIsRepeatedLessAndLessOften(t *testing.T) {
 			t.Errorf("%d failures are counted, want 5", f.backoff.NumRequeues(fixtureKey))
 		}
 		if decisions, waits := write(); decisions != 1 || len(waits) != 0 || f.backoff.NumRequeues(fixtureKey) != 0 {
-			t.Errorf("after a success: %d decisions, waits %v, %d failures are counted", decisions, waits, f.backoff.NumRequeues(fixtureKey))
+			t.Errorf(
+				"after a success: %d decisions, waits %v, %d failures are counted",
+				decisions,
+				waits,
+				f.backoff.NumRequeues(fixtureKey),
+			)
 		}
 	})
 }
@@ -65,7 +70,16 @@ func TestDelayedWriteWaitsAsLongAsRequested(t *testing.T) {
 			f.handleFailure(fixtureKey, s, tt.err)
 			decisions, after := f.decided.take()
 			if !s.slot.notBefore.Equal(tt.notBefore) || decisions != tt.decisions || !slices.Equal(after, tt.after) {
-				t.Errorf("%s: not before %s, %d decisions now, and after %v; want %s, %d, %v", tt.name, s.slot.notBefore, decisions, after, tt.notBefore, tt.decisions, tt.after)
+				t.Errorf(
+					"%s: not before %s, %d decisions now, and after %v; want %s, %d, %v",
+					tt.name,
+					s.slot.notBefore,
+					decisions,
+					after,
+					tt.notBefore,
+					tt.decisions,
+					tt.after,
+				)
 			}
 			if f.backoff.NumRequeues(fixtureKey) != 0 {
 				t.Errorf("%s: it counts as a failure", tt.name)

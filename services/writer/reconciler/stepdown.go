@@ -33,7 +33,12 @@ func (s *stepDown) update(key targets.Key, d verdict.Decision, lease Lease, now 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.Panic || d.AnyPassing || !d.NonePassingSince.IsZero() {
-		s.probes[key] = verdict.Decision{Panic: d.Panic, AnyPassing: d.AnyPassing, CannotProbe: d.CannotProbe, NonePassingSince: d.NonePassingSince}
+		s.probes[key] = verdict.Decision{
+			Panic:            d.Panic,
+			AnyPassing:       d.AnyPassing,
+			CannotProbe:      d.CannotProbe,
+			NonePassingSince: d.NonePassingSince,
+		}
 	} else {
 		delete(s.probes, key)
 	}

@@ -82,8 +82,22 @@ func TestStepsDownOnceNoProbePassesForLongEnough(t *testing.T) {
 		if step.wake != 0 {
 			want = start.Add(step.wake)
 		}
-		if _, wake := s.update(step.key, step.decision, lease, start.Add(step.at)); !wake.Equal(want) || lease.released != step.released || lease.handedOver != step.released {
-			t.Errorf("%s: released %d times, handed over %d times, to be asked again at %v; want %d, %v", step.name, lease.released, lease.handedOver, wake, step.released, want)
+		if _, wake := s.update(
+			step.key,
+			step.decision,
+			lease,
+			start.Add(step.at),
+		); !wake.Equal(want) || lease.released != step.released ||
+			lease.handedOver != step.released {
+			t.Errorf(
+				"%s: released %d times, handed over %d times, to be asked again at %v; want %d, %v",
+				step.name,
+				lease.released,
+				lease.handedOver,
+				wake,
+				step.released,
+				want,
+			)
 		}
 	}
 }

@@ -92,17 +92,33 @@ func (r *Recorder) recordWrite(w applier.Write) {
 
 func (r *Recorder) reportRejection(service corev1.ObjectReference, w applier.Write) {
 	r.reporter.Report(service, events.Warning{
-		Reason: "WriteRejected", Action: "Retry",
-		Note: fmt.Sprintf("API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v", w.Verb, w.Slice, w.Err),
+		Reason: "WriteRejected",
+		Action: "Retry",
+		Note: fmt.Sprintf(
+			"API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v",
+			w.Verb,
+			w.Slice,
+			w.Err,
+		),
 	})
 }
 
 func (r *Recorder) reportRepairDelay(service corev1.ObjectReference, d applier.RepairDelay) {
 	r.reporter.Report(service, events.Warning{
-		Reason: "RepairsBackedOff", Action: "Repair",
-		Note: fmt.Sprintf("EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.", d.Slice, d.Editor, d.Budget, d.At.Format(time.TimeOnly)),
+		Reason: "RepairsBackedOff",
+		Action: "Repair",
+		Note: fmt.Sprintf(
+			"EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.",
+			d.Slice,
+			d.Editor,
+			d.Budget,
+			d.At.Format(time.TimeOnly),
+		),
 	})
 }
 
 // inSyncAgain is reported when a Service has nothing left to write after a rejected write.
-var inSyncAgain = events.Recovery{Reason: "WritesInSync", Note: "EndpointSlices are as decided again, after the API server had rejected a write."}
+var inSyncAgain = events.Recovery{
+	Reason: "WritesInSync",
+	Note:   "EndpointSlices are as decided again, after the API server had rejected a write.",
+}

@@ -197,7 +197,8 @@ func TestReportsRejectionsAndTheirEnd(t *testing.T) {
 
 func TestReportsDelayedRepairs(t *testing.T) {
 	r := newRecorded()
-	r.Hooks().RepairDelayed(shop, applier.RepairDelay{Slice: "shop-nodes", Editor: `field manager "kubectl-edit"`, Budget: 5, At: time.Unix(0, 0)})
+	r.Hooks().
+		RepairDelayed(shop, applier.RepairDelay{Slice: "shop-nodes", Editor: `field manager "kubectl-edit"`, Budget: 5, At: time.Unix(0, 0)})
 	for _, want := range []string{"reason=RepairsBackedOff", "shop-nodes was modified by field manager", "kubectl-edit", "more than 5 times in a minute"} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("%q is not in the log:\n%s", want, r.log.String())

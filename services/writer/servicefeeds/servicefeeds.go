@@ -41,7 +41,13 @@ type feed struct {
 
 // New returns Feeds without any subscription.
 func New(cfg Config) *Feeds {
-	f := &Feeds{cfg: cfg, changed: make(chan struct{}, 1), feeds: map[string]*feed{}, used: map[string]string{}, dirty: map[string]struct{}{}}
+	f := &Feeds{
+		cfg:     cfg,
+		changed: make(chan struct{}, 1),
+		feeds:   map[string]*feed{},
+		used:    map[string]string{},
+		dirty:   map[string]struct{}{},
+	}
 	f.running, f.stop = context.WithCancel(context.Background())
 	return f
 }

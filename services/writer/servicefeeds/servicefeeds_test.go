@@ -233,7 +233,10 @@ func TestADeniedServiceConcernsNoOther(t *testing.T) {
 		h.Use("a/one", "shop/secret")
 		h.Use("a/two", "shop/web")
 		h.wait()
-		if s := h.Snapshot("shop/secret"); s.EverSynced || s.NotSyncedReason() != "the inventory rejects the request: client may not see service shop/secret" {
+		if s := h.Snapshot(
+			"shop/secret",
+		); s.EverSynced ||
+			s.NotSyncedReason() != "the inventory rejects the request: client may not see service shop/secret" {
 			t.Errorf("shop/secret: %s", s.NotSyncedReason())
 		}
 		if !h.Snapshot("shop/web").SyncedInStream {

@@ -273,8 +273,11 @@ func FuzzParse(f *testing.F) {
 		for _, s := range all {
 			san, errSAN := certificate.ParseSAN(string(s.SAN))
 			_, _, errAddress := net.SplitHostPort(s.Address)
-			if names[s.Name] || len(validation.IsDNS1123Label(s.Name)) > 0 || errAddress != nil || errSAN != nil || san != s.SAN || s.CAFile == "" ||
-				len(s.CIDRs) == 0 || len(s.Ports) == 0 || !slices.IsSorted(s.Namespaces) {
+			if names[s.Name] || len(validation.IsDNS1123Label(s.Name)) > 0 || errAddress != nil || errSAN != nil || san != s.SAN ||
+				s.CAFile == "" ||
+				len(s.CIDRs) == 0 ||
+				len(s.Ports) == 0 ||
+				!slices.IsSorted(s.Namespaces) {
 				t.Fatalf("accepted %+v", s)
 			}
 			names[s.Name] = true

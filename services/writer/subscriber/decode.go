@@ -132,7 +132,8 @@ func decodePorts(all []*inventoryv1.SourcePort) ([]SourcePort, *Violation) {
 	}
 	var ports []SourcePort
 	for _, p := range all {
-		if n := p.GetPort(); n < 1 || n > 65535 || len(p.GetName()) > contract.MaxLabelValueLength || len(p.GetProtocol()) > contract.MaxLabelValueLength {
+		if n := p.GetPort(); n < 1 || n > 65535 || len(p.GetName()) > contract.MaxLabelValueLength ||
+			len(p.GetProtocol()) > contract.MaxLabelValueLength {
 			return nil, violationf(LimitExceeded, "status port %d: out of range, or name or protocol too long", n)
 		}
 		ports = append(ports, SourcePort{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetPort())})

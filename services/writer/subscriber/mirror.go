@@ -134,7 +134,12 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 	case m.GetStatus() != nil && number < mirror.streamObservation:
 		return violationf(ObservationDecreased, "observation went from %d to %d in one stream", mirror.streamObservation, number)
 	case mirror.staged == nil && (m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0):
-		mirror.staged = &stagedSet{changed: map[string]*Member{}, count: len(mirror.current.Members), memoryCost: mirror.memoryCost, digest: mirror.digest}
+		mirror.staged = &stagedSet{
+			changed:    map[string]*Member{},
+			count:      len(mirror.current.Members),
+			memoryCost: mirror.memoryCost,
+			digest:     mirror.digest,
+		}
 	}
 	if m.GetStatus() != nil {
 		mirror.streamObservation = number

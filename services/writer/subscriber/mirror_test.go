@@ -201,7 +201,11 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		{"a name removed twice in a message", DuplicateName, synced("e", 11, next, removed("a", "a"))},
 		{"a name removed and upserted", RemovedAndUpserted, synced("e", 11, []*wireNode{a, b}, upserts(a), removed("a"))},
 		{"removal of an unknown node", UnknownRemoval, synced("e", 11, []*wireNode{a, b}, removed("unknown"))},
-		{"removal of a node that a reset did not bring", UnknownRemoval, &message{Status: sourceStatus(1), Reset_: true, Removed: []string{"a"}}},
+		{
+			"removal of a node that a reset did not bring",
+			UnknownRemoval,
+			&message{Status: sourceStatus(1), Reset_: true, Removed: []string{"a"}},
+		},
 		{"a count that is too high", CountMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 4 })},
 		{"a count that is too low", CountMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Count = 2 })},
 		{"a wrong digest", DigestMismatch, synced("e", 11, next, upserts(c), func(m *message) { m.Digest[0] ^= 1 })},
@@ -369,14 +373,21 @@ func TestConvertsAgesToLocalClock(t *testing.T) {
 
 	// The same moment reported again with a delay; then a degraded membership.
 	m := synced("e", 10, []*wireNode{a})
-	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: durationpb.New(time.Hour + 9*time.Second)}
+	m.Status.Membership = &inventoryv1.PartStatus{
+		State: inventoryv1.SyncState_SYNC_STATE_SYNCED,
+		Age:   durationpb.New(time.Hour + 9*time.Second),
+	}
 	if _, err := mirror.Apply(noon.Add(10*time.Second), m); err != nil {
 		t.Fatal(err)
 	}
 	checkEqual(t, "membership since, reported with a delay", mirror.Snapshot().Membership.Since, noon.Add(-time.Hour))
 	checkEqual(t, "membership synced at", mirror.Snapshot().MembershipSyncedAt, noon.Add(10*time.Second))
 	m = synced("e", 10, []*wireNode{a})
-	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Reason: strings.Repeat("é", 600), Age: durationpb.New(-time.Hour)}
+	m.Status.Membership = &inventoryv1.PartStatus{
+		State:  inventoryv1.SyncState_SYNC_STATE_DEGRADED,
+		Reason: strings.Repeat("é", 600),
+		Age:    durationpb.New(-time.Hour),
+	}
 	if _, err := mirror.Apply(noon.Add(20*time.Second), m); err != nil {
 		t.Fatal(err)
 	}

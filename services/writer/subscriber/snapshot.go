@@ -177,7 +177,10 @@ func (s Snapshot) Differs(o Snapshot) bool {
 	return s.EverSynced != o.EverSynced || s.SyncedInStream != o.SyncedInStream || s.Connected != o.Connected ||
 		s.Generation != o.Generation || s.Denial != o.Denial || s.Cursor.Epoch != o.Cursor.Epoch ||
 		s.Observation != o.Observation || s.ObservationEpoch != o.ObservationEpoch ||
-		!equal(s.Membership, o.Membership) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports) || !slices.Equal(s.Workloads, o.Workloads)
+		!equal(
+			s.Membership,
+			o.Membership,
+		) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports) || !slices.Equal(s.Workloads, o.Workloads)
 }
 
 // LacksWorkload reports whether the source is known not to export a workload; an empty name stands for none.

@@ -56,23 +56,34 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 				if resolution.Rejection != nil || resolution.AnnotationError == nil {
 					t.Fatalf("rejected %v, annotation error %v", resolution.Rejection, resolution.AnnotationError)
 				}
-				if resolution.AnnotationError.Reason != tc.reason || !strings.Contains(resolution.AnnotationError.Message, tc.part) || !strings.Contains(resolution.AnnotationError.Message, "previous settings stay in effect") {
+				if resolution.AnnotationError.Reason != tc.reason || !strings.Contains(resolution.AnnotationError.Message, tc.part) ||
+					!strings.Contains(resolution.AnnotationError.Message, "previous settings stay in effect") {
 					t.Errorf("annotation error: %v %s", resolution.AnnotationError.Reason, resolution.AnnotationError)
 				}
 				s := resolution.Target.Settings
-				if diff := cmp.Diff([]string{"blue"}, s.Sources); diff != "" || s.Probe.Interval != 3*time.Second || s.Probe.Timeout != time.Second || resolution.Target.ProbePort != 30080 {
+				if diff := cmp.Diff(
+					[]string{"blue"},
+					s.Sources,
+				); diff != "" || s.Probe.Interval != 3*time.Second || s.Probe.Timeout != time.Second ||
+					resolution.Target.ProbePort != 30080 {
 					t.Errorf("%s settings %+v, probe port %d", diff, s, resolution.Target.ProbePort)
 				}
 			}
 			t.Run("after a restart it is rejected", func(t *testing.T) {
-				if resolution := newResolver(h.cfg).resolve(svc); resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason || resolution.AnnotationError != nil {
+				if resolution := newResolver(
+					h.cfg,
+				).resolve(svc); resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason ||
+					resolution.AnnotationError != nil {
 					t.Errorf("rejected %v, annotation error %v", resolution.Rejection, resolution.AnnotationError)
 				}
 			})
 			t.Run("repaired, the annotations count again", func(t *testing.T) {
 				svc := serviceWithSource()
 				svc.Annotations["slicefeed.dev/probe-interval"] = "4s"
-				if resolution := h.resolve(svc); resolution.AnnotationError != nil || resolution.Target.Settings.Probe.Interval != 4*time.Second {
+				if resolution := h.resolve(
+					svc,
+				); resolution.AnnotationError != nil ||
+					resolution.Target.Settings.Probe.Interval != 4*time.Second {
 					t.Errorf("annotation error %v, settings %+v", resolution.AnnotationError, resolution.Target.Settings)
 				}
 			})
@@ -94,8 +105,17 @@ func TestOperatorLimitsOverrideAcceptedSettings(t *testing.T) {
 			narrow(&h.cfg)
 			svc := serviceWithSource()
 			svc.Annotations["slicefeed.dev/source"] = "bleu"
-			if resolution := h.resolve(svc, mine); resolution.Rejection == nil || resolution.AnnotationError != nil || resolution.ProbesOnly {
-				t.Errorf("rejected %v, annotation error %v, probed %t", resolution.Rejection, resolution.AnnotationError, resolution.ProbesOnly)
+			if resolution := h.resolve(
+				svc,
+				mine,
+			); resolution.Rejection == nil || resolution.AnnotationError != nil ||
+				resolution.ProbesOnly {
+				t.Errorf(
+					"rejected %v, annotation error %v, probed %t",
+					resolution.Rejection,
+					resolution.AnnotationError,
+					resolution.ProbesOnly,
+				)
 			}
 		})
 	}
@@ -106,7 +126,11 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		return discoveryv1.EndpointPort{Protocol: &protocol, Port: &number}
 	}
 	mine := ownedSlice("shop-slicefeed", "svc-1")
-	mine.Ports = []discoveryv1.EndpointPort{port(30053, corev1.ProtocolUDP), port(30080, corev1.ProtocolTCP), port(30443, corev1.ProtocolTCP)}
+	mine.Ports = []discoveryv1.EndpointPort{
+		port(30053, corev1.ProtocolUDP),
+		port(30080, corev1.ProtocolTCP),
+		port(30443, corev1.ProtocolTCP),
+	}
 	for name, tc := range map[string]struct {
 		alter  func(*Config, *corev1.Service)
 		probes uint16 // 0: it is left alone
@@ -135,7 +159,9 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			svc := serviceWithSource()
 			tc.alter(&h.cfg, svc)
 			resolution := h.resolve(svc, mine)
-			if resolution.Rejection == nil || resolution.ProbesOnly != (tc.probes != 0) || tc.probes != 0 && (resolution.Target.ProbePort != tc.probes || !cmp.Equal(resolution.Target.Settings.Sources, []string{"blue"})) {
+			if resolution.Rejection == nil || resolution.ProbesOnly != (tc.probes != 0) ||
+				tc.probes != 0 &&
+					(resolution.Target.ProbePort != tc.probes || !cmp.Equal(resolution.Target.Settings.Sources, []string{"blue"})) {
 				t.Errorf("rejected %v, probed %t at %d", resolution.Rejection, resolution.ProbesOnly, resolution.Target.ProbePort)
 			}
 		})
@@ -145,7 +171,11 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		h.resolve(serviceWithSource(), mine)
 		svc := serviceWithSource()
 		svc.Annotations["slicefeed.dev/source"], svc.Spec.Selector = "bleu", map[string]string{"a": "b"}
-		if resolution := h.resolve(svc, mine); resolution.Rejection == nil || !resolution.ProbesOnly || resolution.Target.Settings.Probe.Interval != 3*time.Second {
+		if resolution := h.resolve(
+			svc,
+			mine,
+		); resolution.Rejection == nil || !resolution.ProbesOnly ||
+			resolution.Target.Settings.Probe.Interval != 3*time.Second {
 			t.Errorf("rejected %v, probed %t", resolution.Rejection, resolution.ProbesOnly)
 		}
 	})
@@ -156,14 +186,21 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		h.resolve(svc, mine)
 		svc = svc.DeepCopy()
 		svc.Spec.Selector = map[string]string{"a": "b"}
-		if resolution := h.resolve(svc, mine); !resolution.ProbesOnly || resolution.Target.ProbePort != 30443 || resolution.Target.Settings.Probe.Mode != probe.TCP {
+		if resolution := h.resolve(
+			svc,
+			mine,
+		); !resolution.ProbesOnly || resolution.Target.ProbePort != 30443 ||
+			resolution.Target.Settings.Probe.Mode != probe.TCP {
 			t.Errorf("probed %t at %d", resolution.ProbesOnly, resolution.Target.ProbePort)
 		}
 	})
 	t.Run("but not beside another writer of our name", func(t *testing.T) {
 		theirs := ownedSlice("shop-slicefeed", "svc-1")
 		theirs.Labels["slicefeed.dev/writer"], theirs.Ports = "elsewhere", mine.Ports
-		if resolution := newResolver(twoSources()).resolve(serviceWithSource(), theirs); resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" || resolution.ProbesOnly {
+		if resolution := newResolver(
+			twoSources(),
+		).resolve(serviceWithSource(), theirs); resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" ||
+			resolution.ProbesOnly {
 			t.Errorf("rejected %v, probed %t", resolution.Rejection, resolution.ProbesOnly)
 		}
 	})

@@ -105,7 +105,10 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	{
-		sourceServiceAnnotation, "namespace/name of a Service", "none", "the Service whose endpoints are used, if the source exports Services",
+		sourceServiceAnnotation,
+		"namespace/name of a Service",
+		"none",
+		"the Service whose endpoints are used, if the source exports Services",
 		func(s *Settings, text string) bool {
 			_, _, ok := contract.ParseService(text)
 			s.SourceService = text
@@ -120,9 +123,19 @@ var knownAnnotations = []annotationSpec{
 			return !slices.Contains(s.Failover, "")
 		},
 	},
-	numberAnnotation("failover-below", minBelow, maxBelow, "1", "so many ready endpoints of the earlier sources keep a later one out", func(s *Settings) *int { return &s.FailoverBelow }),
+	numberAnnotation(
+		"failover-below",
+		minBelow,
+		maxBelow,
+		"1",
+		"so many ready endpoints of the earlier sources keep a later one out",
+		func(s *Settings) *int { return &s.FailoverBelow },
+	),
 	{
-		"node-selector", "a label selector such as pool=blue,disk!=slow", "all members", "which members of a source are used, by their exported labels",
+		"node-selector",
+		"a label selector such as pool=blue,disk!=slow",
+		"all members",
+		"which members of a source are used, by their exported labels",
 		func(s *Settings, text string) bool {
 			selector, err := labels.Parse(text)
 			s.NodeSelector = selector
@@ -130,21 +143,30 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	{
-		"workload", "a name such as web", "the nodes' own states", "named workload of the inventory (`WORKLOADS`): a node's state is what it would be if `WORKLOAD` were that workload",
+		"workload",
+		"a name such as web",
+		"the nodes' own states",
+		"named workload of the inventory (`WORKLOADS`): a node's state is what it would be if `WORKLOAD` were that workload",
 		func(s *Settings, text string) bool {
 			s.Workload = text
 			return contract.IsWorkloadName(text)
 		},
 	},
 	{
-		portsAnnotation, "from-source", "the Service's targetPorts", "sources of kind service: the port numbers are those that the source reports, found by name",
+		portsAnnotation,
+		"from-source",
+		"the Service's targetPorts",
+		"sources of kind service: the port numbers are those that the source reports, found by name",
 		func(s *Settings, text string) bool {
 			s.PortsFromSource = true
 			return text == "from-source"
 		},
 	},
 	{
-		portsOfAnnotation + "<source>", "port numbers by name such as http=30080,https=30443, or one number alone", "the Service's targetPorts", "the port numbers at one source, if it has others",
+		portsOfAnnotation + "<source>",
+		"port numbers by name such as http=30080,https=30443, or one number alone",
+		"the Service's targetPorts",
+		"the port numbers at one source, if it has others",
 		nil, // see setPorts
 	},
 	{
@@ -171,7 +193,10 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	{
-		"probe-host", "a host name, with or without a port", "the address; no SNI", "http, https, grpc: the Host header, and over TLS the SNI",
+		"probe-host",
+		"a host name, with or without a port",
+		"the address; no SNI",
+		"http, https, grpc: the Host header, and over TLS the SNI",
 		func(s *Settings, text string) bool {
 			s.Probe.Host = text
 			return probe.Spec{Host: text}.Validate() == nil
@@ -185,15 +210,65 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	boolAnnotation("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),
-	durationAnnotation("probe-interval", minInterval, maxInterval, "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is probed", func(s *Settings) *time.Duration { return &s.Probe.Interval }),
-	durationAnnotation("probe-timeout", minTimeout, maxTimeout, "`HEALTH_CHECK_TIMEOUT`", "how long a probe waits for a response; it may be longer than the interval", func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
-	durationAnnotation("max-staleness", minStaleness, maxStaleness, "`MAX_STALENESS`", "how old the last synced membership of a source may be", func(s *Settings) *time.Duration { return &s.MaxStaleness }),
-	durationAnnotation("expire-after", minExpiry, maxExpiry, "never", "how long a source may not be trusted before its endpoints are removed, if another source has ready ones", func(s *Settings) *time.Duration { return &s.ExpireAfter }),
-	numberAnnotation("empty-threshold", minThreshold, maxThreshold, "`EMPTY_RESULT_THRESHOLD`", "consecutive complete observations that confirm an empty source", func(s *Settings) *int { return &s.EmptyThreshold }),
-	durationAnnotation("shrink-window", minShrink, maxShrink, "`SHRINK_WINDOW`", "period in which at most half of a source's ready endpoints are removed on its report alone; 0s turns this guard off", func(s *Settings) *time.Duration { return &s.ShrinkWindow }),
-	boolAnnotation("list-unready", "true", "whether endpoints that are not ready are listed, so that people see them", func(s *Settings) *bool { return &s.ListUnready }),
+	durationAnnotation(
+		"probe-interval",
+		minInterval,
+		maxInterval,
+		"`HEALTH_CHECK_INTERVAL`",
+		"how often each endpoint is probed",
+		func(s *Settings) *time.Duration { return &s.Probe.Interval },
+	),
+	durationAnnotation(
+		"probe-timeout",
+		minTimeout,
+		maxTimeout,
+		"`HEALTH_CHECK_TIMEOUT`",
+		"how long a probe waits for a response; it may be longer than the interval",
+		func(s *Settings) *time.Duration { return &s.Probe.Timeout },
+	),
+	durationAnnotation(
+		"max-staleness",
+		minStaleness,
+		maxStaleness,
+		"`MAX_STALENESS`",
+		"how old the last synced membership of a source may be",
+		func(s *Settings) *time.Duration { return &s.MaxStaleness },
+	),
+	durationAnnotation(
+		"expire-after",
+		minExpiry,
+		maxExpiry,
+		"never",
+		"how long a source may not be trusted before its endpoints are removed, if another source has ready ones",
+		func(s *Settings) *time.Duration { return &s.ExpireAfter },
+	),
+	numberAnnotation(
+		"empty-threshold",
+		minThreshold,
+		maxThreshold,
+		"`EMPTY_RESULT_THRESHOLD`",
+		"consecutive complete observations that confirm an empty source",
+		func(s *Settings) *int { return &s.EmptyThreshold },
+	),
+	durationAnnotation(
+		"shrink-window",
+		minShrink,
+		maxShrink,
+		"`SHRINK_WINDOW`",
+		"period in which at most half of a source's ready endpoints are removed on its report alone; 0s turns this guard off",
+		func(s *Settings) *time.Duration { return &s.ShrinkWindow },
+	),
+	boolAnnotation(
+		"list-unready",
+		"true",
+		"whether endpoints that are not ready are listed, so that people see them",
+		func(s *Settings) *bool { return &s.ListUnready },
+	),
 	{
-		"resync", "a time such as 2026-01-02T15:04:05Z", "never", "within ten minutes of this time, once per leader, and while every source is trusted: endpoints that the sources do not list are removed immediately, without the guards shrink, floor and empty",
+		"resync",
+		"a time such as 2026-01-02T15:04:05Z",
+		"never",
+		"within ten minutes of this time, once per leader, and while every source is trusted: endpoints that the sources do not list are removed immediately, without the guards shrink, floor and empty",
 		func(s *Settings, text string) bool {
 			at, err := time.Parse(time.RFC3339, text)
 			s.Resync = at
@@ -201,13 +276,21 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	{
-		publishAnnotation, "true or false", "false", "a Service that this writer does not manage, such as one with a selector: the endpoint API publishes what its slices list; nothing is written",
+		publishAnnotation,
+		"true or false",
+		"false",
+		"a Service that this writer does not manage, such as one with a selector: the endpoint API publishes what its slices list; nothing is written",
 		func(_ *Settings, text string) bool { // see Resolution.publish: without effect on a target, which is published anyway
 			_, err := strconv.ParseBool(text)
 			return err == nil
 		},
 	},
-	boolAnnotation(pausedAnnotation, "false", "nothing is written, while a person acts by hand", func(s *Settings) *bool { return &s.Paused }),
+	boolAnnotation(
+		pausedAnnotation,
+		"false",
+		"nothing is written, while a person acts by hand",
+		func(s *Settings) *bool { return &s.Paused },
+	),
 }
 
 // setPorts sets the port numbers at one source.

@@ -59,7 +59,10 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := defaultSettings()
 			tc.alter(&want)
-			got, problems := parseAnnotations(defaultSettings(), map[string]string{"slicefeed.dev/" + strings.Replace(name, "<source>", "green", 1): tc.value})
+			got, problems := parseAnnotations(
+				defaultSettings(),
+				map[string]string{"slicefeed.dev/" + strings.Replace(name, "<source>", "green", 1): tc.value},
+			)
 			if diff := cmp.Diff(want, got, selectorComparer); diff != "" || problems != nil {
 				t.Errorf("%v\n%s", problems, diff)
 			}
@@ -139,7 +142,8 @@ func TestManyAnnotationErrorsFitIntoEvent(t *testing.T) {
 		svc.Annotations["slicefeed.dev/"+a.name] = strings.Repeat("ü\x00", 200)
 	}
 	resolution := resolve(newConfig(), svc)
-	if resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote || !strings.HasSuffix(resolution.Rejection.Message, " more.") {
+	if resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote ||
+		!strings.HasSuffix(resolution.Rejection.Message, " more.") {
 		t.Errorf("%d bytes: %v", len(resolution.Rejection.Message), resolution.Rejection)
 	}
 }
@@ -157,7 +161,11 @@ func TestParsingKeepsDefaultsUnchanged(t *testing.T) {
 	base := defaultSettings()
 	base.Sources = []string{"z", "a"}
 	before := base.Sources[0]
-	if _, problems := parseAnnotations(base, map[string]string{"slicefeed.dev/source": "b,a"}); problems != nil || base.Sources[0] != before {
+	if _, problems := parseAnnotations(
+		base,
+		map[string]string{"slicefeed.dev/source": "b,a"},
+	); problems != nil ||
+		base.Sources[0] != before {
 		t.Errorf("the defaults were changed: %v, %v", base.Sources, problems)
 	}
 }
@@ -180,7 +188,8 @@ func FuzzAnnotations(f *testing.F) {
 		if accepted := resolution.Rejection == nil; accepted != (memory.Settings != nil) || accepted && len(problems) > 0 {
 			t.Errorf("problems %v, rejected %v, remembered %v", problems, resolution.Rejection, memory.Settings)
 		}
-		if r := resolution.Rejection; r != nil && (len(r.Message) > maxEventNote || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
+		if r := resolution.Rejection; r != nil &&
+			(len(r.Message) > maxEventNote || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
 			t.Errorf("%d bytes: %q", len(r.Message), r.Message)
 		}
 	})

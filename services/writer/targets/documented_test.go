@@ -81,7 +81,14 @@ func TestDocumentedReasonsMatchCode(t *testing.T) {
 }
 
 func TestEveryReasonIsTested(t *testing.T) {
-	tested := []string{"ServiceNotFound", "LegacyEndpoints", "OwnedByOtherWriter", "OrphanedSlices", "LabelRemoved", "ClassChanged"} // need more than a Service
+	tested := []string{
+		"ServiceNotFound",
+		"LegacyEndpoints",
+		"OwnedByOtherWriter",
+		"OrphanedSlices",
+		"LabelRemoved",
+		"ClassChanged",
+	} // need more than a Service
 	for _, tc := range importRejections {
 		tested = append(tested, tc.reason)
 	}
@@ -108,7 +115,9 @@ func TestDocumentedServiceIsAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 		resolution := resolve(cfg, &svc)
-		if !resolution.Relevant || resolution.Rejection != nil || resolution.AnnotationError != nil || resolution.Target.ProbePort != 30080 || resolution.Target.FirstName != "shop-slicefeed" {
+		if !resolution.Relevant || resolution.Rejection != nil || resolution.AnnotationError != nil ||
+			resolution.Target.ProbePort != 30080 ||
+			resolution.Target.FirstName != "shop-slicefeed" {
 			t.Errorf("%+v: rejected %v", resolution.Target, resolution.Rejection)
 		}
 	}

@@ -60,14 +60,27 @@ func isImport(svc *corev1.Service) bool { return svc.Kind == planner.KindService
 // be written, or consumers would not find them.
 func validateImport(svc *corev1.Service) *Rejection {
 	if len(validation.IsDNS1123Label(svc.Name)) > 0 {
-		return newRejection(ReasonInvalidServiceImport, "The name of a ServiceImport must be a DNS label of at most 63 characters: slices have it as a label. Create it with such a name.")
+		return newRejection(
+			ReasonInvalidServiceImport,
+			"The name of a ServiceImport must be a DNS label of at most 63 characters: slices have it as a label. Create it with such a name.",
+		)
 	}
 	if svc.Spec.Type != typeClusterSetIP && svc.Spec.Type != typeHeadless {
-		return newRejection(ReasonInvalidServiceImport, "spec.type of the ServiceImport is %.40q. Use %s or %s.", svc.Spec.Type, typeClusterSetIP, typeHeadless)
+		return newRejection(
+			ReasonInvalidServiceImport,
+			"spec.type of the ServiceImport is %.40q. Use %s or %s.",
+			svc.Spec.Type,
+			typeClusterSetIP,
+			typeHeadless,
+		)
 	}
 	for i, family := range svc.Spec.IPFamilies {
 		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol || slices.Contains(svc.Spec.IPFamilies[:i], family) {
-			return newRejection(ReasonInvalidServiceImport, "spec.ipFamilies of the ServiceImport has %.40q. Use IPv4, IPv6 or both, each once.", family)
+			return newRejection(
+				ReasonInvalidServiceImport,
+				"spec.ipFamilies of the ServiceImport has %.40q. Use IPv4, IPv6 or both, each once.",
+				family,
+			)
 		}
 	}
 	names := map[string]bool{}
@@ -76,13 +89,31 @@ func validateImport(svc *corev1.Service) *Rejection {
 		protocols := []corev1.Protocol{"", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 		switch {
 		case names[p.Name]:
-			return newRejection(ReasonInvalidServiceImport, "Two ports of the ServiceImport have the name %.63q. Give each port a name of its own.", p.Name)
+			return newRejection(
+				ReasonInvalidServiceImport,
+				"Two ports of the ServiceImport have the name %.63q. Give each port a name of its own.",
+				p.Name,
+			)
 		case p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0:
-			return newRejection(ReasonInvalidServiceImport, "Port name %.63q of the ServiceImport is not a DNS label. Use lower-case letters, digits and dashes.", p.Name)
+			return newRejection(
+				ReasonInvalidServiceImport,
+				"Port name %.63q of the ServiceImport is not a DNS label. Use lower-case letters, digits and dashes.",
+				p.Name,
+			)
 		case !slices.Contains(protocols, p.Protocol):
-			return newRejection(ReasonInvalidServiceImport, "Protocol %.40q of port %s is not supported. Use TCP, UDP or SCTP.", p.Protocol, shownName(p))
+			return newRejection(
+				ReasonInvalidServiceImport,
+				"Protocol %.40q of port %s is not supported. Use TCP, UDP or SCTP.",
+				p.Protocol,
+				shownName(p),
+			)
 		case p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0:
-			return newRejection(ReasonInvalidServiceImport, "appProtocol %.80q of port %s is not a qualified name. Use one such as kubernetes.io/h2c.", *p.AppProtocol, shownName(p))
+			return newRejection(
+				ReasonInvalidServiceImport,
+				"appProtocol %.80q of port %s is not a qualified name. Use one such as kubernetes.io/h2c.",
+				*p.AppProtocol,
+				shownName(p),
+			)
 		}
 		names[p.Name] = true
 	}

@@ -72,7 +72,13 @@ func TestResolvesTargetOfServiceImport(t *testing.T) {
 	if diff := cmp.Diff(want, resolution.Target); diff != "" {
 		t.Error(diff)
 	}
-	ref := corev1.ObjectReference{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Namespace: "web", Name: "shop", UID: "import-1"}
+	ref := corev1.ObjectReference{
+		APIVersion: "multicluster.x-k8s.io/v1beta1",
+		Kind:       "ServiceImport",
+		Namespace:  "web",
+		Name:       "shop",
+		UID:        "import-1",
+	}
 	if diff := cmp.Diff(ref, resolution.ServiceRef); diff != "" {
 		t.Error(diff)
 	}
@@ -92,8 +98,11 @@ func TestSlicesOfServiceImportHaveItsLabels(t *testing.T) {
 	}
 	labels := func(source string) map[string]string {
 		return map[string]string{
-			"multicluster.kubernetes.io/service-name": "shop", "multicluster.kubernetes.io/source-cluster": source,
-			"endpointslice.kubernetes.io/managed-by": "slicefeed-default", "slicefeed.dev/source": source, "slicefeed.dev/writer": "slicefeed",
+			"multicluster.kubernetes.io/service-name":   "shop",
+			"multicluster.kubernetes.io/source-cluster": source,
+			"endpointslice.kubernetes.io/managed-by":    "slicefeed-default",
+			"slicefeed.dev/source":                      source,
+			"slicefeed.dev/writer":                      "slicefeed",
 		}
 	}
 	if diff := cmp.Diff([]map[string]string{labels("blue"), labels("green")}, got); diff != "" {
@@ -152,15 +161,23 @@ var importRejections = map[string]struct {
 	alter          func(map[string]any)
 	reason, advice string
 }{
-	"a name too long for a label": {func(o map[string]any) { o["metadata"].(map[string]any)["name"] = strings.Repeat("n", 64) }, "InvalidServiceImport", "DNS label"},
-	"a name with a dot":           {func(o map[string]any) { o["metadata"].(map[string]any)["name"] = "shop.example" }, "InvalidServiceImport", "DNS label"},
-	"another type":                {setSpec("ClusterIP", "type"), "InvalidServiceImport", "Use ClusterSetIP or Headless"},
-	"what cannot be read":         {setSpec("many", "ports"), "InvalidServiceImport", "Use ClusterSetIP or Headless"},
-	"an unknown family":           {setSpec([]any{"IPv5"}, "ipFamilies"), "InvalidServiceImport", "Use IPv4, IPv6 or both"},
-	"a family twice":              {setSpec([]any{"IPv4", "IPv4"}, "ipFamilies"), "InvalidServiceImport", "each once"},
-	"an unknown protocol":         {setPort("protocol", "HTTP"), "InvalidServiceImport", "Use TCP, UDP or SCTP"},
-	"a port name that is none":    {setPort("name", "HTTP port"), "InvalidServiceImport", "lower-case"},
-	"an application protocol":     {setPort("appProtocol", "no such thing"), "InvalidServiceImport", "kubernetes.io/h2c"},
+	"a name too long for a label": {
+		func(o map[string]any) { o["metadata"].(map[string]any)["name"] = strings.Repeat("n", 64) },
+		"InvalidServiceImport",
+		"DNS label",
+	},
+	"a name with a dot": {
+		func(o map[string]any) { o["metadata"].(map[string]any)["name"] = "shop.example" },
+		"InvalidServiceImport",
+		"DNS label",
+	},
+	"another type":             {setSpec("ClusterIP", "type"), "InvalidServiceImport", "Use ClusterSetIP or Headless"},
+	"what cannot be read":      {setSpec("many", "ports"), "InvalidServiceImport", "Use ClusterSetIP or Headless"},
+	"an unknown family":        {setSpec([]any{"IPv5"}, "ipFamilies"), "InvalidServiceImport", "Use IPv4, IPv6 or both"},
+	"a family twice":           {setSpec([]any{"IPv4", "IPv4"}, "ipFamilies"), "InvalidServiceImport", "each once"},
+	"an unknown protocol":      {setPort("protocol", "HTTP"), "InvalidServiceImport", "Use TCP, UDP or SCTP"},
+	"a port name that is none": {setPort("name", "HTTP port"), "InvalidServiceImport", "lower-case"},
+	"an application protocol":  {setPort("appProtocol", "no such thing"), "InvalidServiceImport", "kubernetes.io/h2c"},
 	"two ports of one name": {setSpec([]any{
 		map[string]any{"port": int64(80)}, map[string]any{"port": int64(81)},
 	}, "ports"), "InvalidServiceImport", "name of its own"},
@@ -168,11 +185,19 @@ var importRejections = map[string]struct {
 		annotateImport("ports.default", "")(o)
 		setPort("port", int64(70000))(o)
 	}, "InvalidTargetPort", "1 to 65535"},
-	"a port that the source does not allow": {annotateImport("ports.default", ""), "PortNotAllowed", "Set slicefeed.dev/ports.default to the port at that source"},
-	"traffic of its node only":              {setSpec("Local", "internalTrafficPolicy"), "LocalTrafficPolicy", "Set it to Cluster"},
-	"a wrong annotation":                    {annotateImport("probe", "icmp"), "InvalidAnnotation", "ServiceImport is not managed"},
-	"no port to probe":                      {setPort("protocol", "UDP"), "NoProbePort", "ServiceImport has no TCP port"},
-	"being deleted":                         {func(o map[string]any) { o["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-02T15:04:05Z" }, "ServiceTerminating", "ServiceImport is being deleted"},
+	"a port that the source does not allow": {
+		annotateImport("ports.default", ""),
+		"PortNotAllowed",
+		"Set slicefeed.dev/ports.default to the port at that source",
+	},
+	"traffic of its node only": {setSpec("Local", "internalTrafficPolicy"), "LocalTrafficPolicy", "Set it to Cluster"},
+	"a wrong annotation":       {annotateImport("probe", "icmp"), "InvalidAnnotation", "ServiceImport is not managed"},
+	"no port to probe":         {setPort("protocol", "UDP"), "NoProbePort", "ServiceImport has no TCP port"},
+	"being deleted": {
+		func(o map[string]any) { o["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-02T15:04:05Z" },
+		"ServiceTerminating",
+		"ServiceImport is being deleted",
+	},
 }
 
 func TestRejectsInvalidServiceImports(t *testing.T) {
@@ -181,7 +206,8 @@ func TestRejectsInvalidServiceImports(t *testing.T) {
 			cfg := configWithImports()
 			cfg.Sources[0].AllowsPort = func(port uint16) bool { return port != 80 }
 			resolution := resolve(cfg, newImport(tc.alter))
-			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason || !strings.Contains(resolution.Rejection.Message, tc.advice) {
+			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason ||
+				!strings.Contains(resolution.Rejection.Message, tc.advice) {
 				t.Errorf("rejected: %+v", resolution.Rejection)
 			}
 			if !resolution.Relevant || resolution.ServiceRef.Kind != "ServiceImport" || resolution.ServiceRef.UID != "import-1" {
@@ -214,10 +240,20 @@ func TestServiceAndServiceImportOfOneNameHaveTheirOwnSlices(t *testing.T) {
 			}{{service, ofService, ofImport}, {imported, ofImport, ofService}} {
 				desired := tc.resolution.Target.Desired()
 				if tc.resolution.Rejection != nil || !desired.Owns(tc.owned) || desired.Owns(tc.none) {
-					t.Errorf("%s: rejected %v, owns %t and %t", tc.resolution.Target, tc.resolution.Rejection, desired.Owns(tc.owned), desired.Owns(tc.none))
+					t.Errorf(
+						"%s: rejected %v, owns %t and %t",
+						tc.resolution.Target,
+						tc.resolution.Rejection,
+						desired.Owns(tc.owned),
+						desired.Owns(tc.none),
+					)
 				}
 				for _, slice := range []*discoveryv1.EndpointSlice{ofService, ofImport} {
-					if keys := strings.Join(cfg.IndexKeys(slice), " "); slice == tc.owned && !strings.Contains(keys+" ", tc.resolution.Target.String()+" ") {
+					if keys := strings.Join(
+						cfg.IndexKeys(slice),
+						" ",
+					); slice == tc.owned &&
+						!strings.Contains(keys+" ", tc.resolution.Target.String()+" ") {
 						t.Errorf("%s does not affect %s, only %s", slice.Name, tc.resolution.Target, keys)
 					}
 				}
@@ -249,14 +285,22 @@ func TestServiceImportIsOptedOutLikeAService(t *testing.T) {
 	mine, ofService := targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1"), ownedSlice("shop-slicefeed", "svc-1")
 	cfg, now := configWithImports(), time.Unix(1_000_000, 0)
 	at := func(svc *corev1.Service, memory Memory) (Resolution, Memory) {
-		return Resolve(cfg, Input{Key: shopImport, Service: svc, Slices: []*discoveryv1.EndpointSlice{mine, ofService}, Previous: memory, Now: now})
+		return Resolve(
+			cfg,
+			Input{Key: shopImport, Service: svc, Slices: []*discoveryv1.EndpointSlice{mine, ofService}, Previous: memory, Now: now},
+		)
 	}
-	if resolution, _ := at(unlabeled, Memory{}); resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" || !strings.HasPrefix(resolution.Rejection.Message, "Owned slices remain for a ServiceImport") {
+	if resolution, _ := at(
+		unlabeled,
+		Memory{},
+	); resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
+		!strings.HasPrefix(resolution.Rejection.Message, "Owned slices remain for a ServiceImport") {
 		t.Errorf("never labeled: %+v", resolution.Rejection)
 	}
 	_, memory := at(newImport(), Memory{})
 	resolution, memory := at(unlabeled, memory)
-	if resolution.OptedOut || resolution.PendingOptOut == nil || !strings.Contains(resolution.PendingOptOut.Message, "kubectl label serviceimport -n web shop --overwrite") {
+	if resolution.OptedOut || resolution.PendingOptOut == nil ||
+		!strings.Contains(resolution.PendingOptOut.Message, "kubectl label serviceimport -n web shop --overwrite") {
 		t.Errorf("it stays managed for a minute: %+v", resolution.PendingOptOut)
 	}
 	now = now.Add(time.Minute)

@@ -29,7 +29,10 @@ const (
 func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates settingsCandidates) (Resolution, Memory) {
 	svc, before := in.Service, in.Previous
 	class := svc.Labels[LabelClass]
-	leftovers := slices.DeleteFunc(slices.Clone(in.Slices), func(slice *discoveryv1.EndpointSlice) bool { return !cfg.isLeftover(slice, svc) })
+	leftovers := slices.DeleteFunc(
+		slices.Clone(in.Slices),
+		func(slice *discoveryv1.EndpointSlice) bool { return !cfg.isLeftover(slice, svc) },
+	)
 	since := before.UnlabeledSince
 	if since.IsZero() {
 		since = in.Now
@@ -63,13 +66,19 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 // isReplaced reports whether slices of another class list a ready endpoint for each family in which the
 // owned slices list one that consumers may use. Until then deleting the owned slices empties the
 // Service: kube-proxy applies a delete immediately, and a later create up to a second later.
-func (cfg *Config) isReplaced(owned []*discoveryv1.EndpointSlice, class string, svc *corev1.Service, existing []*discoveryv1.EndpointSlice) bool {
+func (cfg *Config) isReplaced(
+	owned []*discoveryv1.EndpointSlice,
+	class string,
+	svc *corev1.Service,
+	existing []*discoveryv1.EndpointSlice,
+) bool {
 	return !slices.ContainsFunc(owned, func(ownedSlice *discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(ownedSlice.Endpoints, isUsable) && !slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
-			return other.Namespace == svc.Namespace && other.DeletionTimestamp == nil && other.AddressType == ownedSlice.AddressType &&
-				other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class && other.Labels[nameLabel(svc)] == svc.Name &&
-				slices.ContainsFunc(other.Endpoints, isReady)
-		})
+		return slices.ContainsFunc(ownedSlice.Endpoints, isUsable) &&
+			!slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
+				return other.Namespace == svc.Namespace && other.DeletionTimestamp == nil && other.AddressType == ownedSlice.AddressType &&
+					other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class && other.Labels[nameLabel(svc)] == svc.Name &&
+					slices.ContainsFunc(other.Endpoints, isReady)
+			})
 	})
 }
 
@@ -85,9 +94,25 @@ func (cfg *Config) optOutNotice(svc *corev1.Service) *Rejection {
 	kind := KeyOf(svc).kind()
 	relabel := fmt.Sprintf("kubectl label %s -n %s %s --overwrite %s=", strings.ToLower(kind), svc.Namespace, svc.Name, LabelClass)
 	if class := svc.Labels[LabelClass]; class != "" {
-		return newRejection(ReasonClassChanged, "Label %s now names class %s. This writer's slices are deleted once slices of that class list a ready endpoint, after one minute at the latest. To keep them: %s%s", LabelClass, class, relabel, cfg.Class)
+		return newRejection(
+			ReasonClassChanged,
+			"Label %s now names class %s. This writer's slices are deleted once slices of that class list a ready endpoint, after one minute at the latest. To keep them: %s%s",
+			LabelClass,
+			class,
+			relabel,
+			cfg.Class,
+		)
 	}
-	return newRejection(ReasonLabelRemoved, "Label %s was removed. The %s stays managed for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s", LabelClass, kind, relabel, cfg.Class, relabel, classNone)
+	return newRejection(
+		ReasonLabelRemoved,
+		"Label %s was removed. The %s stays managed for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s",
+		LabelClass,
+		kind,
+		relabel,
+		cfg.Class,
+		relabel,
+		classNone,
+	)
 }
 
 // rejectOrphanedSlices rejects a Service that has owned slices for an unknown reason.
@@ -98,7 +123,13 @@ func (cfg *Config) rejectOrphanedSlices(kind string, leftovers []*discoveryv1.En
 	}
 	slices.Sort(names)
 	return newListRejection(ReasonOrphanedSlices, names, fmt.Sprintf(
-		"Owned slices remain for a %s that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices", kind, LabelClass, cfg.Class, LabelClass, classNone))
+		"Owned slices remain for a %s that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices",
+		kind,
+		LabelClass,
+		cfg.Class,
+		LabelClass,
+		classNone,
+	))
 }
 
 // isLeftover reports whether this writer wrote a slice for this Service. A slice whose service-name

@@ -39,7 +39,10 @@ func newResolver(cfg Config) *resolver { return &resolver{cfg: cfg, now: time.Un
 
 // newEndpoint returns an endpoint of a slice.
 func newEndpoint(ready, serving bool) discoveryv1.Endpoint {
-	return discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving}}
+	return discoveryv1.Endpoint{
+		Addresses:  []string{"10.0.0.1"},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving},
+	}
 }
 
 func setEndpoints(s *discoveryv1.EndpointSlice, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
@@ -53,8 +56,16 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 	mine := ownedSlice("shop-slicefeed", "svc-1")
 	managed := func(t *testing.T, resolution Resolution) {
 		t.Helper()
-		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.AnnotationError != nil || len(resolution.Target.Ports) != 1 || resolution.Target.Settings.Probe.Interval != 3*time.Second {
-			t.Errorf("not managed as before: opted out %t, rejected %v, annotation error %v, target %+v", resolution.OptedOut, resolution.Rejection, resolution.AnnotationError, resolution.Target)
+		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.AnnotationError != nil ||
+			len(resolution.Target.Ports) != 1 ||
+			resolution.Target.Settings.Probe.Interval != 3*time.Second {
+			t.Errorf(
+				"not managed as before: opted out %t, rejected %v, annotation error %v, target %+v",
+				resolution.OptedOut,
+				resolution.Rejection,
+				resolution.AnnotationError,
+				resolution.Target,
+			)
 		}
 	}
 	for name, missing := range map[string]*corev1.Service{"removed": serviceOfClass(""), "emptied": func() *corev1.Service {
@@ -68,14 +79,20 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 			removed := h.now
 			resolution := h.resolve(missing, mine)
 			managed(t, resolution)
-			if resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "LabelRemoved" || !strings.Contains(resolution.PendingOptOut.Message, "slicefeed.dev/class=default") || !resolution.RecheckAt.Equal(removed.Add(time.Minute)) {
+			if resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "LabelRemoved" ||
+				!strings.Contains(resolution.PendingOptOut.Message, "slicefeed.dev/class=default") ||
+				!resolution.RecheckAt.Equal(removed.Add(time.Minute)) {
 				t.Errorf("%+v at %s", resolution.PendingOptOut, resolution.RecheckAt)
 			}
 			h.now = removed.Add(time.Minute - 1)
 			managed(t, h.resolve(missing, mine))
 			h.now = removed.Add(time.Minute)
 			resolution = h.resolve(missing, mine, newSlice("by-hand", "hand"))
-			if diff := cmp.Diff([]string{"shop-slicefeed"}, sliceNames(resolution.Slices)); !resolution.OptedOut || resolution.PendingOptOut != nil || diff != "" {
+			if diff := cmp.Diff(
+				[]string{"shop-slicefeed"},
+				sliceNames(resolution.Slices),
+			); !resolution.OptedOut || resolution.PendingOptOut != nil ||
+				diff != "" {
 				t.Errorf("after the minute: opted out %t %s", resolution.OptedOut, diff)
 			}
 			if resolution = h.resolve(missing, mine); !resolution.OptedOut {
@@ -143,7 +160,8 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		invalid.Annotations["slicefeed.dev/probe"] = "icmp"
 		h.resolve(invalid, mine)
 		resolution := h.resolve(serviceOfClass(""), mine)
-		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "LabelRemoved" || resolution.RecheckAt.IsZero() {
+		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "LabelRemoved" ||
+			resolution.RecheckAt.IsZero() {
 			t.Errorf("opted out %t, rejected %v", resolution.OptedOut, resolution.Rejection)
 		}
 	})
@@ -186,8 +204,14 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 			if resolution.OptedOut != tc.leaves || !resolution.Relevant {
 				t.Fatalf("opted out %t", resolution.OptedOut)
 			}
-			if !tc.leaves && (resolution.Rejection != nil || resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "ClassChanged" || len(resolution.Target.ForeignSlices) > 0) {
-				t.Errorf("rejected %v, departing %v, foreign %v", resolution.Rejection, resolution.PendingOptOut, resolution.Target.ForeignSlices)
+			if !tc.leaves &&
+				(resolution.Rejection != nil || resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "ClassChanged" || len(resolution.Target.ForeignSlices) > 0) {
+				t.Errorf(
+					"rejected %v, departing %v, foreign %v",
+					resolution.Rejection,
+					resolution.PendingOptOut,
+					resolution.Target.ForeignSlices,
+				)
 			}
 			h.now = h.now.Add(time.Minute)
 			if resolution := h.resolve(serviceOfClass("blue"), tc.existing...); !resolution.OptedOut {
@@ -198,7 +222,8 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 	t.Run("after a restart it waits as long, without a write", func(t *testing.T) {
 		h := newResolver(newConfig())
 		resolution := h.resolve(serviceOfClass("blue"), mine())
-		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "ClassChanged" || !resolution.RecheckAt.Equal(h.now.Add(time.Minute)) {
+		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "ClassChanged" ||
+			!resolution.RecheckAt.Equal(h.now.Add(time.Minute)) {
 			t.Errorf("opted out %t, rejected %v, again at %s", resolution.OptedOut, resolution.Rejection, resolution.RecheckAt)
 		}
 		if resolution := h.resolve(serviceOfClass("blue"), mine(), theirs(newEndpoint(true, true))); !resolution.OptedOut {

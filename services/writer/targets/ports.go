@@ -72,14 +72,22 @@ func (t Target) FollowPorts(source string, reported []ReportedPort, allows func(
 		case len(found) > 1: // as in a rollout that changes it
 			return SourcePorts{}, fmt.Sprintf("source %s reports several numbers of %s port %q", source, *p.Protocol, *p.Name)
 		case allows != nil && !allows(found[0].Number):
-			return SourcePorts{}, fmt.Sprintf("port %d, which source %s reports, is not in its ports in SOURCES_FILE or in ALLOWED_PORTS", found[0].Number, source)
+			return SourcePorts{}, fmt.Sprintf(
+				"port %d, which source %s reports, is not in its ports in SOURCES_FILE or in ALLOWED_PORTS",
+				found[0].Number,
+				source,
+			)
 		}
 		numbers[*p.Name] = found[0].Number
 	}
 	ports := withNumbers(t.Ports, numbers)
 	followed = SourcePorts{ports, t.probePortAmong(ports)}
 	if allows != nil && followed.ProbePort != 0 && !allows(followed.ProbePort) {
-		return SourcePorts{}, fmt.Sprintf("probe port %d is not in the ports of source %s in SOURCES_FILE or in ALLOWED_PORTS", followed.ProbePort, source)
+		return SourcePorts{}, fmt.Sprintf(
+			"probe port %d is not in the ports of source %s in SOURCES_FILE or in ALLOWED_PORTS",
+			followed.ProbePort,
+			source,
+		)
 	}
 	return followed, ""
 }
@@ -99,7 +107,11 @@ func (t Target) ListedPorts(source string, existing []*discoveryv1.EndpointSlice
 // differ from the ports of the source. Such an endpoint may not listen at the source's ports: they may have changed since,
 // or belong to another exported Service. Ports that the source may not use are not kept, nor those of sources with fixed
 // ports.
-func (t Target) KeepPorts(listed []*discoveryv1.EndpointSlice, reports func(source string, address netip.Addr) bool, allows func(source string, port uint16) bool) map[netip.Addr]SourcePorts {
+func (t Target) KeepPorts(
+	listed []*discoveryv1.EndpointSlice,
+	reports func(source string, address netip.Addr) bool,
+	allows func(source string, port uint16) bool,
+) map[netip.Addr]SourcePorts {
 	if !t.Settings.PortsFromSource {
 		return nil
 	}
@@ -131,8 +143,10 @@ func (t Target) otherNumbers(ports, listed []discoveryv1.EndpointPort, allows fu
 	for i := range ports {
 		p := &ports[i]
 		at := slices.IndexFunc(listed, func(l discoveryv1.EndpointPort) bool {
-			return ptr.Deref(l.Name, "") == ptr.Deref(p.Name, "") && ptr.Deref(l.Protocol, corev1.ProtocolTCP) == ptr.Deref(p.Protocol, corev1.ProtocolTCP) &&
-				l.Port != nil && allows(uint16(*l.Port))
+			return ptr.Deref(l.Name, "") == ptr.Deref(p.Name, "") &&
+				ptr.Deref(l.Protocol, corev1.ProtocolTCP) == ptr.Deref(p.Protocol, corev1.ProtocolTCP) &&
+				l.Port != nil &&
+				allows(uint16(*l.Port))
 		})
 		if at < 0 {
 			return SourcePorts{}, false
@@ -191,13 +205,31 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 		for i, p := range t.PortsOf(source.Name) {
 			if cfg.deniesPort(source, uint16(*p.Port), t.Key) {
 				if t.Import { // it has no targetPort
-					return newRejection(ReasonPortNotAllowed, "Port %d (of port %s) is not allowed for source %s. Set %sports.%[3]s to the port at that source, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", *p.Port, shownName(&given[i]), source.Name, annotationPrefix)
+					return newRejection(
+						ReasonPortNotAllowed,
+						"Port %d (of port %s) is not allowed for source %s. Set %sports.%[3]s to the port at that source, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",
+						*p.Port,
+						shownName(&given[i]),
+						source.Name,
+						annotationPrefix,
+					)
 				}
-				return newRejection(ReasonPortNotAllowed, "Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", *p.Port, shownName(&given[i]), source.Name)
+				return newRejection(
+					ReasonPortNotAllowed,
+					"Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",
+					*p.Port,
+					shownName(&given[i]),
+					source.Name,
+				)
 			}
 		}
 		if port := t.ProbePortOf(source.Name); port != 0 && cfg.deniesPort(source, port, t.Key) {
-			return newRejection(ReasonPortNotAllowed, "Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.", port, source.Name)
+			return newRejection(
+				ReasonPortNotAllowed,
+				"Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",
+				port,
+				source.Name,
+			)
 		}
 	}
 	return nil
@@ -207,14 +239,27 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 func (t Target) checkPortNames() *Rejection {
 	for _, source := range slices.Sorted(maps.Keys(t.Settings.Ports)) {
 		if !slices.Contains(t.Settings.AllSources(), source) {
-			return newRejection(ReasonInvalidAnnotation, "%sports.%.64s names a source that this %[3]s does not use. Remove it, or name the source in %[1]ssource.", annotationPrefix, source, t.kind())
+			return newRejection(
+				ReasonInvalidAnnotation,
+				"%sports.%.64s names a source that this %[3]s does not use. Remove it, or name the source in %[1]ssource.",
+				annotationPrefix,
+				source,
+				t.kind(),
+			)
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.Settings.Ports[source])) {
 			if name == "" && len(t.Ports) == 1 {
 				continue
 			}
 			if !slices.ContainsFunc(t.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == name }) {
-				return newRejection(ReasonInvalidAnnotation, "%sports.%s names port %q, which the %s does not have. Use the names of its ports, or a number alone if it has one port.", annotationPrefix, source, name, t.kind())
+				return newRejection(
+					ReasonInvalidAnnotation,
+					"%sports.%s names port %q, which the %s does not have. Use the names of its ports, or a number alone if it has one port.",
+					annotationPrefix,
+					source,
+					name,
+					t.kind(),
+				)
 			}
 		}
 	}

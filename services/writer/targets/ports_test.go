@@ -39,7 +39,10 @@ func numbers(ports []discoveryv1.EndpointPort) map[string]int32 {
 
 func TestSourcesHaveTheirOwnPorts(t *testing.T) {
 	cfg := newConfig()
-	cfg.Sources = []Source{{Name: "blue", AllowsPort: func(p uint16) bool { return p < 31000 }}, {Name: "green", AllowsPort: func(p uint16) bool { return p >= 31000 || p == 30053 }}}
+	cfg.Sources = []Source{
+		{Name: "blue", AllowsPort: func(p uint16) bool { return p < 31000 }},
+		{Name: "green", AllowsPort: func(p uint16) bool { return p >= 31000 || p == 30053 }},
+	}
 	for name, tc := range map[string]struct {
 		annotations []string
 		green       map[string]int32
@@ -172,7 +175,11 @@ func TestPortsWithoutANumberAreNotKept(t *testing.T) {
 				t.Fatal("no ports are listed")
 			}
 			target.SourcePorts = map[string]SourcePorts{"green": ports}
-			kept := target.KeepPorts([]*discoveryv1.EndpointSlice{tc.endpoint}, func(string, netip.Addr) bool { return false }, func(string, uint16) bool { return true })
+			kept := target.KeepPorts(
+				[]*discoveryv1.EndpointSlice{tc.endpoint},
+				func(string, netip.Addr) bool { return false },
+				func(string, uint16) bool { return true },
+			)
 			if _, got := kept[netip.MustParseAddr("10.0.0.1")]; got != tc.kept {
 				t.Errorf("kept %v", kept)
 			}
@@ -247,7 +254,8 @@ func TestEndpointsThatAreNotReportedKeepTheirPorts(t *testing.T) {
 			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 				t.Error(diff)
 			}
-			if tc.probe != 0 && (target.ProbePortAt(gone, tc.source) != tc.probe || target.ProbePortAt(reported, tc.source) != target.ProbePortOf(tc.source)) {
+			if tc.probe != 0 &&
+				(target.ProbePortAt(gone, tc.source) != tc.probe || target.ProbePortAt(reported, tc.source) != target.ProbePortOf(tc.source)) {
 				t.Errorf("probed at %d and %d", target.ProbePortAt(gone, tc.source), target.ProbePortAt(reported, tc.source))
 			}
 			if n := len(target.Desired().PortGroups); tc.want != 0 && n != 1 {

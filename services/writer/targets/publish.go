@@ -26,7 +26,13 @@ func (r *Resolution) publish(svc *corev1.Service) {
 	}
 	yes, err := strconv.ParseBool(strings.TrimSpace(text))
 	if err != nil {
-		r.Relevant, r.Rejection = true, newRejection(ReasonInvalidAnnotation, "%s%s is %.40q: want true or false. The Service is not published.", annotationPrefix, publishAnnotation, text)
+		r.Relevant, r.Rejection = true, newRejection(
+			ReasonInvalidAnnotation,
+			"%s%s is %.40q: want true or false. The Service is not published.",
+			annotationPrefix,
+			publishAnnotation,
+			text,
+		)
 		return
 	}
 	r.Relevant, r.ReadOnly = yes, yes

@@ -51,7 +51,12 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	if svc == nil {
 		// The slices of a deleted Service are deleted with it, by their owner reference.
 		if resolution.Relevant = cfg.isNamedTarget(key); resolution.Relevant {
-			resolution.Rejection = newRejection(ReasonServiceNotFound, "Service %s does not exist in namespace %s. Create it without a selector.", key.Name, key.Namespace)
+			resolution.Rejection = newRejection(
+				ReasonServiceNotFound,
+				"Service %s does not exist in namespace %s. Create it without a selector.",
+				key.Name,
+				key.Namespace,
+			)
 		}
 		return resolution, Memory{}
 	}
@@ -59,7 +64,12 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	if key.Import {
 		resolution.ServiceRef.APIVersion = svc.APIVersion
 	}
-	resolution.Target.Owner = metav1.OwnerReference{APIVersion: resolution.ServiceRef.APIVersion, Kind: key.kind(), Name: svc.Name, UID: svc.UID}
+	resolution.Target.Owner = metav1.OwnerReference{
+		APIVersion: resolution.ServiceRef.APIVersion,
+		Kind:       key.kind(),
+		Name:       svc.Name,
+		UID:        svc.UID,
+	}
 	settings, problems := parseAnnotations(cfg.Defaults, svc.Annotations)
 	resolution.Relevant, resolution.Paused = true, settings.Paused
 	var candidates settingsCandidates
@@ -118,7 +128,11 @@ func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates s
 // chooseSettings completes a target with the first usable settings: those of its annotations, or else
 // those accepted last. Accepted settings are checked again, so that the operator's current limits apply.
 // The annotationError is why the annotations do not apply although the target is not rejected.
-func (cfg *Config) chooseSettings(target Target, svc *corev1.Service, candidates settingsCandidates) (chosen Target, annotationError, rejection *Rejection) {
+func (cfg *Config) chooseSettings(
+	target Target,
+	svc *corev1.Service,
+	candidates settingsCandidates,
+) (chosen Target, annotationError, rejection *Rejection) {
 	kept := target
 	switch {
 	case candidates.annotated != nil:
@@ -128,8 +142,16 @@ func (cfg *Config) chooseSettings(target Target, svc *corev1.Service, candidates
 		}
 		annotationError = &Rejection{rejection.Reason, display.Truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
 	case len(candidates.problems) > 0:
-		rejection = newListRejection(ReasonInvalidAnnotation, candidates.problems, target.kind()+" is not managed because of invalid annotations")
-		annotationError = newListRejection(ReasonInvalidAnnotation, candidates.problems, "Invalid annotations; previous settings stay in effect")
+		rejection = newListRejection(
+			ReasonInvalidAnnotation,
+			candidates.problems,
+			target.kind()+" is not managed because of invalid annotations",
+		)
+		annotationError = newListRejection(
+			ReasonInvalidAnnotation,
+			candidates.problems,
+			"Invalid annotations; previous settings stay in effect",
+		)
 	}
 	if candidates.accepted == nil {
 		return target, nil, rejection
@@ -178,20 +200,39 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	}
 	slices.Sort(all)
 	if len(t.Settings.Sources) == 0 {
-		return nil, newListRejection(ReasonSourceRequired, all, fmt.Sprintf("Several sources are configured. Set annotation %ssource to one or more of", annotationPrefix))
+		return nil, newListRejection(
+			ReasonSourceRequired,
+			all,
+			fmt.Sprintf("Several sources are configured. Set annotation %ssource to one or more of", annotationPrefix),
+		)
 	}
 	var given []Source
 	for i, name := range t.Settings.AllSources() {
 		if slices.Contains(t.Settings.AllSources()[:i], name) {
-			return nil, newRejection(ReasonInvalidAnnotation, "Source %.64q is in %[2]ssource and %[2]sfailover, or twice in the latter. Name each source once.", name, annotationPrefix)
+			return nil, newRejection(
+				ReasonInvalidAnnotation,
+				"Source %.64q is in %[2]ssource and %[2]sfailover, or twice in the latter. Name each source once.",
+				name,
+				annotationPrefix,
+			)
 		}
 		at := slices.IndexFunc(cfg.Sources, func(s Source) bool { return s.Name == name })
 		if at < 0 {
-			return nil, newListRejection(ReasonUnknownSource, all, fmt.Sprintf("Source %.64q does not exist. Correct %ssource or add it to SOURCES_FILE. Available", name, annotationPrefix))
+			return nil, newListRejection(
+				ReasonUnknownSource,
+				all,
+				fmt.Sprintf("Source %.64q does not exist. Correct %ssource or add it to SOURCES_FILE. Available", name, annotationPrefix),
+			)
 		}
 		source := cfg.Sources[at]
 		if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {
-			return nil, newRejection(ReasonNamespaceNotAllowed, "%ss in namespace %s may not use source %s. Use another source, or add the namespace to it in SOURCES_FILE.", t.kind(), t.Namespace, name)
+			return nil, newRejection(
+				ReasonNamespaceNotAllowed,
+				"%ss in namespace %s may not use source %s. Use another source, or add the namespace to it in SOURCES_FILE.",
+				t.kind(),
+				t.Namespace,
+				name,
+			)
 		}
 		given = append(given, source)
 	}
@@ -204,9 +245,20 @@ func (t Target) checkSourceService(given []Source) *Rejection {
 	at := slices.IndexFunc(given, func(s Source) bool { return s.ExportsServices })
 	switch {
 	case at >= 0 && t.Settings.SourceService == "":
-		return newRejection(ReasonSourceServiceRequired, "Source %s exports Services. Set annotation %s%s to the namespace/name of one of them.", given[at].Name, annotationPrefix, sourceServiceAnnotation)
+		return newRejection(
+			ReasonSourceServiceRequired,
+			"Source %s exports Services. Set annotation %s%s to the namespace/name of one of them.",
+			given[at].Name,
+			annotationPrefix,
+			sourceServiceAnnotation,
+		)
 	case at < 0 && t.Settings.SourceService != "":
-		return newRejection(ReasonInvalidAnnotation, "%s%s has no effect, since no source of this Service exports Services. Remove it, or set exportsServices in SOURCES_FILE or INVENTORY_EXPORTS_SERVICES.", annotationPrefix, sourceServiceAnnotation)
+		return newRejection(
+			ReasonInvalidAnnotation,
+			"%s%s has no effect, since no source of this Service exports Services. Remove it, or set exportsServices in SOURCES_FILE or INVENTORY_EXPORTS_SERVICES.",
+			annotationPrefix,
+			sourceServiceAnnotation,
+		)
 	}
 	return nil
 }
@@ -223,7 +275,8 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 		t.Settings = cfg.withOnlySource(*settings)
 		sources, rejection := cfg.resolveSources(&t)
 		t.ProbePort = t.listedProbePort(in)
-		if rejection != nil || t.ProbePort == 0 || slices.ContainsFunc(sources, func(s Source) bool { return cfg.deniesPort(s, t.ProbePort, t.Key) }) {
+		if rejection != nil || t.ProbePort == 0 ||
+			slices.ContainsFunc(sources, func(s Source) bool { return cfg.deniesPort(s, t.ProbePort, t.Key) }) {
 			continue
 		}
 		*target = t

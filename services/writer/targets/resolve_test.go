@@ -26,7 +26,8 @@ func resolve(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointS
 
 func TestResolvesTargetOfService(t *testing.T) {
 	resolution := resolve(newConfig(), newService())
-	if resolution.Rejection != nil || resolution.AnnotationError != nil || !resolution.Relevant || resolution.OptedOut || resolution.Paused {
+	if resolution.Rejection != nil || resolution.AnnotationError != nil || !resolution.Relevant || resolution.OptedOut ||
+		resolution.Paused {
 		t.Fatalf("%+v", resolution)
 	}
 	settings := defaultSettings()
@@ -56,11 +57,16 @@ func TestNamedServiceIsTargetWithAnyLabel(t *testing.T) {
 		svc := newService()
 		svc.Labels = map[string]string{LabelClass: class}
 		resolution := resolve(cfg, svc)
-		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.Target.ManagedBy != "custom" || resolution.Target.FirstName != "shop-nodes" {
+		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.Target.ManagedBy != "custom" ||
+			resolution.Target.FirstName != "shop-nodes" {
 			t.Errorf("with the class %q: %+v", class, resolution)
 		}
 	}
-	if resolution := resolve(cfg, namedService("cart", "svc-2")); resolution.Target.ManagedBy != "slicefeed-default" || resolution.Target.FirstName != "cart-slicefeed" {
+	if resolution := resolve(
+		cfg,
+		namedService("cart", "svc-2"),
+	); resolution.Target.ManagedBy != "slicefeed-default" ||
+		resolution.Target.FirstName != "cart-slicefeed" {
 		t.Errorf("a labeled one has the managed-by of the class: %+v", resolution.Target)
 	}
 }
@@ -197,8 +203,16 @@ var rejections = map[string]struct {
 	reason string
 	advice string
 }{
-	"a selector":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} }, "ServiceHasSelector", "Remove spec.selector, then delete what remains: the Endpoints object shop"},
-	"ExternalName": {func(_ *Config, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName }, "ExternalName", "Use ClusterIP"},
+	"a selector": {
+		func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} },
+		"ServiceHasSelector",
+		"Remove spec.selector, then delete what remains: the Endpoints object shop",
+	},
+	"ExternalName": {
+		func(_ *Config, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName },
+		"ExternalName",
+		"Use ClusterIP",
+	},
 	"internal Local": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
 	}, "LocalTrafficPolicy", "Set it to Cluster"},
@@ -208,8 +222,16 @@ var rejections = map[string]struct {
 	"more ports than a slice takes": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.Ports = manyPorts(maxPorts + 1)
 	}, "TooManyPorts", "Split the Service"},
-	"a named targetPort":    {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") }, "NamedTargetPort", "Use a number"},
-	"a port number of none": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromInt32(70000) }, "InvalidTargetPort", "Use 1 to 65535"},
+	"a named targetPort": {
+		func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") },
+		"NamedTargetPort",
+		"Use a number",
+	},
+	"a port number of none": {
+		func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromInt32(70000) },
+		"InvalidTargetPort",
+		"Use 1 to 65535",
+	},
 	"a port outside the allowlist": {func(c *Config, _ *corev1.Service) {
 		c.Sources[0].AllowsPort = func(p uint16) bool { return p == 1 }
 	}, "PortNotAllowed", "ALLOWED_PORTS"},
@@ -223,9 +245,17 @@ var rejections = map[string]struct {
 	"TARGET_PORT of the named one at another": {func(c *Config, svc *corev1.Service) {
 		c.NamedTarget.Port, svc.Name, c.Sources[0].AllowsPort = 30080, "cart", func(p uint16) bool { return p == 1 }
 	}, "PortNotAllowed", "ALLOWED_PORTS"},
-	"nothing to probe": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP }, "NoProbePort", "slicefeed.dev/probe-port"},
-	"no port at all":   {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = nil }, "NoProbePort", "slicefeed.dev/probe-port"},
-	"being deleted":    {func(_ *Config, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} }, "ServiceTerminating", "being deleted"},
+	"nothing to probe": {
+		func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP },
+		"NoProbePort",
+		"slicefeed.dev/probe-port",
+	},
+	"no port at all": {func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = nil }, "NoProbePort", "slicefeed.dev/probe-port"},
+	"being deleted": {
+		func(_ *Config, svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{} },
+		"ServiceTerminating",
+		"being deleted",
+	},
 	"TARGET_PORT with several ports": {func(c *Config, svc *corev1.Service) {
 		c.NamedTarget.Port = 31000
 		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81})
@@ -260,7 +290,8 @@ func TestRejectsInvalidServices(t *testing.T) {
 			cfg, svc := configWithNamedTarget(), newService()
 			tc.alter(&cfg, svc)
 			resolution := resolve(cfg, svc)
-			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason || !strings.Contains(resolution.Rejection.Message, tc.advice) {
+			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason ||
+				!strings.Contains(resolution.Rejection.Message, tc.advice) {
 				t.Errorf("rejected: %+v", resolution.Rejection)
 			}
 			if !resolution.Relevant || resolution.ServiceRef.UID != "svc-1" {
@@ -271,16 +302,34 @@ func TestRejectsInvalidServices(t *testing.T) {
 }
 
 func TestRejectsMissingNamedService(t *testing.T) {
-	if resolution := resolve(configWithNamedTarget(), nil); !resolution.Relevant || resolution.Rejection == nil || resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
+	if resolution := resolve(
+		configWithNamedTarget(),
+		nil,
+	); !resolution.Relevant || resolution.Rejection == nil || resolution.Rejection.Reason != "ServiceNotFound" ||
+		resolution.ServiceRef.UID != "" {
 		t.Errorf("by name: %+v", resolution)
 	}
-	if resolution := resolve(newConfig(), nil, ownedSlice("shop-slicefeed", "svc-1")); resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil {
+	if resolution := resolve(
+		newConfig(),
+		nil,
+		ownedSlice("shop-slicefeed", "svc-1"),
+	); resolution.Relevant || resolution.OptedOut ||
+		resolution.Rejection != nil {
 		t.Errorf("a labeled one that is gone takes its slices with it: %+v", resolution)
 	}
 }
 
 func TestReportsOrRejectsForeignSlices(t *testing.T) {
-	mine, foreign, mirrored := newSlice("shop-slicefeed", "slicefeed-default"), newSlice("by-hand", "hand"), newSlice("shop-m", mirroringController)
+	mine, foreign, mirrored := newSlice(
+		"shop-slicefeed",
+		"slicefeed-default",
+	), newSlice(
+		"by-hand",
+		"hand",
+	), newSlice(
+		"shop-m",
+		mirroringController,
+	)
 	elsewhere := newSlice("cart-m", mirroringController)
 	elsewhere.Labels[discoveryv1.LabelServiceName] = "cart"
 	t.Run("foreign ones are named", func(t *testing.T) {
@@ -291,7 +340,8 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 	})
 	t.Run("a mirrored slice rejects the Service", func(t *testing.T) {
 		resolution := resolve(newConfig(), newService(), mine, mirrored)
-		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" || !strings.Contains(resolution.Rejection.Message, "Delete Endpoints shop") {
+		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" ||
+			!strings.Contains(resolution.Rejection.Message, "Delete Endpoints shop") {
 			t.Errorf("rejected: %v", resolution.Rejection)
 		}
 	})
@@ -299,7 +349,8 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 		theirs := newSlice("shop-slicefeed", "slicefeed-default")
 		theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
 		resolution := resolve(newConfig(), newService(), theirs)
-		if resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" || !strings.Contains(resolution.Rejection.Message, "another CLASS") {
+		if resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" ||
+			!strings.Contains(resolution.Rejection.Message, "another CLASS") {
 			t.Errorf("rejected: %v", resolution.Rejection)
 		}
 	})
@@ -309,11 +360,32 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 	foreign, theirs, unlabeled := newSlice("by-hand", "hand"), ownedSlice("theirs", "svc-1"), ownedSlice("unlabeled", "svc-1")
 	theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
 	delete(unlabeled.Labels, discoveryv1.LabelServiceName)
-	relabeled, recreated, ending, orphan := ownedSlice("cart-has-it", "svc-1"), ownedSlice("of-the-one-before", "svc-0"), ownedSlice("ending", "svc-1"), ownedSlice("orphan", "")
+	relabeled, recreated, ending, orphan := ownedSlice(
+		"cart-has-it",
+		"svc-1",
+	), ownedSlice(
+		"of-the-one-before",
+		"svc-0",
+	), ownedSlice(
+		"ending",
+		"svc-1",
+	), ownedSlice(
+		"orphan",
+		"",
+	)
 	relabeled.Labels[discoveryv1.LabelServiceName] = "cart"
 	ending.DeletionTimestamp = &metav1.Time{}
 	orphan.OwnerReferences = nil
-	all := []*discoveryv1.EndpointSlice{foreign, theirs, unlabeled, relabeled, recreated, ending, orphan, ownedSlice("shop-slicefeed", "svc-1")}
+	all := []*discoveryv1.EndpointSlice{
+		foreign,
+		theirs,
+		unlabeled,
+		relabeled,
+		recreated,
+		ending,
+		orphan,
+		ownedSlice("shop-slicefeed", "svc-1"),
+	}
 
 	now := time.Unix(1_000_000, 0)
 	seen := Memory{Labeled: true, UnlabeledSince: now.Add(-time.Minute)}
@@ -352,7 +424,10 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 	t.Run("nothing is left", func(t *testing.T) {
 		svc := newService()
 		svc.Labels = nil
-		resolution, after := Resolve(newConfig(), Input{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Previous: seen, Now: now})
+		resolution, after := Resolve(
+			newConfig(),
+			Input{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Previous: seen, Now: now},
+		)
 		if resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || after != (Memory{}) {
 			t.Errorf("%+v", resolution)
 		}
@@ -378,7 +453,11 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	if resolution.Rejection != nil || resolution.Target.Settings.Probe.Interval.String() != "3s" || resolution.Target.ProbePort != 30080 {
 		t.Errorf("rejected %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
 	}
-	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" || !strings.HasPrefix(resolution.AnnotationError.Message, "Invalid annotations; previous settings stay in effect: slicefeed.dev/probe-interval") {
+	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" ||
+		!strings.HasPrefix(
+			resolution.AnnotationError.Message,
+			"Invalid annotations; previous settings stay in effect: slicefeed.dev/probe-interval",
+		) {
 		t.Errorf("annotation error: %v", resolution.AnnotationError)
 	}
 	if !resolution.Paused || !resolution.Target.Settings.Paused {
@@ -386,7 +465,11 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	}
 
 	delete(svc.Annotations, "slicefeed.dev/paused")
-	if resolution, _ := Resolve(newConfig(), Input{Key: shop, Service: svc, Previous: after}); resolution.Paused || resolution.Target.Settings.Paused {
+	if resolution, _ := Resolve(
+		newConfig(),
+		Input{Key: shop, Service: svc, Previous: after},
+	); resolution.Paused ||
+		resolution.Target.Settings.Paused {
 		t.Error("and so must going on")
 	}
 }

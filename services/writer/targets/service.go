@@ -23,17 +23,37 @@ func validateService(service *corev1.Service) *Rejection {
 	svc := &service.Spec
 	switch {
 	case service.DeletionTimestamp != nil:
-		return newRejection(ReasonServiceTerminating, "%s is being deleted. Its slices are deleted with it; nothing more is written.", KeyOf(service).kind())
+		return newRejection(
+			ReasonServiceTerminating,
+			"%s is being deleted. Its slices are deleted with it; nothing more is written.",
+			KeyOf(service).kind(),
+		)
 	case svc.Type == corev1.ServiceTypeExternalName:
 		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints. Use ClusterIP, NodePort or LoadBalancer.")
 	case len(svc.Selector) > 0:
-		return newRejection(ReasonServiceHasSelector, "Service has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete what remains: the Endpoints object %s, which would be mirrored into slices, and the slices with label endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io.", service.Name)
+		return newRejection(
+			ReasonServiceHasSelector,
+			"Service has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete what remains: the Endpoints object %s, which would be mirrored into slices, and the slices with label endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io.",
+			service.Name,
+		)
 	case svc.InternalTrafficPolicy != nil && *svc.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
-		return newRejection(ReasonLocalTrafficPolicy, "internalTrafficPolicy Local only uses endpoints on the client's node; ours are on none. Set it to Cluster.")
+		return newRejection(
+			ReasonLocalTrafficPolicy,
+			"internalTrafficPolicy Local only uses endpoints on the client's node; ours are on none. Set it to Cluster.",
+		)
 	case svc.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
-		return newRejection(ReasonLocalTrafficPolicy, "externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none. Set it to Cluster.")
+		return newRejection(
+			ReasonLocalTrafficPolicy,
+			"externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none. Set it to Cluster.",
+		)
 	case len(svc.Ports) > maxPorts:
-		return newRejection(ReasonTooManyPorts, "%[1]s has %d ports; an EndpointSlice supports %d. Split the %[1]s.", KeyOf(service).kind(), len(svc.Ports), maxPorts)
+		return newRejection(
+			ReasonTooManyPorts,
+			"%[1]s has %d ports; an EndpointSlice supports %d. Split the %[1]s.",
+			KeyOf(service).kind(),
+			len(svc.Ports),
+			maxPorts,
+		)
 	case isImport(service):
 		return validateImport(service)
 	}
@@ -50,7 +70,12 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 	for _, slice := range existing {
 		if desired.Owns(slice) {
 			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
-				return newRejection(ReasonOwnedByOtherWriter, "EndpointSlice %s is written by the installation in namespace %s with the same managed-by label. Give one of them another CLASS.", slice.Name, writer)
+				return newRejection(
+					ReasonOwnedByOtherWriter,
+					"EndpointSlice %s is written by the installation in namespace %s with the same managed-by label. Give one of them another CLASS.",
+					slice.Name,
+					writer,
+				)
 			}
 			continue
 		}
@@ -59,7 +84,12 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 		}
 		switch {
 		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
-			return newRejection(ReasonLegacyEndpoints, "Service has a legacy Endpoints object; its mirrored slice %s would be mixed with ours. Delete Endpoints %s.", slice.Name, t.Name)
+			return newRejection(
+				ReasonLegacyEndpoints,
+				"Service has a legacy Endpoints object; its mirrored slice %s would be mixed with ours. Delete Endpoints %s.",
+				slice.Name,
+				t.Name,
+			)
 		case isOtherClass(slice):
 			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
 		default:
@@ -85,7 +115,11 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discover
 		targetPort = int32(cfg.NamedTarget.Port)
 	}
 	if targetPort != 0 && len(given) != 1 {
-		return nil, newRejection(ReasonAmbiguousTargetPort, "TARGET_PORT requires a Service with one port; this one has %d. Unset it and give each port a numeric targetPort.", len(given))
+		return nil, newRejection(
+			ReasonAmbiguousTargetPort,
+			"TARGET_PORT requires a Service with one port; this one has %d. Unset it and give each port a numeric targetPort.",
+			len(given),
+		)
 	}
 	var out []discoveryv1.EndpointPort
 	for _, p := range given {
@@ -94,7 +128,12 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discover
 		case targetPort != 0:
 			number = targetPort
 		case p.TargetPort.Type == intstr.String:
-			return nil, newRejection(ReasonNamedTargetPort, "targetPort %q of port %s is a name; only Pods can resolve it. Use a number, such as the NodePort in the secured cluster.", p.TargetPort.StrVal, shown)
+			return nil, newRejection(
+				ReasonNamedTargetPort,
+				"targetPort %q of port %s is a name; only Pods can resolve it. Use a number, such as the NodePort in the secured cluster.",
+				p.TargetPort.StrVal,
+				shown,
+			)
 		case number == 0:
 			number = p.Port // as the API server defaults it
 		}
@@ -113,7 +152,12 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discover
 func (t Target) resolveProbePort() (uint16, *Rejection) {
 	port := t.probePortAmong(t.Ports)
 	if port == 0 && t.Settings.Probe.Mode != probe.Off {
-		return 0, newRejection(ReasonNoProbePort, "%s has no TCP port to probe. Set %sprobe-port or turn probing off.", t.kind(), annotationPrefix)
+		return 0, newRejection(
+			ReasonNoProbePort,
+			"%s has no TCP port to probe. Set %sprobe-port or turn probing off.",
+			t.kind(),
+			annotationPrefix,
+		)
 	}
 	return port, nil
 }

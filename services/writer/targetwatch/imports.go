@@ -29,7 +29,11 @@ var ErrImportsNotServed = errors.New("the API server does not serve serviceimpor
 var importVersions = []string{"v1beta1", "v1alpha1"}
 
 // readImports makes a request in the first version that the API server serves.
-func readImports[T any](client dynamic.Interface, namespace string, request func(dynamic.ResourceInterface) (T, error)) (result T, err error) {
+func readImports[T any](
+	client dynamic.Interface,
+	namespace string,
+	request func(dynamic.ResourceInterface) (T, error),
+) (result T, err error) {
 	for _, version := range importVersions {
 		resource := schema.GroupVersionResource{Group: planner.GroupServiceImport, Version: version, Resource: "serviceimports"}
 		if result, err = request(client.Resource(resource).Namespace(namespace)); !apierrors.IsNotFound(err) {
@@ -56,7 +60,12 @@ func ListImports(ctx context.Context, client dynamic.Interface, namespace string
 
 // newImportInformer returns an informer of ServiceImports. It keeps them as Services once configureInformer has set its
 // transformation. The last answer about whether they are served is put into notServed.
-func newImportInformer(client dynamic.Interface, namespace string, notServed *atomic.Bool, indexers cache.Indexers) cache.SharedIndexInformer {
+func newImportInformer(
+	client dynamic.Interface,
+	namespace string,
+	notServed *atomic.Bool,
+	indexers cache.Indexers,
+) cache.SharedIndexInformer {
 	record := func(err error) error {
 		notServed.Store(errors.Is(err, ErrImportsNotServed))
 		return err

@@ -93,9 +93,15 @@ func TestFollowsServiceImports(t *testing.T) {
 				t.Fatal(err)
 			}
 			imports, _ := newImports(version, object)
-			r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1")), imports)
+			r := startWatcherOfImports(
+				t,
+				configWithImports(),
+				fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1")),
+				imports,
+			)
 			resolution := r.waitFor(shopImport, "the ServiceImport", isServed)
-			if resolution.Target.Owner.Kind != "ServiceImport" || resolution.Target.Owner.APIVersion != "multicluster.x-k8s.io/"+version || len(resolution.Slices) != 0 {
+			if resolution.Target.Owner.Kind != "ServiceImport" || resolution.Target.Owner.APIVersion != "multicluster.x-k8s.io/"+version ||
+				len(resolution.Slices) != 0 {
 				t.Errorf("%+v", resolution)
 			}
 			if _, ok := resolution.ClusterIPs[netip.MustParseAddr("10.112.0.7")]; !ok {
@@ -135,13 +141,22 @@ func TestFollowsServiceImports(t *testing.T) {
 
 // watching reports whether a watch of a version has begun.
 func watching(client *dynamicfake.FakeDynamicClient, version string) bool {
-	return slices.ContainsFunc(client.Actions(), func(a k8stesting.Action) bool { return a.GetVerb() == "watch" && a.GetResource().Version == version })
+	return slices.ContainsFunc(
+		client.Actions(),
+		func(a k8stesting.Action) bool { return a.GetVerb() == "watch" && a.GetResource().Version == version },
+	)
 }
 
 // poll waits for what no signal reports.
 func (r *testCluster) poll(what string, ok func() bool) {
 	r.t.Helper()
-	err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) { return ok(), nil })
+	err := wait.PollUntilContextTimeout(
+		r.t.Context(),
+		10*time.Millisecond,
+		20*time.Second,
+		true,
+		func(context.Context) (bool, error) { return ok(), nil },
+	)
 	if err != nil {
 		r.t.Fatalf("waited until %s: %v; synced: %v; ServiceImports: %v", what, err, r.Synced(), r.ImportsServed())
 	}
@@ -152,7 +167,8 @@ func TestMissingServiceImportsDoNotConcernServices(t *testing.T) {
 	r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService()), imports)
 	r.waitFor(shop, "the Service", isServed)
 	r.poll("ServiceImports are known to be missing", func() bool { return r.ImportsServed() != nil && r.Synced() == nil })
-	if err := r.ImportsServed(); !errors.Is(err, ErrImportsNotServed) || !strings.Contains(err.Error(), "install the CustomResourceDefinition") {
+	if err := r.ImportsServed(); !errors.Is(err, ErrImportsNotServed) ||
+		!strings.Contains(err.Error(), "install the CustomResourceDefinition") {
 		t.Error(err)
 	}
 	if resolution := r.Get(shopImport); resolution.Synced {
@@ -176,6 +192,8 @@ func TestWaitsForServiceImportsThatCannotBeRead(t *testing.T) {
 	r.waitFor(shop, "the Service", isServed)
 	r.poll("the missing permission is reported", func() bool {
 		err := r.Synced()
-		return err != nil && strings.Contains(err.Error(), "ServiceImports not synced in namespace web (") && strings.Contains(err.Error(), "forbidden") && r.ImportsServed() == nil
+		return err != nil && strings.Contains(err.Error(), "ServiceImports not synced in namespace web (") &&
+			strings.Contains(err.Error(), "forbidden") &&
+			r.ImportsServed() == nil
 	})
 }

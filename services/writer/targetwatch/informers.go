@@ -49,7 +49,12 @@ type namespaceInformers struct {
 	watchErrors map[string]string // the last error of each watch, by resource
 }
 
-func newNamespaceInformers(w *Watcher, client kubernetes.Interface, imports dynamic.Interface, namespace string) (*namespaceInformers, error) {
+func newNamespaceInformers(
+	w *Watcher,
+	client kubernetes.Interface,
+	imports dynamic.Interface,
+	namespace string,
+) (*namespaceInformers, error) {
 	a := &namespaceInformers{watcher: w, namespace: namespace, watchErrors: map[string]string{}}
 	indexByUIDFunc := indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} })
 	trim := func(svc *corev1.Service) *corev1.Service { return w.cfg.TrimService(svc, w.recordLabel(svc)) }
@@ -60,19 +65,31 @@ func newNamespaceInformers(w *Watcher, client kubernetes.Interface, imports dyna
 	// other slices must not be taken.
 	a.slices = discoveryinformers.NewEndpointSliceInformer(client, namespace, 0, cache.Indexers{indexByService: indexFunc(w.cfg.IndexKeys)})
 	services, errServices := configureInformer(a, "Services", a.services, trim, a.onServiceChange)
-	slices, errSlices := configureInformer(a, "EndpointSlices", a.slices, func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-		w.cfg.TrimSlice(slice)
-		return slice
-	}, a.onSliceChange)
+	slices, errSlices := configureInformer(
+		a,
+		"EndpointSlices",
+		a.slices,
+		func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+			w.cfg.TrimSlice(slice)
+			return slice
+		},
+		a.onSliceChange,
+	)
 	a.handlers = []cache.ResourceEventHandlerRegistration{services, slices}
 	var errImports error
 	if w.cfg.ServiceImports {
 		a.imports = newImportInformer(imports, namespace, &a.importsNotServed, cache.Indexers{
 			indexByUID: indexByUIDFunc, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 		})
-		a.importHandler, errImports = configureInformer(a, "ServiceImports", a.imports, func(object *unstructured.Unstructured) *corev1.Service {
-			return trim(targets.ServiceOfImport(object))
-		}, a.onServiceChange)
+		a.importHandler, errImports = configureInformer(
+			a,
+			"ServiceImports",
+			a.imports,
+			func(object *unstructured.Unstructured) *corev1.Service {
+				return trim(targets.ServiceOfImport(object))
+			},
+			a.onServiceChange,
+		)
 	}
 	return a, errors.Join(errServices, errSlices, errImports)
 }
@@ -90,7 +107,13 @@ func clusterIPs(svc *corev1.Service) []string {
 
 // configureInformer sets up an informer: what it keeps of each object, and what it does with changes and errors. The
 // handler gets the object before and after a change, or nil.
-func configureInformer[R any, T metav1.Object](a *namespaceInformers, resource string, informer cache.SharedIndexInformer, trim func(R) T, handle func(before, after T)) (cache.ResourceEventHandlerRegistration, error) {
+func configureInformer[R any, T metav1.Object](
+	a *namespaceInformers,
+	resource string,
+	informer cache.SharedIndexInformer,
+	trim func(R) T,
+	handle func(before, after T),
+) (cache.ResourceEventHandlerRegistration, error) {
 	var none T
 	errTransform := informer.SetTransform(func(obj any) (any, error) {
 		if object, ok := obj.(R); ok {
@@ -124,7 +147,8 @@ func configureInformer[R any, T metav1.Object](a *namespaceInformers, resource s
 
 // equalVersions reports whether nothing changed: a relist repeats known objects.
 func equalVersions(before, after metav1.Object) bool {
-	return after.GetResourceVersion() != "" && after.GetUID() == before.GetUID() && after.GetResourceVersion() == before.GetResourceVersion()
+	return after.GetResourceVersion() != "" && after.GetUID() == before.GetUID() &&
+		after.GetResourceVersion() == before.GetResourceVersion()
 }
 
 func (a *namespaceInformers) synced() bool {

@@ -30,8 +30,11 @@ var (
 // newConfig returns a writer with one source.
 func newConfig() targets.Config {
 	return targets.Config{
-		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.TCP}, ListUnready: true},
-		Sources: []targets.Source{{Name: "default"}},
+		Class:      "default",
+		Writer:     "slicefeed",
+		Namespaces: []string{"web"},
+		Defaults:   targets.Settings{Probe: probe.Spec{Mode: probe.TCP}, ListUnready: true},
+		Sources:    []targets.Source{{Name: "default"}},
 	}
 }
 
@@ -69,7 +72,13 @@ func startWatcherOfImports(t *testing.T, cfg targets.Config, client *fake.Client
 
 func startCluster(t *testing.T, watcher *Watcher, client *fake.Clientset) *testCluster {
 	t.Helper()
-	r := &testCluster{Watcher: watcher, t: t, client: client, missingWatches: 2 * len(watcher.informers), watching: make(chan struct{}, 100)}
+	r := &testCluster{
+		Watcher:        watcher,
+		t:              t,
+		client:         client,
+		missingWatches: 2 * len(watcher.informers),
+		watching:       make(chan struct{}, 100),
+	}
 	client.PrependWatchReactor("*", func(a k8stesting.Action) (bool, watch.Interface, error) {
 		stream, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		r.watching <- struct{}{}

@@ -50,13 +50,21 @@ func TestFollowsNamedTarget(t *testing.T) {
 		return v.Rejection != nil && v.Rejection.Reason == "ServiceHasSelector" && v.ServiceRef.UID == "svc-1"
 	})
 	r.deleteService(shop)
-	r.waitFor(shop, "the Service's end", func(v targets.Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" })
+	r.waitFor(
+		shop,
+		"the Service's end",
+		func(v targets.Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" },
+	)
 	again := unlabeled.DeepCopy()
 	again.UID = "svc-2"
 	r.applyService(again)
 	r.waitFor(shop, "the Service created again", func(v targets.Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
 	r.applySlice(newSlice("shop-nodes", "slicefeed-default"))
-	resolution = r.waitFor(shop, "our slice, whole", func(v targets.Resolution) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 })
+	resolution = r.waitFor(
+		shop,
+		"our slice, whole",
+		func(v targets.Resolution) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 },
+	)
 	if diff := cmp.Diff([]string{"by-hand", "shop-nodes"}, sliceNames(resolution.Slices)); diff != "" {
 		t.Error(diff)
 	}
@@ -78,7 +86,11 @@ func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
 	without := plain.DeepCopy()
 	without.Labels = map[string]string{targets.LabelClass: "none"}
 	r.applyService(without)
-	r.waitFor(shop, "the opting out", func(v targets.Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused })
+	r.waitFor(
+		shop,
+		"the opting out",
+		func(v targets.Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused },
+	)
 	paused := without.DeepCopy()
 	paused.Annotations["slicefeed.dev/paused"] = "true"
 	r.applyService(paused)
@@ -116,7 +128,8 @@ func TestRecreatedServiceHasNoMemory(t *testing.T) {
 	again.Annotations = nil
 	r.applyService(again)
 	resolution = r.waitFor(shop, "the repaired one", isServed)
-	if desired := resolution.Target.Desired(); len(resolution.Slices) != 1 || !desired.Owns(resolution.Slices[0]) || desired.Owner.UID != "svc-2" {
+	if desired := resolution.Target.Desired(); len(resolution.Slices) != 1 || !desired.Owns(resolution.Slices[0]) ||
+		desired.Owner.UID != "svc-2" {
 		t.Errorf("the old slice is not owned: %+v", resolution.Slices)
 	}
 }
@@ -199,7 +212,8 @@ func TestUnreadableNamespaceDelaysNoOther(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if err == nil || strings.Contains(err.Error(), "web") || !strings.Contains(err.Error(), "namespace secret (failed to list *v1.EndpointSlice: endpointslices is forbidden)") {
+	if err == nil || strings.Contains(err.Error(), "web") ||
+		!strings.Contains(err.Error(), "namespace secret (failed to list *v1.EndpointSlice: endpointslices is forbidden)") {
 		t.Errorf("%v", err)
 	}
 }
@@ -316,7 +330,11 @@ func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ofBlue, ready, notReady := newSlice("of-blue", "slicefeed-blue"), true, false
 		ofBlue.Endpoints = []discoveryv1.Endpoint{
-			{Conditions: discoveryv1.EndpointConditions{Ready: &notReady}}, {Conditions: discoveryv1.EndpointConditions{Ready: &ready}}, {Conditions: discoveryv1.EndpointConditions{Ready: &ready}},
+			{
+				Conditions: discoveryv1.EndpointConditions{Ready: &notReady},
+			},
+			{Conditions: discoveryv1.EndpointConditions{Ready: &ready}},
+			{Conditions: discoveryv1.EndpointConditions{Ready: &ready}},
 		}
 		r := startWatcher(t, newConfig(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1"), ofBlue))
 		synctest.Wait()
@@ -332,7 +350,8 @@ func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
 		if !isServed(resolution) || resolution.PendingOptOut == nil || len(resolution.Target.Ports) != 1 {
 			t.Fatalf("the Service cannot be managed on: %+v, rejected %v", resolution, resolution.Rejection)
 		}
-		if others := resolution.Slices[0]; others.Name != "of-blue" || len(others.Endpoints) != 3 || !*others.Endpoints[1].Conditions.Ready {
+		if others := resolution.Slices[0]; others.Name != "of-blue" || len(others.Endpoints) != 3 ||
+			!*others.Endpoints[1].Conditions.Ready {
 			t.Errorf("whether another class serves is not known: %+v", others)
 		}
 		time.Sleep(time.Until(resolution.RecheckAt))

@@ -42,8 +42,11 @@ func (e *evaluation) keepLastEndpoints() Guard {
 			r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = Hold, ready, true, RulePanic
 		}
 	}
-	g.Message = fmt.Sprintf("No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
-		"are kept ready until another one is. To empty the Service, delete it or opt it out.", g.Held)
+	g.Message = fmt.Sprintf(
+		"No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
+			"are kept ready until another one is. To empty the Service, delete it or opt it out.",
+		g.Held,
+	)
 	return g
 }
 

@@ -223,7 +223,10 @@ func TestPanicKeepsALastResort(t *testing.T) {
 				}
 				want := tt.want
 				if !listOut {
-					want = strings.Join(slices.DeleteFunc(strings.Fields(want), func(s string) bool { return strings.HasSuffix(s, ":out") }), " ")
+					want = strings.Join(
+						slices.DeleteFunc(strings.Fields(want), func(s string) bool { return strings.HasSuffix(s, ":out") }),
+						" ",
+					)
 				}
 				w.see("it goes", want)
 			})

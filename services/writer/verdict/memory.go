@@ -101,7 +101,8 @@ func (e *evaluation) rememberAddresses() {
 		r := &e.rows[i]
 		m := r.memory
 		m.address, m.source = r.address, r.result.Source
-		m.unlisted = r.result.Verdict != Remove && r.result.Verdict != StandBy && !r.result.Listed && (r.current != nil || r.previous.unlisted)
+		m.unlisted = r.result.Verdict != Remove && r.result.Verdict != StandBy && !r.result.Listed &&
+			(r.current != nil || r.previous.unlisted)
 		if !m.isWorthless() {
 			e.memory.addresses = append(e.memory.addresses, m)
 		}

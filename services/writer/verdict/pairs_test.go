@@ -91,7 +91,10 @@ func TestPanicFloorAndEmptyTogether(t *testing.T) {
 		labels := []string{}
 		for n := range among(rt, 1, 5, "nodes") {
 			labels = append(labels, one(rt, "label", "blue", "green"))
-			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Source: labels[n], Conditions: one(rt, "held", ready, draining, Conditions{})})
+			w.in.Current = append(
+				w.in.Current,
+				CurrentEndpoint{Address: addr(n), Source: labels[n], Conditions: one(rt, "held", ready, draining, Conditions{})},
+			)
 		}
 		for range among(rt, 1, 4, "steps") {
 			for i := range w.in.Sources {
@@ -116,7 +119,8 @@ func TestPanicFloorAndEmptyTogether(t *testing.T) {
 // checkPanic checks what must hold of a decision while nothing passes.
 func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
 	fails := func(h CurrentEndpoint) bool { return w.probeOf(h.Address).Status == Failing }
-	panics := slices.ContainsFunc(before, fails) && slices.ContainsFunc(before, func(h CurrentEndpoint) bool { return h.Conditions.inUse() })
+	panics := slices.ContainsFunc(before, fails) &&
+		slices.ContainsFunc(before, func(h CurrentEndpoint) bool { return h.Conditions.inUse() })
 	if w.d.Panic != panics {
 		t.Fatalf("panic %t, want %t", w.d.Panic, panics)
 	}
@@ -160,7 +164,11 @@ func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 			w.probe(n, one(rt, "health", Pending, Passing, Failing))
 			if maybe(rt, "held") {
 				w.in.Current = append(w.in.Current, CurrentEndpoint{
-					Address: addr(n), Source: one(rt, "label", "blue", "green"), Conditions: one(rt, "conditions", ready, draining, Conditions{}),
+					Address: addr(
+						n,
+					),
+					Source:     one(rt, "label", "blue", "green"),
+					Conditions: one(rt, "conditions", ready, draining, Conditions{}),
 				})
 			}
 		}
@@ -224,7 +232,9 @@ func TestAllowlistRemovesUnlessItWouldTakeAll(t *testing.T) {
 			w.probe(n, one(rt, "health", Pending, Passing, Failing))
 			if maybe(rt, "held") {
 				w.in.Current = append(w.in.Current, CurrentEndpoint{
-					Address: a, Source: one(rt, "label", "", "", "blue", "green", "former"), Conditions: one(rt, "conditions", ready, draining, Conditions{}),
+					Address:    a,
+					Source:     one(rt, "label", "", "", "blue", "green", "former"),
+					Conditions: one(rt, "conditions", ready, draining, Conditions{}),
 				})
 			}
 		}
@@ -310,7 +320,11 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const lost, size = 4, 8 // nodes 0 to 3 are the lost one's, the others are the present one's
 		w, alone := newWorld(t, 0), newWorld(t, 0)
-		limits := Limits{Probing: maybe(rt, "probing"), ListUnready: maybe(rt, "list out"), ShrinkWindow: one(rt, "window", 0, 10*time.Second)}
+		limits := Limits{
+			Probing:      maybe(rt, "probing"),
+			ListUnready:  maybe(rt, "list out"),
+			ShrinkWindow: one(rt, "window", 0, 10*time.Second),
+		}
 		w.in.Limits, alone.in.Limits = limits, limits
 		w.in.Sources, alone.in.Sources = append(w.in.Sources, trusted("green")), []Source{trusted("green")}
 		both := func(do func(*world)) { do(w); do(alone) }
@@ -332,7 +346,21 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 		how := one(rt, "is lost by", "link", "membership", "age", "restart")
 		for step := range among(rt, 1, 6, "steps") {
 			for n := range size {
-				state, health := one(rt, "state", Ready, Draining, NotReady, Unknown, unlisted), one(rt, "health", Pending, Passing, Failing)
+				state, health := one(
+					rt,
+					"state",
+					Ready,
+					Draining,
+					NotReady,
+					Unknown,
+					unlisted,
+				), one(
+					rt,
+					"health",
+					Pending,
+					Passing,
+					Failing,
+				)
 				observes := n == 0 && maybe(rt, "observes")
 				reports := n >= lost || slices.ContainsFunc(w.in.Current, func(h CurrentEndpoint) bool { return h.Address == addr(n) })
 				both(func(w *world) {

@@ -120,7 +120,10 @@ func (e *evaluation) panicGuard() Guard {
 			g.Held++
 		}
 	}
-	g.Message = fmt.Sprintf("No probe of this Service passes, which usually means the writer cannot reach the backends. Probe failures are ignored and "+
-		"%s in use. Check the network between writer and backends, then the backends.", display.Count(g.Held, "endpoint stays", "endpoints stay"))
+	g.Message = fmt.Sprintf(
+		"No probe of this Service passes, which usually means the writer cannot reach the backends. Probe failures are ignored and "+
+			"%s in use. Check the network between writer and backends, then the backends.",
+		display.Count(g.Held, "endpoint stays", "endpoints stay"),
+	)
 	return g
 }

@@ -90,7 +90,12 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 			}
 			_, second := Decide(mem, next, w.now)
 			if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
-				rt.Fatalf("written, and decided again, the decision differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
+				rt.Fatalf(
+					"written, and decided again, the decision differs:\n%s\nfirst:\n%s\nsecond:\n%s",
+					diff,
+					reasons(d),
+					reasons(second),
+				)
 			}
 
 			w.mem, w.in = mem, next

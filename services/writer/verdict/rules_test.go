@@ -31,7 +31,11 @@ func TestTheTable(t *testing.T) {
 			for i, want := range strings.Fields(cells) {
 				t.Run(strings.Join([]string{row.says, col, as[i]}, ", "), func(t *testing.T) {
 					w := newWorld(t, 2) // node 1 is another, so that nothing is empty
-					w.report("blue", 0, map[string]State{"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady}[strings.Split(row.says, ",")[0]])
+					w.report(
+						"blue",
+						0,
+						map[string]State{"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady}[strings.Split(row.says, ",")[0]],
+					)
 					if strings.HasPrefix(row.says, "absent") {
 						w.unlist("blue", 0)
 					}
@@ -104,7 +108,10 @@ func TestDisallowedAddressIsNeverWritten(t *testing.T) {
 			w.setProbe(Probe{Address: bad, Status: Passing})
 			w.see("it is not written", "0:ready")
 			w.wantGuards("allowlist 1 blue")
-			if !slices.ContainsFunc(w.d.Endpoints, func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleAllowlist && e.Reason != "" }) {
+			if !slices.ContainsFunc(
+				w.d.Endpoints,
+				func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleAllowlist && e.Reason != "" },
+			) {
 				t.Errorf("no reason is given:\n%s", reasons(w.d))
 			}
 		})

@@ -157,7 +157,11 @@ func (w *world) changeNode(what, source string, n int, value string) {
 	switch what {
 	case "report":
 		if w.unlist(source, n); value != "-" {
-			w.report(source, n, lookUp(w, map[string]State{"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady, "?": Unknown}, value))
+			w.report(
+				source,
+				n,
+				lookUp(w, map[string]State{"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady, "?": Unknown}, value),
+			)
 		}
 	case "probe":
 		status, ago, _ := strings.Cut(value, ",")

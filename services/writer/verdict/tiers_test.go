@@ -85,11 +85,23 @@ func TestALaterTierIsListedOnlyWhileItIsNeeded(t *testing.T) {
 				case e.Listed && !was && ready >= below:
 					rt.Fatalf("%s is added beside %d ready ones before it:\n%s", e.Address, ready, reasons(w.d))
 				case e.Rule == RuleFailover && was && (ready < below || w.now.Sub(enoughSince) < time.Minute):
-					rt.Fatalf("%s leaves, with %d ready ones before it since %s:\n%s", e.Address, ready, w.now.Sub(enoughSince), reasons(w.d))
+					rt.Fatalf(
+						"%s leaves, with %d ready ones before it since %s:\n%s",
+						e.Address,
+						ready,
+						w.now.Sub(enoughSince),
+						reasons(w.d),
+					)
 				case e.Rule == RuleFailover && ready < below:
 					rt.Fatalf("%s stands by, with %d ready ones before it:\n%s", e.Address, ready, reasons(w.d))
 				case e.Listed && ready >= below && w.now.Sub(enoughSince) > 2*time.Minute && w.now.Sub(known) > 2*time.Minute && e.Rule != RuleShrink:
-					rt.Fatalf("%s is still listed, with %d ready ones before it since %s:\n%s", e.Address, ready, w.now.Sub(enoughSince), reasons(w.d))
+					rt.Fatalf(
+						"%s is still listed, with %d ready ones before it since %s:\n%s",
+						e.Address,
+						ready,
+						w.now.Sub(enoughSince),
+						reasons(w.d),
+					)
 				}
 			}
 		}
@@ -121,7 +133,12 @@ func TestEndpointsExpireOnlyBesidesReadyOnes(t *testing.T) {
 				}
 				after, since := w.in.Limits.ExpireAfter, untrusted[e.Source]
 				if after == 0 || since.IsZero() || w.now.Sub(since) < after || w.now.Sub(w.in.LeadingSince) < after {
-					rt.Fatalf("%s has expired, untrusted since %s, leading since %s", e.Address, w.now.Sub(since), w.now.Sub(w.in.LeadingSince))
+					rt.Fatalf(
+						"%s has expired, untrusted since %s, leading since %s",
+						e.Address,
+						w.now.Sub(since),
+						w.now.Sub(w.in.LeadingSince),
+					)
 				}
 				other := false
 				for _, o := range w.d.Endpoints {

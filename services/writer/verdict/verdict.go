@@ -183,7 +183,13 @@ func (e *evaluation) joinByAddress() {
 	var room []*Member // for the members of rows
 	for a, more := lowestAddress(current, members); more; a, more = lowestAddress(current, members) {
 		e.rows = append(e.rows, row{
-			address: a, probe: &noProbe, previous: &noMemory, currentSource: noSource, deniedBy: noSource, owner: noSource, status: notProbed,
+			address:       a,
+			probe:         &noProbe,
+			previous:      &noMemory,
+			currentSource: noSource,
+			deniedBy:      noSource,
+			owner:         noSource,
+			status:        notProbed,
 		})
 		r := &e.rows[len(e.rows)-1]
 		for ; len(current) > 0 && current[0].Address == a; current = current[1:] {
@@ -203,7 +209,12 @@ func (e *evaluation) joinByAddress() {
 		if probes = skipTo(a, probes, func(p *Probe) netip.Addr { return p.Address }); len(probes) > 0 && probes[0].Address == a {
 			r.probe = &probes[0]
 		}
-		if memories = skipTo(a, memories, func(m *addressMemory) netip.Addr { return m.address }); len(memories) > 0 && memories[0].address == a {
+		if memories = skipTo(
+			a,
+			memories,
+			func(m *addressMemory) netip.Addr { return m.address },
+		); len(memories) > 0 &&
+			memories[0].address == a {
 			r.previous = &memories[0]
 		}
 	}

@@ -210,7 +210,10 @@ func held(d Decision) []CurrentEndpoint {
 	var out []CurrentEndpoint
 	for _, e := range d.Endpoints {
 		if e.Listed {
-			out = append(out, CurrentEndpoint{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname})
+			out = append(
+				out,
+				CurrentEndpoint{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname},
+			)
 		}
 	}
 	return out

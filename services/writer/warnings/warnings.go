@@ -90,7 +90,16 @@ var resumed = events.Recovery{Reason: "Resumed", Note: "Service is no longer pau
 // viewWarnings reports why a Service is rejected, and that its label no longer names this class.
 func viewWarnings(view targets.Resolution) (all []events.Warning) {
 	if view.Rejection != nil {
-		all = append(all, events.Warning{Reason: view.Rejection.Reason, Action: "Reject", Note: view.Rejection.Message, ByNote: true, Recovery: managedAgain})
+		all = append(
+			all,
+			events.Warning{
+				Reason:   view.Rejection.Reason,
+				Action:   "Reject",
+				Note:     view.Rejection.Message,
+				ByNote:   true,
+				Recovery: managedAgain,
+			},
+		)
 	}
 	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
 		all = append(all, events.Warning{Reason: view.PendingOptOut.Reason, Action: "KeepForAMinute", Note: view.PendingOptOut.Message})
@@ -112,7 +121,16 @@ func OfTarget(view targets.Resolution, snapshots []subscriber.Snapshot) []events
 		all = append(all, workloadWarnings(snapshot, view.Target)...)
 	}
 	if view.AnnotationError != nil {
-		all = append(all, events.Warning{Reason: view.AnnotationError.Reason, Action: "KeepSettings", Note: view.AnnotationError.Message, ByNote: true, Recovery: annotationsValid})
+		all = append(
+			all,
+			events.Warning{
+				Reason:   view.AnnotationError.Reason,
+				Action:   "KeepSettings",
+				Note:     view.AnnotationError.Message,
+				ByNote:   true,
+				Recovery: annotationsValid,
+			},
+		)
 	}
 	if view.Paused {
 		all = append(all, paused)
@@ -124,7 +142,8 @@ var annotationsValid = events.Recovery{Reason: "AnnotationsValid", Note: "Annota
 
 // publishesNotReady is reported of a Service with publishNotReadyAddresses.
 var publishesNotReady = events.Warning{
-	Reason: "PublishNotReadyAddresses", Action: "WriteAnyway",
+	Reason: "PublishNotReadyAddresses",
+	Action: "WriteAnyway",
 	Note: "Service sets publishNotReadyAddresses. kube-proxy and CoreDNS ignore it on slices, but other consumers may send traffic to endpoints that are not ready. " +
 		"Set it to false, or annotate the Service slicefeed.dev/list-unready: \"false\".",
 }
@@ -132,9 +151,13 @@ var publishesNotReady = events.Warning{
 // distributesTraffic is reported of a Service with trafficDistribution, which kube-proxy follows by hints alone.
 func distributesTraffic(preference string) events.Warning {
 	return events.Warning{
-		Reason: "TrafficDistribution", Action: "WriteAnyway",
-		Note: fmt.Sprintf("Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
-			"Traffic goes to all endpoints equally. Remove it, unless another consumer such as a mesh reads it.", preference),
+		Reason: "TrafficDistribution",
+		Action: "WriteAnyway",
+		Note: fmt.Sprintf(
+			"Service sets trafficDistribution %.64s, which has no effect in kube-proxy: endpoints of this writer have no zone hints. "+
+				"Traffic goes to all endpoints equally. Remove it, unless another consumer such as a mesh reads it.",
+			preference,
+		),
 	}
 }
 
@@ -143,16 +166,22 @@ func foreignWarnings(view targets.Resolution) (all []events.Warning) {
 	t := view.Target
 	if len(t.ForeignSlices) > 0 {
 		all = append(all, events.Warning{
-			Reason: "ForeignSlices", Action: "Ignore",
-			Note: fmt.Sprintf("EndpointSlices managed by others also belong to this Service: %s. Consumers use their endpoints too. Delete them unless this is intended.",
-				strings.Join(t.ForeignSlices, ", ")),
+			Reason: "ForeignSlices",
+			Action: "Ignore",
+			Note: fmt.Sprintf(
+				"EndpointSlices managed by others also belong to this Service: %s. Consumers use their endpoints too. Delete them unless this is intended.",
+				strings.Join(t.ForeignSlices, ", "),
+			),
 		})
 	}
 	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
 		all = append(all, events.Warning{
-			Reason: "OtherClass", Action: "Ignore",
-			Note: fmt.Sprintf("EndpointSlices of another class also belong to this Service: %s. Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",
-				strings.Join(t.OtherClassSlices, ", ")),
+			Reason: "OtherClass",
+			Action: "Ignore",
+			Note: fmt.Sprintf(
+				"EndpointSlices of another class also belong to this Service: %s. Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",
+				strings.Join(t.OtherClassSlices, ", "),
+			),
 		})
 	}
 	return all
@@ -200,9 +229,17 @@ func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 	for _, p := range s.Ports {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
-	return []events.Warning{{
-		Reason: "SourcePortMismatch", Source: s.Source, Action: "WriteAnyway",
-		Note: fmt.Sprintf("Endpoints of source %s use ports %s, but this Service targets %s. Set targetPort or TARGET_PORT unless this is intended.",
-			s.Source, strings.Join(have, ", "), strings.Join(missing, ", ")),
-	}}
+	return []events.Warning{
+		{
+			Reason: "SourcePortMismatch",
+			Source: s.Source,
+			Action: "WriteAnyway",
+			Note: fmt.Sprintf(
+				"Endpoints of source %s use ports %s, but this Service targets %s. Set targetPort or TARGET_PORT unless this is intended.",
+				s.Source,
+				strings.Join(have, ", "),
+				strings.Join(missing, ", "),
+			),
+		},
+	}
 }

@@ -27,8 +27,22 @@ func TestReportsGuardOfEachSource(t *testing.T) {
 	})
 	want := []events.Warning{
 		{Reason: "AddressNotAllowed", Source: "a", Action: "Hold", Note: "A lies.", Recovery: over("AllowlistGuardOver", "allowlist", "a")},
-		{Reason: "SourceNotTrusted", Source: "a", Action: "Hold", Note: "A is silent.", Transient: true, Recovery: over("TrustGuardOver", "trust", "a")},
-		{Reason: "SourceNotTrusted", Source: "b", Action: "Hold", Note: "B is silent.", Transient: true, Recovery: over("TrustGuardOver", "trust", "b")},
+		{
+			Reason:    "SourceNotTrusted",
+			Source:    "a",
+			Action:    "Hold",
+			Note:      "A is silent.",
+			Transient: true,
+			Recovery:  over("TrustGuardOver", "trust", "a"),
+		},
+		{
+			Reason:    "SourceNotTrusted",
+			Source:    "b",
+			Action:    "Hold",
+			Note:      "B is silent.",
+			Transient: true,
+			Recovery:  over("TrustGuardOver", "trust", "b"),
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -69,7 +83,10 @@ func TestReportsWorkloadThatTheSourceDoesNotExport(t *testing.T) {
 		{"it is not known yet what it exports", "web", subscriber.Snapshot{}, ""},
 	} {
 		tt.snapshot.Source = "blue"
-		got := OfTarget(targets.Resolution{Target: targets.Target{Settings: targets.Settings{Workload: tt.workload}}}, []subscriber.Snapshot{tt.snapshot})
+		got := OfTarget(
+			targets.Resolution{Target: targets.Target{Settings: targets.Settings{Workload: tt.workload}}},
+			[]subscriber.Snapshot{tt.snapshot},
+		)
 		switch {
 		case tt.want == "" && len(got) > 0:
 			t.Errorf("%s: %v", tt.name, got)
@@ -89,10 +106,16 @@ func TestOnlyUnsyncedAndUntrustedSourcesAreTransientWarnings(t *testing.T) {
 			t.Errorf("guard %s has no recovery", rule)
 		}
 		got := guardWarnings([]verdict.Guard{{Rule: rule, Source: "blue", Message: "held"}})
-		want := []events.Warning{{
-			Reason: event.reason, Source: "blue", Action: event.action, Note: "held", Transient: event.reason == "SourceNotSynced" || event.reason == "SourceNotTrusted",
-			Recovery: guardRecovery(&verdict.Guard{Rule: rule, Source: "blue"}),
-		}}
+		want := []events.Warning{
+			{
+				Reason:    event.reason,
+				Source:    "blue",
+				Action:    event.action,
+				Note:      "held",
+				Transient: event.reason == "SourceNotSynced" || event.reason == "SourceNotTrusted",
+				Recovery:  guardRecovery(&verdict.Guard{Rule: rule, Source: "blue"}),
+			},
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}

@@ -10,19 +10,19 @@ import (
 
 type links struct {
 	Listen string `flag:"listen-address" default:":9443" help:"where to listen" placeholder:"host:port"`
-	Cert   string `flag:"tls-cert-file" required:"true" help:"certificate" placeholder:"a file"`
+	Cert   string `flag:"tls-cert-file"                  help:"certificate"     placeholder:"a file"    required:"true"`
 }
 
 type config struct {
-	Cordoned  string         `flag:"cordoned" default:"keep" enum:"keep,drain" help:"what a cordon does"`
-	Subnets   []netip.Prefix `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" help:"which addresses count"`
-	Args      []string       `flag:"inventory-command-args" help:"arguments"`
-	Interval  time.Duration  `flag:"poll-interval" default:"60s" min:"1s" max:"1h" help:"how often"`
-	Threshold int            `flag:"empty-threshold" default:"3" min:"1" help:"how many"`
-	DryRun    bool           `flag:"dry-run" help:"write nothing"`
-	Token     string         `flag:"ionos-token" secret:"true" help:"the token"`
-	Code      uint16         `flag:"code" secret:"true" help:"a secret number"`
-	Link      links          `group:"Link"`
+	Cordoned  string         `flag:"cordoned"               default:"keep" enum:"keep,drain" help:"what a cordon does"`
+	Subnets   []netip.Prefix `flag:"secured-subnet-cidr"                                     help:"which addresses count" env:"SECURED_SUBNET_PREFIX"`
+	Args      []string       `flag:"inventory-command-args"                                  help:"arguments"`
+	Interval  time.Duration  `flag:"poll-interval"          default:"60s"                    help:"how often"                                         min:"1s" max:"1h"`
+	Threshold int            `flag:"empty-threshold"        default:"3"                      help:"how many"                                          min:"1"`
+	DryRun    bool           `flag:"dry-run"                                                 help:"write nothing"`
+	Token     string         `flag:"ionos-token"                                             help:"the token"                                                           secret:"true"`
+	Code      uint16         `flag:"code"                                                    help:"a secret number"                                                     secret:"true"`
+	Link      links          `                                                                                                                                                        group:"Link"`
 }
 
 // The table never has the value of a secret.

@@ -55,14 +55,19 @@ func TestKubernetes(t *testing.T) {
 			}
 		}
 		set(t, members...)
-		return c.fixture(kubenodes.New(kubenodes.Config{Client: c.Clientset, Log: discardLogger, Registerer: prometheus.NewRegistry()}), set)
+		return c.fixture(
+			kubenodes.New(kubenodes.Config{Client: c.Clientset, Log: discardLogger, Registerer: prometheus.NewRegistry()}),
+			set,
+		)
 	})
 }
 
 func TestService(t *testing.T) {
 	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Fixture {
 		c := newFakeCluster()
-		_, err := c.CoreV1().Services("shop").Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
+		_, err := c.CoreV1().
+			Services("shop").
+			Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
 		must(t, err)
 		slice := &discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Name: "any-name", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},

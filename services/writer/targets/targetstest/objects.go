@@ -68,12 +68,22 @@ func SliceNames(list []*discoveryv1.EndpointSlice) []string {
 // NewImport returns the ServiceImport web/shop, valid and labeled, as the API server returns it.
 func NewImport() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceImport",
+		"apiVersion": "multicluster.x-k8s.io/v1beta1",
+		"kind":       "ServiceImport",
 		"metadata": map[string]any{
-			"namespace": "web", "name": "shop", "uid": "import-1", "resourceVersion": "1",
-			"labels": map[string]any{"slicefeed.dev/class": "default"}, "annotations": map[string]any{"slicefeed.dev/ports.default": "http=30080"},
+			"namespace":       "web",
+			"name":            "shop",
+			"uid":             "import-1",
+			"resourceVersion": "1",
+			"labels": map[string]any{
+				"slicefeed.dev/class": "default",
+			},
+			"annotations": map[string]any{"slicefeed.dev/ports.default": "http=30080"},
 		},
-		"spec": map[string]any{"type": "ClusterSetIP", "ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}},
+		"spec": map[string]any{
+			"type":  "ClusterSetIP",
+			"ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}},
+		},
 	}}
 }
 
@@ -83,7 +93,9 @@ func OwnedImportSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
 	s := OwnedSlice(name, owner)
 	delete(s.Labels, discoveryv1.LabelServiceName)
 	s.Labels["multicluster.kubernetes.io/service-name"], s.Labels["multicluster.kubernetes.io/source-cluster"] = "shop", "default"
-	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "shop", UID: owner}}
+	s.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "shop", UID: owner},
+	}
 	return s
 }
 
