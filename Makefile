@@ -66,18 +66,18 @@ verify: ## The longer gate, run before a release: make test, and all that is bel
 .PHONY: oldest
 oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
 	@lab build cert-manager trust-manager >/dev/null
-	@SLICEFEED_KUBERNETES=oldest tools/gotest -timeout 25m $(E2E)
+	@SLICEFEED_KUBERNETES=oldest tools/gotest -count=1 -timeout 25m $(E2E)
 
 .PHONY: long
 long: build race upstream ## Proof of life with every fault at its real pace, and takeovers: a quarter of an hour
-	@SLICEFEED_LONG=1 tools/gotest -v -timeout 25m -run 'ProofOfLife|EveryFault|StandsByTakesOver|Bookmarks|ASilentWatch|AtRest|ATakeover|LateDelete|LateWriteTo|LeaseUpOnce' ./lab/e2e/
+	@SLICEFEED_LONG=1 tools/gotest -count=1 -timeout 25m -run 'ProofOfLife|EveryFault|StandsByTakesOver|Bookmarks|ASilentWatch|AtRest|ATakeover|LateDelete|LateWriteTo|LeaseUpOnce' ./lab/e2e/
 
 .PHONY: kubernetes
 kubernetes: build race upstream ## Kubernetes' controllers, kube-proxy with real packets, CoreDNS, and both charts on nodes with containerd; the first time 20 min more
 	@lab build kubelet kube-controller-manager kube-scheduler kube-proxy coredns >/dev/null
 	@tools/build . charts
 	@tools/node
-	@SLICEFEED_VERIFY=1 tools/gotest -p 1 -v -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled' ./lab/e2e ./lab/charts
+	@SLICEFEED_VERIFY=1 tools/gotest -count=1 -p 1 -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled' ./lab/e2e ./lab/charts
 
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
@@ -122,8 +122,8 @@ outside: tools build race upstream ## What needs a Docker engine, Chromium, Prom
 # ---- the tests, apart -----------------------------------------------------------
 
 .PHONY: unit
-unit: ## Unit tests with the race detector (of one package: PKG=./services/writer/verdict RUN=Floor)
-	@$(if $(PKG),tools/gotest -run '$(RUN)' $(PKG),tools/unit $(WORLDS) $(E2E))
+unit: tools ## Unit tests with the race detector (of one package: PKG=./services/writer/verdict RUN=Floor)
+	@$(if $(PKG),tools/gotest -race -count=1 -run '$(RUN)' $(PKG),tools/unit $(WORLDS) $(E2E))
 
 .PHONY: worlds
 worlds: ## Two thousand simulated worlds, every short history of small ones, hostile peers, allocations; no race detector
@@ -133,7 +133,7 @@ worlds: ## Two thousand simulated worlds, every short history of small ones, hos
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
 	@lab build cert-manager trust-manager >/dev/null
 	@tools/previous
-	@tools/gotest -timeout 25m $(E2E)
+	@tools/gotest -count=1 -timeout 25m $(E2E)
 
 .PHONY: check
 check: tools ## Formatting, lint, contract, generated code, charts
