@@ -3,15 +3,15 @@
 package house
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -24,37 +24,49 @@ const (
 	generated = module + "gen/"
 )
 
-// pkg is what go list says of a package.
+// pkg is what go list says of a package, which it has compiled.
 type pkg struct {
-	ImportPath string
-	Imports    []string
-	Deps       []string
-	Standard   bool
+	ImportPath, Dir, Export string
+	GoFiles, Imports, Deps  []string
 }
 
-// list runs go list in the root of the checkout.
-func list(t *testing.T, args ...string) []pkg {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...)
+// packages returns those of the product and the oracle, and all that they depend on.
+var packages = sync.OnceValues(func() (all []pkg, err error) {
+	cmd := exec.Command(
+		"go",
+		"list",
+		"-deps",
+		"-export",
+		"-json=ImportPath,Dir,Export,GoFiles,Imports,Deps",
+		"./services/...",
+		"./lab/sim/oracle",
+	)
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list %v: %v", args, err)
-	}
-	var all []pkg
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); err == nil && d.More(); {
 		var p pkg
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			if len(all) == 0 { // a pattern that matches nothing is no error for go list
-				t.Fatalf("go list %v: no package: has it moved?", args)
-			}
-			return all
-		} else if err != nil {
-			t.Fatalf("go list %v: %v", args, err)
-		}
+		err = d.Decode(&p)
 		all = append(all, p)
 	}
+	return all, err
+})
+
+// list returns a package, or with /... all that are below it.
+func list(t *testing.T, pattern string) []pkg {
+	t.Helper()
+	all, err := packages()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	tree, below := strings.CutSuffix(pattern, "/...")
+	all = slices.DeleteFunc(slices.Clone(all), func(p pkg) bool {
+		return p.ImportPath != tree && !(below && within(p.ImportPath, tree))
+	})
+	if len(all) == 0 {
+		t.Fatalf("no package %s: has it moved?", pattern)
+	}
+	return all
 }
 
 // within reports whether a package is the tree's root or below it.
@@ -73,22 +85,14 @@ func TestNeitherComponentContainsTheOther(t *testing.T) {
 }
 
 func TestTheWriterContainsNothingOfIONOS(t *testing.T) {
-	for _, p := range list(t, writer) {
-		for _, dep := range p.Deps {
-			if strings.Contains(dep, "ionos") {
-				t.Errorf("the writer contains %s", dep)
-			}
+	const sdk = "github.com/ionos-cloud/sdk-go/v6"
+	for _, dep := range list(t, writer)[0].Deps {
+		if strings.Contains(dep, "ionos") {
+			t.Errorf("the writer contains %s", dep)
 		}
 	}
-}
-
-func TestTheInventoryContainsTheIONOSSDK(t *testing.T) {
-	// Guards the test above: if the SDK's path changes, that one would pass for nothing.
-	p := list(t, inventory)[0]
-	if !slices.Contains(p.Deps, "github.com/ionos-cloud/sdk-go/v6") {
-		t.Error(
-			"the inventory does not contain github.com/ionos-cloud/sdk-go/v6: does the test of the writer still look for the right name?",
-		)
+	if !slices.Contains(list(t, inventory)[0].Deps, sdk) {
+		t.Errorf("the inventory does not contain %s: does this test still look for the right name?", sdk)
 	}
 }
 
@@ -160,29 +164,12 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`,
 	)
 	files := []string{
-		"inventory/source/*.go",
-		"inventory/resolve/*.go",
-		"inventory/assign/*.go",
-		"inventory/observe/*.go",
-		"inventory/roster/*.go",
-		"inventory/feed/*.go",
-		"inventory/collector/publisher.go",
-		"writer/verdict/*.go",
-		"writer/inputs/*.go",
-		"writer/subscriber/*.go",
-		"writer/planner/*.go",
-		"writer/targets/*.go",
-		"writer/endpoints/*.go",
-		"writer/history/*.go",
-		"internal/deltaset/*.go",
-		// The cores that share a package with their shell, by file.
-		"writer/nodeclient/schedule.go",
-		"writer/prober/schedule.go",
-		"writer/prober/controls.go",
-		"writer/prober/expiry.go",
-		"writer/prober/shares.go",
-		"writer/prober/status.go",
-		"writer/prober/targets.go",
+		"inventory/source/*.go", "inventory/resolve/*.go", "inventory/assign/*.go", "inventory/observe/*.go", "inventory/roster/*.go",
+		"inventory/feed/*.go", "inventory/collector/publisher.go", "internal/deltaset/*.go",
+		"writer/verdict/*.go", "writer/inputs/*.go", "writer/subscriber/*.go", "writer/planner/*.go", "writer/targets/*.go",
+		"writer/endpoints/*.go", "writer/history/*.go", "writer/nodeclient/schedule.go",
+		"writer/prober/schedule.go", "writer/prober/controls.go", "writer/prober/expiry.go", "writer/prober/shares.go",
+		"writer/prober/status.go", "writer/prober/targets.go",
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))

@@ -2,10 +2,10 @@ package house
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,25 +19,13 @@ var (
 
 func TestEveryLinkOfEveryPageLeadsSomewhere(t *testing.T) {
 	found := 0
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case filepath.Ext(path) != ".md":
-			return nil
-		}
-		for _, target := range linksOf(read(t, path)) {
+	for _, page := range find(t, "", ".md") {
+		for _, target := range linksOf(read(t, page)) {
 			found++
-			if err := leads(path, target); err != nil {
-				t.Errorf("%s: the link to %s: %v", path, target, err)
+			if err := leads(filepath.Join(root, page), target); err != nil {
+				t.Errorf("%s: the link to %s: %v", page, target, err)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if found < 150 {
 		t.Errorf("only %d links were found: are they still written as they were?", found)
@@ -48,62 +36,41 @@ func TestEveryLinkOfEveryPageLeadsSomewhere(t *testing.T) {
 var citation = regexp.MustCompile(`\b((?:decision-rules|feed|high-availability)\.md)(#[a-z0-9-]+)?`)
 
 func TestCommentsCiteSectionsThatExist(t *testing.T) {
-	found := 0
-	for _, tree := range []string{"services", "lab"} {
-		err := filepath.WalkDir(filepath.Join(root, tree), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" {
-				return err
+	for _, path := range slices.Concat(find(t, "services", ".go"), find(t, "lab", ".go")) {
+		for _, m := range citation.FindAllString(read(t, path), -1) {
+			if err := leads(filepath.Join(root, "docs/design/README.md"), m); err != nil {
+				t.Errorf("%s cites %s: %v", path, m, err)
 			}
-			for _, m := range citation.FindAllStringSubmatch(read(t, path), -1) {
-				found++
-				if err := leads(filepath.Join(root, "docs/design/README.md"), m[0]); err != nil {
-					t.Errorf("%s cites %s: %v", path, m[0], err)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
-	}
-	if found < 20 {
-		t.Errorf("only %d citations were found", found)
 	}
 }
 
 // A page that the index does not lead to is one that nobody finds.
 func TestIndexLeadsToEveryPage(t *testing.T) {
-	docs := filepath.Join(root, "docs")
 	reached := map[string]bool{}
 	var follow func(page string)
 	follow = func(page string) {
-		if reached[page] || filepath.Ext(page) != ".md" || !strings.HasPrefix(page, docs) {
+		if reached[page] || filepath.Ext(page) != ".md" || !within(page, "docs") {
 			return
 		}
 		reached[page] = true
 		for _, target := range linksOf(read(t, page)) {
-			path, _, _ := strings.Cut(target, "#")
-			if path == "" {
-				continue
-			}
-			path = filepath.Join(filepath.Dir(page), path)
-			follow(path)
-			if pages, err := filepath.Glob(filepath.Join(path, "*.md")); err == nil { // a folder
-				for _, page := range pages {
-					follow(page)
+			if path, _, _ := strings.Cut(target, "#"); path != "" {
+				path = filepath.Join(filepath.Dir(page), path)
+				follow(path)
+				if pages, err := filepath.Glob(filepath.Join(root, path, "*.md")); err == nil { // a folder
+					for _, page := range pages {
+						follow(filepath.Join(path, filepath.Base(page)))
+					}
 				}
 			}
 		}
 	}
-	follow(filepath.Join(docs, "README.md"))
-	err := filepath.WalkDir(docs, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".md" && !reached[path] {
-			t.Errorf("%s: no page that docs/README.md leads to has a link to it", path)
+	follow("docs/README.md")
+	for _, page := range find(t, "docs", ".md") {
+		if !reached[page] {
+			t.Errorf("%s: no page that docs/README.md leads to has a link to it", page)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -3,7 +3,7 @@
 // API servers with RBAC, the charts installed by helm, the halves in Pods, an emulated cloud, backends. It promises that a
 // page whose command fails, or prints something else than the page shows, fails a test; it refuses pages with a command
 // that no test can run. Of three more pages, on troubleshooting, guards and Services, only the commands are run: what they
-// print there are examples, which lab/house compares with the code.
+// print there are examples.
 //
 // A page is a script:
 //
