@@ -19,7 +19,7 @@ func TestListPrintsWhatASourceOfKindCommandReads(t *testing.T) {
 	if compact := strings.Join(strings.Fields(out), ""); code != 0 || compact != want {
 		t.Errorf("exit code %d, %s, want %s\n%s", code, compact, want, errs)
 	}
-	if _, err := records.NewStaticReader(out); err != nil {
+	if err := records.Check(out); err != nil {
 		t.Errorf("its output cannot be read as records: %v", err)
 	}
 	code, out, _ = runCommand(t, apis.start(t, nil), "list")

@@ -120,7 +120,7 @@ func (c *Config) validateSource(add func(setting, value, want string)) {
 		{"INVENTORY_FILE_PATH", c.RecordsFile, "file", true, nil, "the file with the records"},
 		{"INVENTORY_COMMAND", c.Command, "command", true, nil, "the program that prints the records"},
 		{"INVENTORY_COMMAND_ARGS", c.CommandArgs, "command", false, parseError(records.ParseArgs), "arguments separated by white space, or a JSON array of strings"},
-		{"INVENTORY_STATIC", c.StaticRecords, "static", true, parseError(records.NewStaticReader), "the records as JSON"},
+		{"INVENTORY_STATIC", c.StaticRecords, "static", true, records.Check, "the records as JSON"},
 	} {
 		switch {
 		case s.value == "" && s.required && c.SourceKind == s.kind:

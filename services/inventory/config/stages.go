@@ -120,8 +120,7 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 		}
 		err = errors.Join(err, errArgs)
 	case "static":
-		name = "INVENTORY_STATIC"
-		reader, err = records.NewStaticReader(cfg.StaticRecords)
+		reader, name = records.Text(cfg.StaticRecords), "INVENTORY_STATIC"
 	default:
 		err = &settings.Problem{Setting: "SOURCE_KIND", Value: cfg.SourceKind, Expected: "a kind that NewSource creates"}
 	}
@@ -149,7 +148,7 @@ func newRosterConfig(cfg *Config) roster.Config {
 	default:
 		c.Method = resolve.ByRecord
 	}
-	if cfg.SourceKind == "file" || cfg.SourceKind == "command" {
+	if !cfg.UsesCluster() {
 		c.VerifyInterval = cfg.SourcePollInterval // a verification is the only read
 	}
 	if cfg.ExportsServices() { // they start together, and must not all verify in the same moment of each minute

@@ -22,6 +22,12 @@ func NewFileReader(path string) Reader { return &fileReader{path: path} }
 
 type fileReader struct{ path string }
 
+// Text is a Reader of the text itself, like a file that never changes.
+type Text string
+
+// Read returns the text.
+func (t Text) Read(context.Context) ([]byte, error) { return []byte(t), nil }
+
 // Read returns the content of the file.
 func (f *fileReader) Read(context.Context) ([]byte, error) {
 	// Without O_NONBLOCK, opening a pipe blocks until there is a writer.

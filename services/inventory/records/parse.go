@@ -32,6 +32,15 @@ type record struct {
 	quote   string // the start of an invalid record
 }
 
+// Check returns an error if a text cannot be used, or if one of its records is invalid.
+func Check(text string) error {
+	records, err := parseRecords([]byte(text))
+	if at := slices.IndexFunc(records, func(r record) bool { return r.problem != "" }); err == nil && at >= 0 {
+		return fmt.Errorf("invalid record: %s", describeProblem(records[at]))
+	}
+	return err
+}
+
 // parseRecords parses a JSON array of records: {"name","private_ip","ready","worker"}, all four
 // mandatory, in any order; other fields are ignored. An error means that the text is not used at all.
 // An invalid record is not an error: its field problem is set.

@@ -264,11 +264,7 @@ func TestRetriesFailedWatchAndLogsOnce(t *testing.T) {
 
 func TestRunsReaderWithoutWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := NewStaticReader(validJSON)
-		if err != nil {
-			t.Fatal(err)
-		}
-		startSource(t, newTestPipeline(r).source)()
+		startSource(t, newTestPipeline(Text(validJSON)).source)()
 	})
 }
 

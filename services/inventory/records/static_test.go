@@ -6,9 +6,7 @@ import (
 )
 
 func TestStaticReportsItsText(t *testing.T) {
-	r, err := NewStaticReader(validJSON)
-	must(t, err)
-	f := newTestPipeline(r)
+	f := newTestPipeline(Text(validJSON))
 	if err := f.verify(t.Context()); err != nil || f.summary() != syncedSet {
 		t.Errorf("%v, %s", err, f.summary())
 	}
@@ -19,15 +17,12 @@ func TestStaticBadInput(t *testing.T) {
 	for _, row := range badTexts {
 		titles = append(titles, row.title)
 		t.Run(row.title, func(t *testing.T) {
-			r, err := NewStaticReader(row.text)
-			if !strings.HasPrefix(row.want, "synced") {
-				if err == nil {
-					t.Error("accepted")
-				}
+			if err := Check(row.text); (err == nil) != strings.HasPrefix(row.want, "synced") {
+				t.Errorf("checked: %v", err)
+			} else if err != nil {
 				return
 			}
-			must(t, err)
-			f := newTestPipeline(r)
+			f := newTestPipeline(Text(row.text))
 			if f.verify(t.Context()); f.summary() != row.want {
 				t.Errorf("got %s, want %s", f.summary(), row.want)
 			}

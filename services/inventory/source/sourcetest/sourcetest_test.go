@@ -112,9 +112,7 @@ func TestCommand(t *testing.T) {
 
 func TestStatic(t *testing.T) {
 	sourcetest.Run(t, func(t *testing.T, members ...sourcetest.Member) sourcetest.Fixture {
-		reader, err := records.NewStaticReader(membersJSON(t, members))
-		must(t, err)
-		return sourcetest.Fixture{Source: newRecordsSource(reader)}
+		return sourcetest.Fixture{Source: newRecordsSource(records.Text(membersJSON(t, members)))}
 	})
 }
 
