@@ -194,10 +194,16 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080)}}},
 	})
 	watched, err := targetwatch.New(client, nil, targets.Config{
-		Class: "default", Writer: "web", Namespaces: []string{"web"},
-		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
-		Defaults:    targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
-		Sources:     []targets.Source{{Name: config.DefaultSource}},
+		Class:      "default",
+		Writer:     "web",
+		Namespaces: []string{"web"},
+		NamedTarget: targets.Target{
+			Key:       targets.Key{Namespace: "web", Name: "shop"},
+			ManagedBy: "slicefeed-default",
+			FirstName: "shop-slicefeed",
+		},
+		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
+		Sources:  []targets.Source{{Name: config.DefaultSource}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,15 +213,20 @@ func joinSubnets(subnets []settings.Subnet) string {
 	return strings.Join(all, ",")
 }
 
-// watchedNamespaces returns the namespaces whose labeled Services are targets.
+// watchedNamespaces returns the namespaces whose labeled Services are targets, sorted, or only AllNamespaces.
 func (c *Config) watchedNamespaces(own string) []string {
-	if len(c.Watch) > 0 {
-		return c.Watch
+	all := slices.Clone(c.Watch)
+	if len(all) == 0 {
+		all = []string{own}
 	}
-	if c.Namespace != "" && c.Namespace != own {
-		return []string{own, c.Namespace}
+	if slices.Contains(all, AllNamespaces) {
+		return []string{AllNamespaces}
 	}
-	return []string{own}
+	if c.Namespace != "" {
+		all = append(all, c.Namespace)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // TLSFiles are the files of the writer's end of the links to all inventories. A source may have other CAs.

@@ -110,7 +110,9 @@ func TestWatchedNamespaces(t *testing.T) {
 		{nil, []string{"slicefeed", "web"}},
 		{map[string]string{"TARGET_NAMESPACE": "slicefeed"}, []string{"slicefeed"}},
 		{map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, []string{"slicefeed"}},
-		{map[string]string{"WATCH_NAMESPACES": "a,b"}, []string{"a", "b"}},
+		{map[string]string{"WATCH_NAMESPACES": "b,a,b", "TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}, []string{"a", "b"}},
+		{map[string]string{"WATCH_NAMESPACES": "b,a,b"}, []string{"a", "b", "web"}},
+		{map[string]string{"WATCH_NAMESPACES": "*"}, []string{"*"}},
 	} {
 		cfg, err := configtest.Load(tt.set)
 		if err != nil {

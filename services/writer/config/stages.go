@@ -42,14 +42,8 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListUnready: true,
 		},
 	}
-	if c.Service != "" {
-		config.NamedTarget = targets.NamedTarget{
-			Namespace: c.Namespace,
-			Service:   c.Service,
-			ManagedBy: c.ManagedBy,
-			FirstName: c.SliceName,
-			Port:      c.Port,
-		}
+	config.NamedTarget = targets.Target{
+		Key: targets.Key{Namespace: c.Namespace, Name: c.Service}, ManagedBy: c.ManagedBy, FirstName: c.SliceName, FixedPort: c.Port,
 	}
 	for _, s := range configured {
 		config.Sources = append(

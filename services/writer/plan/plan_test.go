@@ -93,10 +93,16 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
 	watched, err := targetwatch.New(client, nil, targets.Config{
-		Class: "default", Writer: "web", Namespaces: []string{"web"},
-		NamedTarget: targets.NamedTarget{Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed"},
-		Defaults:    targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListUnready: true},
-		Sources:     []targets.Source{{Name: "default"}},
+		Class:      "default",
+		Writer:     "web",
+		Namespaces: []string{"web"},
+		NamedTarget: targets.Target{
+			Key:       targets.Key{Namespace: "web", Name: "shop"},
+			ManagedBy: "slicefeed-default",
+			FirstName: "shop-slicefeed",
+		},
+		Defaults: targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListUnready: true},
+		Sources:  []targets.Source{{Name: "default"}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func (sc *sourceCheck) allowsAddress(a netip.Addr) bool {
 // allowsPort reports whether the allowlist of the source contains a port. TARGET_PORT is always
 // allowed, for the named target.
 func (sc *sourceCheck) allowsPort(port uint16) bool {
-	return sc.AllowsPort(port) || port != 0 && port == sc.checker.targets.NamedTarget.Port
+	return sc.AllowsPort(port) || port != 0 && port == sc.checker.targets.NamedTarget.FixedPort
 }
 
 func (sc *sourceCheck) describeAllowlist() string {

@@ -30,13 +30,13 @@ type sliceScope struct {
 func (pc *checker) scopes() []sliceScope {
 	defaultManager := "slicefeed-" + pc.targets.Class
 	var all []sliceScope
-	if named := pc.targets.NamedTarget; named.Service != "" {
+	if named := pc.targets.NamedTarget; named.Name != "" {
 		all = append(all, sliceScope{named.Namespace, cmp.Or(named.ManagedBy, defaultManager), true})
 	}
 	for _, resolution := range pc.resolutions {
 		all = append(all, sliceScope{resolution.Target.Namespace, resolution.Target.ManagedBy, true})
 	}
-	watched := pc.watchedNamespaces()
+	watched := pc.targets.Namespaces
 	if watched[0] == config.AllNamespaces {
 		watched = []string{pc.namespace}
 	}
@@ -131,8 +131,8 @@ const maxSampleSize = 100
 func (pc *checker) sampleSlices(scope sliceScope) []*discoveryv1.EndpointSlice {
 	var addresses []netip.Addr
 	var ports []uint16
-	if named := pc.targets.NamedTarget; named.Port != 0 && named.Namespace == scope.namespace {
-		ports = append(ports, named.Port)
+	if named := pc.targets.NamedTarget; named.FixedPort != 0 && named.Namespace == scope.namespace {
+		ports = append(ports, named.FixedPort)
 	}
 	for _, sc := range pc.sources {
 		if !sc.AllowsNamespace(scope.namespace) {

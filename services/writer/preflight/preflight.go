@@ -172,24 +172,11 @@ var (
 	leasesAPI   = [2]string{"coordination.k8s.io", "leases"}
 )
 
-// watchedNamespaces returns the namespaces that the writer watches, or only config.AllNamespaces.
-func (pc *checker) watchedNamespaces() []string {
-	if slices.Contains(pc.targets.Namespaces, config.AllNamespaces) {
-		return []string{config.AllNamespaces}
-	}
-	all := slices.Clone(pc.targets.Namespaces)
-	if pc.targets.NamedTarget.Service != "" {
-		all = append(all, pc.targets.NamedTarget.Namespace)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // permissions returns a permission for each verb, in all watched namespaces.
 func (pc *checker) permissions(resource [2]string, verbs ...string) []preflight.Permission {
 	var all []preflight.Permission
 	for _, verb := range verbs {
-		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespaces: pc.watchedNamespaces()})
+		all = append(all, preflight.Permission{Verb: verb, Group: resource[0], Resource: resource[1], Namespaces: pc.targets.Namespaces})
 	}
 	return all
 }
@@ -223,7 +210,7 @@ func (pc *checker) excessPermissions() []preflight.Permission {
 	if pc.targets.ServiceImports {
 		all = append(all, pc.permissions(importsAPI, "update")...)
 	}
-	if everywhere := []string{config.AllNamespaces}; !slices.Equal(pc.watchedNamespaces(), everywhere) {
+	if everywhere := []string{config.AllNamespaces}; !slices.Equal(pc.targets.Namespaces, everywhere) {
 		all = append(all, preflight.Permission{Verb: "update", Group: slicesAPI[0], Resource: slicesAPI[1], Namespaces: everywhere})
 	}
 	return all

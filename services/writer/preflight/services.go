@@ -40,7 +40,7 @@ func (pc *checker) checkServices(ctx context.Context) (string, error) {
 // checkImports checks whether the API server has ServiceImports.
 func (pc *checker) checkImports(ctx context.Context) (string, error) {
 	labeled := 0
-	for _, namespace := range pc.watchedNamespaces() {
+	for _, namespace := range pc.targets.Namespaces {
 		imports, err := targetwatch.ListImports(ctx, pc.imports, strings.TrimSuffix(namespace, config.AllNamespaces))
 		if err != nil {
 			return "", fmt.Errorf("list ServiceImports: %w", err)
@@ -58,10 +58,10 @@ func (pc *checker) checkImports(ctx context.Context) (string, error) {
 // even if it does not exist.
 func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error) {
 	services, existing := map[targets.Key]*corev1.Service{}, map[string][]*discoveryv1.EndpointSlice{}
-	if named := pc.targets.NamedTarget; named.Service != "" {
-		services[targets.Key{Namespace: named.Namespace, Name: named.Service}] = nil
+	if named := pc.targets.NamedTarget.Key; named.Name != "" {
+		services[named] = nil
 	}
-	for _, namespace := range pc.watchedNamespaces() {
+	for _, namespace := range pc.targets.Namespaces {
 		namespace = strings.TrimSuffix(namespace, config.AllNamespaces) // client-go's name for all is empty
 		serviceList, err := pc.client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -95,7 +95,7 @@ func (pc *checker) findServices(ctx context.Context) ([]preflight.Finding, error
 		}
 	}
 	if len(pc.resolutions) == 0 {
-		where := display.List(pc.watchedNamespaces())
+		where := display.List(pc.targets.Namespaces)
 		if where == config.AllNamespaces {
 			where = "any namespace"
 		}

@@ -52,7 +52,7 @@ func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 		// All names that the planner may derive from the first name start like this.
 		prefix := strings.TrimRight(named.FirstName[:min(len(named.FirstName), maxName-maxNameEnding)], "-.")
 		if strings.HasPrefix(slice.Name, prefix) {
-			all = append(all, named.Key().String())
+			all = append(all, named.Key.String())
 		}
 	}
 	return all
@@ -66,7 +66,7 @@ func UIDKey(namespace string, uid types.UID) string { return namespace + "#" + s
 // which must never become endpoints.
 func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Service {
 	svc.ManagedFields, svc.Status = nil, corev1.ServiceStatus{}
-	if _, published := svc.Annotations[annotationPrefix+publishAnnotation]; published || wasTarget || cfg.isTarget(svc) {
+	if _, published := svc.Annotations[annotationPrefix+publishAnnotation]; published || wasTarget || cfg.IsLabeled(svc) {
 		return svc
 	}
 	small := &corev1.Service{TypeMeta: svc.TypeMeta}

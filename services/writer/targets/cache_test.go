@@ -16,7 +16,7 @@ import (
 )
 
 func TestIndexKeysNameEveryAffectedService(t *testing.T) {
-	c := Config{NamedTarget: NamedTarget{Namespace: "web", Service: "front", FirstName: "nodes"}}
+	c := Config{NamedTarget: Target{Key: Key{Namespace: "web", Name: "front"}, FirstName: "nodes"}}
 	for name, want := range map[string][]string{
 		"shop-x7k2p":               {"web/shop"},
 		"cart-slicefeed":           {"web/shop", "web/cart"},
@@ -59,7 +59,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 				rapid.StringMatching(`[a-z0-9][-.]{240,251}[a-z0-9]`),
 				rapid.StringMatching(`[a-z0-9]{253}`),
 			).Draw(t, "first name")
-			cfg.NamedTarget = NamedTarget{Namespace: "web", Service: name, FirstName: first}
+			cfg.NamedTarget = Target{Key: Key{Namespace: "web", Name: name}, FirstName: first}
 		}
 		source := rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?`)).Draw(t, "source")
 		desired := cfg.newTarget(key)
@@ -93,7 +93,7 @@ func withEndpoints(d planner.Desired, source string) planner.Desired {
 }
 
 func TestIndexKeysCoverTruncatedNames(t *testing.T) {
-	c := Config{NamedTarget: NamedTarget{Namespace: "web", Service: "front", FirstName: "a" + strings.Repeat("-", 251) + "b"}}
+	c := Config{NamedTarget: Target{Key: Key{Namespace: "web", Name: "front"}, FirstName: "a" + strings.Repeat("-", 251) + "b"}}
 	if got := c.IndexKeys(newSlice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
 		t.Errorf("the planner cuts trailing dashes off: %v", got)
 	}

@@ -145,7 +145,7 @@ func TestAnnotationBoundsMatchSettings(t *testing.T) {
 		"shrink-window":          {formatDuration(minShrink), formatDuration(maxShrink)},
 		"empty-result-threshold": {strconv.Itoa(minThreshold), strconv.Itoa(maxThreshold)},
 	} {
-		tag := regexp.MustCompile("flag:\"" + flag + "\"[^`]*min:\"([^\"]*)\" max:\"([^\"]*)\"").FindStringSubmatch(code.String())
+		tag := regexp.MustCompile("flag:\"" + flag + "\"[^`]*min:\"([^\"]*)\" +max:\"([^\"]*)\"").FindStringSubmatch(code.String())
 		if tag == nil || [2]string(tag[1:]) != want {
 			t.Errorf("%s: the setting has %v, the annotation %v", flag, tag, want)
 		}

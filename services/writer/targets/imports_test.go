@@ -323,7 +323,7 @@ func TestUnlabeledServiceImportIsNoTarget(t *testing.T) {
 		},
 	} {
 		cfg := configWithImports()
-		cfg.NamedTarget = NamedTarget{Namespace: "web", Service: "shop"} // names the Service
+		cfg.NamedTarget = Target{Key: Key{Namespace: "web", Name: "shop"}} // names the Service
 		if resolution := resolve(cfg, newImport(alter)); resolution.Relevant {
 			t.Errorf("%s: %+v", name, resolution)
 		}

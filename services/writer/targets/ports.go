@@ -203,7 +203,7 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 			continue
 		}
 		for i, p := range t.PortsOf(source.Name) {
-			if cfg.deniesPort(source, uint16(*p.Port), t.Key) {
+			if t.deniesPort(source, uint16(*p.Port)) {
 				if t.Import { // it has no targetPort
 					return newRejection(
 						ReasonPortNotAllowed,
@@ -223,7 +223,7 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 				)
 			}
 		}
-		if port := t.ProbePortOf(source.Name); port != 0 && cfg.deniesPort(source, port, t.Key) {
+		if port := t.ProbePortOf(source.Name); port != 0 && t.deniesPort(source, port) {
 			return newRejection(
 				ReasonPortNotAllowed,
 				"Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",

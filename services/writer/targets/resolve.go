@@ -50,7 +50,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	}
 	if svc == nil {
 		// The slices of a deleted Service are deleted with it, by their owner reference.
-		if resolution.Relevant = cfg.isNamedTarget(key); resolution.Relevant {
+		if resolution.Relevant = key == cfg.NamedTarget.Key; resolution.Relevant {
 			resolution.Rejection = newRejection(
 				ReasonServiceNotFound,
 				"Service %s does not exist in namespace %s. Create it without a selector.",
@@ -79,7 +79,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		candidates.accepted = &accepted
 	}
 	resolution.Target.Type, resolution.Target.ServicePorts = string(svc.Spec.Type), servicePorts(svc)
-	if !cfg.isTarget(svc) {
+	if !cfg.IsLabeled(svc) {
 		resolution, memory := cfg.resolveOptOut(resolution, in, candidates)
 		if !resolution.Relevant && !key.Import {
 			resolution.publish(svc)
@@ -90,7 +90,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		candidates.annotated = &settings
 	}
 	memory := cfg.resolveService(&resolution, in, candidates)
-	memory.Labeled = svc.Labels[LabelClass] == cfg.Class
+	memory.Labeled = true
 	return resolution, memory
 }
 
@@ -183,7 +183,7 @@ func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
 		return rejection
 	}
 	t.Families = addressTypes(&svc.Spec)
-	if t.Ports, rejection = cfg.resolvePorts(t.Key, svc.Spec.Ports); rejection != nil {
+	if t.Ports, rejection = t.resolvePorts(svc.Spec.Ports); rejection != nil {
 		return rejection
 	}
 	if t.ProbePort, rejection = t.resolveProbePort(); rejection != nil {
@@ -276,7 +276,7 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 		sources, rejection := cfg.resolveSources(&t)
 		t.ProbePort = t.listedProbePort(in)
 		if rejection != nil || t.ProbePort == 0 ||
-			slices.ContainsFunc(sources, func(s Source) bool { return cfg.deniesPort(s, t.ProbePort, t.Key) }) {
+			slices.ContainsFunc(sources, func(s Source) bool { return t.deniesPort(s, t.ProbePort) }) {
 			continue
 		}
 		*target = t
@@ -309,25 +309,16 @@ func (t Target) listedProbePort(in Input) (port uint16) {
 	return port
 }
 
-// isTarget reports whether the Service is a target, by its label or by name.
-func (cfg *Config) isTarget(svc *corev1.Service) bool {
-	return cfg.IsLabeled(svc) || cfg.isNamedTarget(KeyOf(svc))
-}
-
-// IsLabeled reports whether the Service has the label of this class.
+// IsLabeled reports whether the Service has the label of this class, or counts as if it had.
 func (cfg *Config) IsLabeled(svc *corev1.Service) bool {
-	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class
+	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class || KeyOf(svc) == cfg.NamedTarget.Key
 }
-
-// isNamedTarget reports whether the Service is the named target.
-func (cfg *Config) isNamedTarget(key Key) bool { return key.Name != "" && key == cfg.NamedTarget.Key() }
 
 // newTarget returns what is known of a target without its Service.
 func (cfg *Config) newTarget(key Key) Target {
 	t := Target{Key: key, ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.TargetName() + firstNameSuffix}
-	if cfg.isNamedTarget(key) {
-		t.ManagedBy = cmp.Or(cfg.NamedTarget.ManagedBy, t.ManagedBy)
-		t.FirstName = cmp.Or(cfg.NamedTarget.FirstName, t.FirstName)
+	if named := cfg.NamedTarget; key == named.Key {
+		t.ManagedBy, t.FirstName, t.FixedPort = cmp.Or(named.ManagedBy, t.ManagedBy), cmp.Or(named.FirstName, t.FirstName), named.FixedPort
 	}
 	return t
 }

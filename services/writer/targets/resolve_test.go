@@ -78,13 +78,13 @@ func TestAcceptsValidServices(t *testing.T) {
 	}{
 		"TARGET_PORT is written for the only port, whatever its targetPort says": {
 			func(c *Config, svc *corev1.Service) {
-				c.NamedTarget.Port, svc.Spec.Ports[0].TargetPort = 31000, intstr.FromString("http")
+				c.NamedTarget.FixedPort, svc.Spec.Ports[0].TargetPort = 31000, intstr.FromString("http")
 			},
 			func(t Target) bool { return *t.Ports[0].Port == 31000 && t.ProbePort == 31000 },
 		},
 		"TARGET_PORT is allowed by any allowlist": {
 			func(c *Config, _ *corev1.Service) {
-				c.NamedTarget.Port, c.Sources[0].AllowsPort = 8080, func(uint16) bool { return false }
+				c.NamedTarget.FixedPort, c.Sources[0].AllowsPort = 8080, func(uint16) bool { return false }
 			},
 			func(t Target) bool { return *t.Ports[0].Port == 8080 },
 		},
@@ -243,7 +243,7 @@ var rejections = map[string]struct {
 		svc.Annotations["slicefeed.dev/source"] = "green,blue"
 	}, "PortNotAllowed", "source green"},
 	"TARGET_PORT of the named one at another": {func(c *Config, svc *corev1.Service) {
-		c.NamedTarget.Port, svc.Name, c.Sources[0].AllowsPort = 30080, "cart", func(p uint16) bool { return p == 1 }
+		c.NamedTarget.FixedPort, svc.Name, c.Sources[0].AllowsPort = 30080, "cart", func(p uint16) bool { return p == 1 }
 	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"nothing to probe": {
 		func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP },
@@ -257,7 +257,7 @@ var rejections = map[string]struct {
 		"being deleted",
 	},
 	"TARGET_PORT with several ports": {func(c *Config, svc *corev1.Service) {
-		c.NamedTarget.Port = 31000
+		c.NamedTarget.FixedPort = 31000
 		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81})
 	}, "AmbiguousTargetPort", "Unset it"},
 	"an annotation that was never readable": {func(_ *Config, svc *corev1.Service) {

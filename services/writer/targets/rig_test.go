@@ -32,6 +32,6 @@ func newConfig() Config {
 // configWithNamedTarget returns a writer that also has a named target.
 func configWithNamedTarget() Config {
 	cfg := newConfig()
-	cfg.NamedTarget = NamedTarget{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
+	cfg.NamedTarget = Target{Key: Key{Namespace: "web", Name: "shop"}, FirstName: "shop-nodes"}
 	return cfg
 }

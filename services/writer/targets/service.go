@@ -100,21 +100,14 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 }
 
 // deniesPort reports whether a source does not allow a port to be written and probed.
-func (cfg *Config) deniesPort(source Source, port uint16, key Key) bool {
-	if cfg.isNamedTarget(key) && port == cfg.NamedTarget.Port {
-		return false
-	}
-	return source.AllowsPort != nil && !source.AllowsPort(port)
+func (t Target) deniesPort(source Source, port uint16) bool {
+	return port != t.FixedPort && source.AllowsPort != nil && !source.AllowsPort(port)
 }
 
 // resolvePorts returns the ports of the slices: kube-proxy joins them to the ports of the Service by
 // name and protocol, and sends traffic to the number in the slice.
-func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discoveryv1.EndpointPort, *Rejection) {
-	var targetPort int32
-	if cfg.isNamedTarget(key) {
-		targetPort = int32(cfg.NamedTarget.Port)
-	}
-	if targetPort != 0 && len(given) != 1 {
+func (t Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.EndpointPort, *Rejection) {
+	if t.FixedPort != 0 && len(given) != 1 {
 		return nil, newRejection(
 			ReasonAmbiguousTargetPort,
 			"TARGET_PORT requires a Service with one port; this one has %d. Unset it and give each port a numeric targetPort.",
@@ -125,8 +118,8 @@ func (cfg *Config) resolvePorts(key Key, given []corev1.ServicePort) ([]discover
 	for _, p := range given {
 		number, protocol, shown := p.TargetPort.IntVal, p.Protocol, shownName(&p)
 		switch {
-		case targetPort != 0:
-			number = targetPort
+		case t.FixedPort != 0:
+			number = int32(t.FixedPort)
 		case p.TargetPort.Type == intstr.String:
 			return nil, newRejection(
 				ReasonNamedTargetPort,

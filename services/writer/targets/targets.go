@@ -30,9 +30,11 @@ type Config struct {
 	Class string
 	// Writer is the namespace of this writer, the value of slicefeed.dev/writer.
 	Writer string
-	// Namespaces are watched, and the namespace of NamedTarget; a single "*" means all namespaces.
-	Namespaces  []string
-	NamedTarget NamedTarget
+	// NamedTarget is what the settings fix of a Service, which counts as labeled: its Key and, unless they are zero,
+	// ManagedBy, FirstName and FixedPort. It is in a watched namespace. The zero value is none.
+	NamedTarget Target
+	// Namespaces are watched; a single "*" means all namespaces.
+	Namespaces []string
 	// ServiceImports with the label are targets too. They are resolved as Services; see ServiceOfImport.
 	ServiceImports bool
 	Defaults       Settings // without Sources: the only configured source
@@ -85,29 +87,19 @@ type Source struct {
 	AllowsPort      func(port uint16) bool // ports that may be written and probed; nil: all
 }
 
-// NamedTarget is the target configured by name; the zero value is none.
-type NamedTarget struct {
-	Namespace, Service string
-	ManagedBy          string // managed-by label of its slices; empty: as for labeled Services
-	FirstName          string // of its first slice; empty: as for labeled Services
-	// Port is written for the only port of the Service, whatever its targetPort is, and is allowed
-	// whatever the allowlists of the sources say; 0: the numeric targetPorts are used.
-	Port uint16
-}
-
-// Key is the key of the Service.
-func (n NamedTarget) Key() Key { return Key{Namespace: n.Namespace, Name: n.Service} }
-
 // Target is a Service or a ServiceImport that this writer can manage. If the Service is rejected or opted out, only what
 // identifies it and its slices is set, and the settings if they are valid.
 type Target struct {
 	Key
 
-	UID           types.UID
-	Owner         metav1.OwnerReference // the Service or ServiceImport, without blockOwnerDeletion: some clusters forbid it
-	ManagedBy     string                // managed-by label of owned slices
-	Writer        string                // value of slicefeed.dev/writer
-	FirstName     string                // of the first slice
+	UID       types.UID
+	Owner     metav1.OwnerReference // the Service or ServiceImport, without blockOwnerDeletion: some clusters forbid it
+	ManagedBy string                // managed-by label of owned slices
+	Writer    string                // value of slicefeed.dev/writer
+	FirstName string                // of the first slice
+	// FixedPort is written for the only port of the Service, whatever its targetPort is, and is allowed whatever the
+	// allowlists of the sources say; 0: the numeric targetPorts are used.
+	FixedPort     uint16
 	Families      []discoveryv1.AddressType
 	Ports         []discoveryv1.EndpointPort
 	ProbePort     uint16                     // 0: none, only if probing is off

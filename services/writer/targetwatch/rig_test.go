@@ -41,7 +41,7 @@ func newConfig() targets.Config {
 // configWithNamedTarget returns a writer that also has a named target.
 func configWithNamedTarget() targets.Config {
 	cfg := newConfig()
-	cfg.NamedTarget = targets.NamedTarget{Namespace: "web", Service: "shop", FirstName: "shop-nodes"}
+	cfg.NamedTarget = targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, FirstName: "shop-nodes"}
 	return cfg
 }
 

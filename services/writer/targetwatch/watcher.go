@@ -52,7 +52,7 @@ func New(client kubernetes.Interface, imports dynamic.Interface, cfg targets.Con
 		cfg: cfg, log: log, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
 		dirty: map[targets.Key]struct{}{}, memories: map[targets.Key]serviceMemory{},
 	}
-	namespaces := slices.DeleteFunc(append(slices.Clone(cfg.Namespaces), cfg.NamedTarget.Namespace), func(n string) bool { return n == "" })
+	namespaces := slices.DeleteFunc(slices.Clone(cfg.Namespaces), func(n string) bool { return n == "" })
 	if slices.Contains(namespaces, "*") {
 		namespaces = []string{metav1.NamespaceAll}
 	}
@@ -67,8 +67,8 @@ func New(client kubernetes.Interface, imports dynamic.Interface, cfg targets.Con
 		}
 		w.informers[namespace] = a
 	}
-	if cfg.NamedTarget.Service != "" { // it may not exist, and then no watch event reports it
-		w.markDirty(cfg.NamedTarget.Key())
+	if cfg.NamedTarget.Name != "" { // it may not exist, and then no watch event reports it
+		w.markDirty(cfg.NamedTarget.Key)
 	}
 	return w, nil
 }

@@ -154,20 +154,14 @@ func TestWatchesConfiguredNamespaces(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		namespaces []string
-		named      string
 		want       []string
 	}{
-		"some":                  {[]string{"a", "b", "a"}, "", []string{"a", "b"}},
-		"besides the named one": {[]string{"a"}, "c", []string{"a", "c"}},
-		"only the named one":    {nil, "c", []string{"c"}},
-		"all":                   {[]string{"*"}, "c", []string{"a", "b", "c"}},
+		"some": {[]string{"a", "b", "a"}, []string{"a", "b"}},
+		"all":  {[]string{"*"}, []string{"a", "b", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := newConfig()
 			cfg.Namespaces = tc.namespaces
-			if tc.named != "" {
-				cfg.NamedTarget = targets.NamedTarget{Namespace: tc.named, Service: "shop"}
-			}
 			r := startWatcher(t, cfg, fake.NewClientset(in("a"), in("b"), in("c")))
 			var got []string
 			for _, key := range r.takeAll(len(tc.want)) {
@@ -193,7 +187,7 @@ func TestUnreadableNamespaceDelaysNoOther(t *testing.T) {
 	})
 	cfg := newConfig()
 	cfg.Namespaces = []string{"web", "secret"}
-	cfg.NamedTarget = targets.NamedTarget{Namespace: "secret", Service: "shop"}
+	cfg.NamedTarget = targets.Target{Key: targets.Key{Namespace: "secret", Name: "shop"}}
 	r := startWatcher(t, cfg, client)
 	r.waitFor(shop, "the Service of the other namespace", isServed)
 	if resolution := r.Get(targets.Key{Namespace: "secret", Name: "shop"}); resolution.Synced {
