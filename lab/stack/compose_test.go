@@ -4,7 +4,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
+
+const root = "../.."
 
 // service is what we read of a service in docker-compose.yaml.
 type service struct {
@@ -45,7 +46,6 @@ func composeFile(t *testing.T) map[string]service {
 	return file.Services
 }
 
-// The running stack is inspected by make verify; this finds what is said wrongly without an engine.
 func TestTheComposeFileConnectsAndMountsNoMoreThanItShould(t *testing.T) {
 	services := composeFile(t)
 	all := maps.Clone(apart)
@@ -112,48 +112,6 @@ func TestTheComposeFileConnectsAndMountsNoMoreThanItShould(t *testing.T) {
 	}
 }
 
-func TestPortsHaveTheSameDefaultsInBothWays(t *testing.T) {
-	up, err := os.ReadFile(filepath.Join(root, "deploy/compose/up"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	compose, err := os.ReadFile(filepath.Join(root, "docker-compose.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	variable := regexp.MustCompile(`\$\{SLICEFEED_\w+_PORT:[^}]*\}`)
-	all := variable.FindAllString(string(up), -1)
-	if len(all) < 4 {
-		t.Errorf("make up sets only %q", all)
-	}
-	for _, want := range all {
-		if !strings.Contains(string(compose), want) {
-			t.Errorf("docker-compose.yaml has no %s", want)
-		}
-	}
-	for _, got := range variable.FindAllString(string(compose), -1) {
-		if !strings.Contains(got, ":-") {
-			t.Errorf("docker-compose.yaml has %s, which has no default", got)
-		}
-	}
-}
-
-// Kubernetes is compiled in two places: by lab/controlplane on the machine, and in an image without Go on it.
-func TestBothWaysCompileKubernetesWithTheSameFlags(t *testing.T) {
-	for file, flags := range map[string]string{
-		"lab/controlplane/build.go": `"-s -w -X k8s.io/component-base/version.gitVersion="`,
-		"deploy/compose/compile":    `"-s -w -X k8s.io/component-base/version.gitVersion=$version"`,
-	} {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(text), flags) {
-			t.Errorf("%s has no %s", file, flags)
-		}
-	}
-}
-
 func TestTheComposeFileSaysWhatTheJobsSay(t *testing.T) {
 	services := composeFile(t)
 	for _, w := range Workers() {
@@ -176,4 +134,70 @@ func TestTheComposeFileSaysWhatTheJobsSay(t *testing.T) {
 	if diff := cmp.Diff(services["writer-1"].Environment, services["writer-2"].Environment); diff != "" {
 		t.Errorf("the writers differ:\n%s", diff)
 	}
+}
+
+// Kubernetes is compiled in two places: by lab/controlplane on the machine, and in an image without Go on it.
+func TestBothWaysCompileKubernetesWithTheSameFlags(t *testing.T) {
+	for file, flags := range map[string]string{
+		"lab/controlplane/build.go": `"-s -w -X k8s.io/component-base/version.gitVersion="`,
+		"deploy/compose/compile":    `"-s -w -X k8s.io/component-base/version.gitVersion=$version"`,
+	} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), flags) {
+			t.Errorf("%s has no %s", file, flags)
+		}
+	}
+}
+
+type connections struct {
+	networks []string
+	volumes  map[string]string
+}
+
+// observers are the same of the profile observability.
+var observers = map[string]connections{
+	"secured-prometheus": {[]string{"secured", "secured-metrics"}, map[string]string{
+		"secured-metrics": "rw", observability + "secured.yaml": "ro", "./deploy/slicefeed-inventory/alerts.yaml": "ro",
+	}},
+	"consuming-prometheus": {[]string{"consuming", "consuming-metrics"}, map[string]string{
+		"consuming-metrics": "rw", observability + "consuming.yaml": "ro", "./deploy/slicefeed-writer/alerts.yaml": "ro",
+	}},
+	"grafana": {[]string{"consuming-metrics", "secured-metrics"}, map[string]string{
+		observability + "grafana/datasources.yaml": "ro", observability + "grafana/dashboards.yaml": "ro",
+		"./deploy/slicefeed-inventory/dashboard.json": "ro", "./deploy/slicefeed-writer/dashboard.json": "ro",
+	}},
+}
+
+const observability = "./deploy/compose/observability/"
+
+// apart is what each container may be connected to and what it mounts; "rw" where it may write.
+var apart = map[string]connections{
+	"secured-setup": {
+		[]string{"secured"},
+		map[string]string{
+			"secured-cluster":   "rw",
+			"secured-etcd":      "rw",
+			"secured-cloud":     "rw",
+			"secured-inventory": "rw",
+			"secured-people":    "rw",
+			"secured-public":    "rw",
+		},
+	},
+	"secured-etcd": {[]string{"secured"}, map[string]string{"secured-etcd": "ro", "secured-data": "rw"}},
+	"secured-api":  {[]string{"secured"}, map[string]string{"secured-cluster": "ro"}},
+	"ionos":        {[]string{"secured"}, map[string]string{"secured-cloud": "ro"}},
+	"inventory":    {[]string{"link", "secured"}, map[string]string{"secured-inventory": "ro", "consuming-public": "ro"}},
+	"consuming-setup": {[]string{"consuming"}, map[string]string{
+		"consuming-cluster": "rw", "consuming-etcd": "rw", "consuming-writer": "rw", "consuming-people": "rw", "consuming-public": "rw",
+	}},
+	"consuming-etcd": {[]string{"consuming"}, map[string]string{"consuming-etcd": "ro", "consuming-data": "rw"}},
+	"consuming-api":  {[]string{"consuming"}, map[string]string{"consuming-cluster": "ro"}},
+	"writer-1":       {[]string{"backends", "consuming", "link"}, map[string]string{"consuming-writer": "ro", "secured-public": "ro"}},
+	"writer-2":       {[]string{"backends", "consuming", "link"}, map[string]string{"consuming-writer": "ro", "secured-public": "ro"}},
+	"worker-1":       {[]string{"backends"}, map[string]string{}},
+	"worker-2":       {[]string{"backends"}, map[string]string{}},
+	"worker-3":       {[]string{"backends"}, map[string]string{}},
 }

@@ -35,7 +35,7 @@ func (j Job) Secured(ctx context.Context) error {
 	return j.run(ctx, s)
 }
 
-// inventoryKeys also makes the cloud, whose certificate nobody but the inventory needs to trust.
+// inventoryKeys also makes the files of the cloud. Only the inventory needs to trust its certificate.
 func (j Job) inventoryKeys(link *pki.CA) error {
 	cloud, err := pki.NewCA("cloud")
 	if err != nil {
@@ -44,7 +44,7 @@ func (j Job) inventoryKeys(link *pki.CA) error {
 	if err := issue(cloud, pki.Cert{CommonName: "cloud", DNS: []string{"ionos"}, Usage: pki.Server}, j.path("cloud"), "tls"); err != nil {
 		return err
 	}
-	// A writer goes by the URI. The other names are for grpcurl, which goes by what it dials.
+	// A writer checks the URI. The other names are for grpcurl, which checks the name that it dials.
 	own := pki.Cert{CommonName: "inventory", URIs: []string{InventorySAN}, DNS: []string{"inventory", "localhost"}, Usage: pki.Server}
 	if err := issue(link, own, j.path("component", "tls"), "tls"); err != nil {
 		return err

@@ -27,7 +27,7 @@ import (
 //	cluster/  keys of the API server
 //	etcd/     keys of its store
 //	cloud/    keys, token and content of the cloud (secured side)
-//	half/     what this side's half of Slicefeed gets, laid out as in a Pod
+//	component/ what this side's component of Slicefeed gets, laid out as in a Pod
 //	people/   what a person of this side works with
 //	public/   the certificate of the CA that signs for the link, for the other side; nothing else
 type Job struct {
@@ -39,7 +39,7 @@ type Job struct {
 	Log           *slog.Logger
 }
 
-// complete is written into a directory when all of it is there: what needs it waits for that.
+// complete is a file that each directory has once all of its files exist: what needs them waits for it.
 const complete = "complete"
 
 // tokenLife is longer than anyone leaves the stack up. Each `make up` issues a new one.
@@ -55,12 +55,12 @@ type side struct {
 	keys func(link *pki.CA) error
 	// manifests are applied as they are, before furnish.
 	manifests []string
-	account   struct{ namespace, name string } // of the half
+	account   struct{ namespace, name string } // of the component
 	furnish   func(ctx context.Context, client kubernetes.Interface) error
 }
 
 // run makes keys, unless they are there, waits for the API server that starts with them, and
-// gives the half its rights. All of it may be done again.
+// gives the component its credential. All of it can be repeated.
 func (j Job) run(ctx context.Context, s side) error {
 	if _, err := os.Stat(j.path("cluster", complete)); errors.Is(err, os.ErrNotExist) {
 		if err := j.makeKeys(s); err != nil {
@@ -94,7 +94,7 @@ func (j Job) run(ctx context.Context, s side) error {
 	if err := s.furnish(ctx, client); err != nil {
 		return err
 	}
-	return j.hire(ctx, s, client)
+	return j.writeCredential(ctx, s, client)
 }
 
 // makeKeys has three CAs, none of which signs for what is another's: one for the API server's
@@ -180,8 +180,8 @@ func (j Job) admin(s side) (*rest.Config, error) {
 
 func (j Job) server(s side) string { return "https://" + s.name + "-api:" + apiPort }
 
-// hire gives the half a kubeconfig that may do what RBAC lets its account do, and no more.
-func (j Job) hire(ctx context.Context, s side, client kubernetes.Interface) error {
+// writeCredential writes a kubeconfig with the rights of the component's account.
+func (j Job) writeCredential(ctx context.Context, s side, client kubernetes.Interface) error {
 	seconds := int64(tokenLife.Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	issued, err := client.CoreV1().ServiceAccounts(s.account.namespace).CreateToken(ctx, s.account.name, request, metav1.CreateOptions{})
@@ -196,11 +196,11 @@ func (j Job) hire(ctx context.Context, s side, client kubernetes.Interface) erro
 	if err := write(config, j.path("component", "kubeconfig")); err != nil {
 		return err
 	}
-	j.Log.Info("the half has its credential", "account", s.account.namespace+"/"+s.account.name)
+	j.Log.Info("credential written", "account", s.account.namespace+"/"+s.account.name)
 	return nil
 }
 
-// awaitAPI polls, since a server that starts tells nobody.
+// awaitAPI polls, because a server that starts does not report it.
 func (j Job) awaitAPI(ctx context.Context, admin *rest.Config) error {
 	client, err := rest.HTTPClientFor(admin)
 	if err != nil {
@@ -217,13 +217,13 @@ func (j Job) awaitAPI(ctx context.Context, admin *rest.Config) error {
 	})
 }
 
-// await asks every 100 ms until there is no error, and returns the last one.
+// await calls a function every 100 ms until there is no error, and returns the last one.
 func await(ctx context.Context, within time.Duration, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	last := errors.New("it was never asked")
+	last := errors.New("it was never called")
 	for {
 		err := ask(ctx)
 		if err == nil {
@@ -240,7 +240,7 @@ func await(ctx context.Context, within time.Duration, ask func(context.Context) 
 	}
 }
 
-// Answers wants a URL to answer with 200.
+// Answers returns nil if a URL answers with 200.
 func Answers(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,8 +1,6 @@
-// Package stack is what the docker-compose stack is made of beside the two halves: the jobs
-// that set up a side each, the cloud and the workers that both are about, and what `make up`
-// has to know of the machine. It promises that no function of it handles both sides: what
-// belongs to one of them is made by that side's job and lies in that side's volumes. It
-// refuses to start anything itself: that is for docker-compose.yaml to say.
+// Package stack has what the docker-compose stack consists of beside the two components: a job for each side, which creates its keys,
+// accounts and objects. No function handles both sides: what belongs to a side is created by its job, in its volumes.
+// docker-compose.yaml starts everything.
 package stack
 
 import (
@@ -10,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// What the stack is about; docker-compose.yaml says the same, and a test compares.
+// The names and addresses of the stack. A test compares them with docker-compose.yaml.
 const (
 	Namespace = "web"  // of the Service and the writers
 	Service   = "shop" // without a selector
@@ -47,8 +45,7 @@ func Workers() []Worker {
 	return workers
 }
 
-// public is an address that nobody uses: the Nodes' InternalIP, which is not where their
-// backends are, as in the cloud.
+// public is an unused address: the Nodes' InternalIP, which is not where their backends are, as in the cloud.
 func (w Worker) public() netip.Addr {
 	return netip.AddrFrom4([4]byte{203, 0, 113, w.Address.As4()[3]})
 }

@@ -1,5 +1,4 @@
-// Command stack is the program of the docker-compose stack: in its containers, and for
-// `make up` on the machine.
+// Command stack is the program of the docker-compose stack, in its containers and for `make up` on the machine.
 package main
 
 import (
@@ -17,8 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -27,10 +24,10 @@ import (
 
 func main() {
 	root := &cobra.Command{
-		Use: "stack", Short: "What the docker-compose stack needs beside the two halves",
+		Use: "stack", Short: "What the docker-compose stack needs beside the two components",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(setup(), after(), serve(), healthy(), connect(), upstream(), ports(), await())
+	root.AddCommand(setup(), after(), serve(), healthy(), upstream())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()
@@ -64,14 +61,14 @@ func setup() *cobra.Command {
 
 const apiPort = "6443"
 
-// after exists since containers start before the job has made their keys. That compose would
-// wait for a job that goes on when it has made them is not within what all its versions know.
+// after exists because containers start before the job has made their keys. Not all versions of compose can wait for a
+// running job.
 func after() *cobra.Command {
 	return &cobra.Command{
 		Use: "after FILE PROGRAM [ARGUMENT…]", Short: "Wait until a file exists, then become a program",
 		Args: cobra.MinimumNArgs(2), DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tick := time.NewTicker(50 * time.Millisecond) // inotify is not worth its code here
+			tick := time.NewTicker(50 * time.Millisecond) // inotify would take more code
 			defer tick.Stop()
 			for {
 				_, err := os.Stat(args[0])
@@ -108,7 +105,7 @@ func serve() *cobra.Command {
 			return b.Close()
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "backend", "what it calls itself in its answers")
+	cmd.Flags().StringVar(&name, "name", "backend", "its name in its responses")
 	cmd.Flags().StringVar(&listen, "listen", fmt.Sprintf("0.0.0.0:%d", stack.NodePort), "address and port")
 	return cmd
 }
@@ -118,21 +115,10 @@ func healthy() *cobra.Command {
 		Use: "healthy URL", Short: "Say by the exit code whether a URL answers 200", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
-				// It asks its own container whether it is well, which needs no identity.
+				// It queries its own container, which needs no identity.
 				TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 			}}
 			return stack.Answers(cmd.Context(), client, args[0])
-		},
-	}
-}
-
-func connect() *cobra.Command {
-	return &cobra.Command{
-		Use: "connect HOST:PORT…", Short: "Say of each address whether a TCP connection to it can be made", Args: cobra.MinimumNArgs(1),
-		Run: func(cmd *cobra.Command, args []string) {
-			for _, line := range stack.Connect(cmd.Context(), args) {
-				fmt.Println(line)
-			}
 		},
 	}
 }
@@ -149,46 +135,4 @@ func upstream() *cobra.Command {
 			return err
 		},
 	}
-}
-
-func ports() *cobra.Command {
-	var published string
-	cmd := &cobra.Command{
-		Use: "ports VARIABLE=PORT=WHAT…", Short: "Say which ports of 127.0.0.1 are busy", Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []stack.Port
-			for _, arg := range args {
-				parts := strings.SplitN(arg, "=", 3)
-				if len(parts) != 3 {
-					return fmt.Errorf("argument %q: want VARIABLE=PORT=WHAT", arg)
-				}
-				all = append(all, stack.Port{Variable: parts[0], Number: parts[1], What: parts[2]})
-			}
-			return stack.Busy(cmd.Context(), all, published)
-		},
-	}
-	cmd.Flags().StringVar(&published, "published", "", "what docker ps says of the stack's own ports")
-	return cmd
-}
-
-func await() *cobra.Command {
-	var kubeconfig string
-	var within time.Duration
-	cmd := &cobra.Command{
-		Use: "await", Short: "Wait until the Service has all its endpoints", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-			if err != nil {
-				return fmt.Errorf("--kubeconfig: %w", err)
-			}
-			client, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				return err
-			}
-			return stack.Await(cmd.Context(), client, within, os.Stdout)
-		},
-	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "of the consuming cluster")
-	cmd.Flags().DurationVar(&within, "within", 2*time.Minute, "how long at most")
-	return cmd
 }
