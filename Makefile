@@ -19,7 +19,9 @@ export GORACE ?= atexit_sleep_ms=0
 
 # The tests of each package belong to one of three parts: what is listed neither here nor there is `make unit`.
 # Packages whose tests start real kube-apiservers are `make e2e`; those that take longest begin first.
-E2E := ./lab/e2e/... ./lab/runbooks ./lab/charts ./lab/consumers ./lab/contract ./lab/controlplane ./lab/kubelet
+E2E := ./lab/e2e/... ./lab/charts ./lab/controlplane
+# Packages that only `make verify` runs.
+VERIFY := ./lab/verify/...
 # Packages that leave out the race detector are `make worlds`. In sim and search one goroutine plays each world;
 # hostile measures memory and allocations counts it, and the detector has its own. Races between the goroutines
 # that hostile peers reach are looked for in lab/sim/link, in the tests of services, and in `make e2e`.
@@ -65,7 +67,6 @@ verify: ## The longer gate, run before a release: make test, and all that is bel
 
 .PHONY: oldest
 oldest: tools build race ## make e2e on API servers of the oldest Kubernetes that is supported
-	@lab build cert-manager trust-manager >/dev/null
 	@SLICEFEED_KUBERNETES=oldest tools/gotest -count=1 -timeout 25m $(E2E)
 
 .PHONY: long
@@ -73,11 +74,11 @@ long: build race upstream ## Proof of life with every fault at its real pace, an
 	@SLICEFEED_LONG=1 tools/gotest -count=1 -timeout 25m -run 'ProofOfLife|EveryFault|StandsByTakesOver|Bookmarks|ASilentWatch|AtRest|ATakeover|LateDelete|LateWriteTo|LeaseUpOnce' ./lab/e2e/
 
 .PHONY: kubernetes
-kubernetes: build race upstream ## Kubernetes' controllers, kube-proxy with real packets, CoreDNS, and both charts on nodes with containerd; the first time 20 min more
-	@lab build kubelet kube-controller-manager kube-scheduler kube-proxy coredns >/dev/null
+kubernetes: build race upstream ## Kubernetes' controllers, kube-proxy, CoreDNS; charts and runbooks on nodes with containerd; the first time 20 min more
+	@lab build kubelet kube-controller-manager kube-scheduler kube-proxy coredns proxychoice cert-manager trust-manager >/dev/null
 	@tools/build . charts
 	@tools/node
-	@SLICEFEED_VERIFY=1 tools/gotest -count=1 -p 1 -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled' ./lab/e2e ./lab/charts
+	@SLICEFEED_VERIFY=1 tools/gotest -count=1 -p 1 -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled|Runbooks|CertManager|SupportedKubernetes|Umbrella|OutputsAreCompared' ./lab/e2e ./lab/verify/charts ./lab/verify/consumers
 
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
@@ -113,17 +114,16 @@ release-dry-run: ## Make a release of this commit in a clone, all but the pushin
 	@tools/engine tools/release/dry-run
 
 .PHONY: outside
-outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus, goreleaser or Python's gRPC; it gets those that it can
+outside: tools build race upstream ## What needs a Docker engine, Chromium, Prometheus or goreleaser; it gets those that it can
 	@tools/build monitoring release
 	@tools/debian chromium
-	@python3 -c 'import grpc, google.protobuf' 2>/dev/null || tools/debian python3-grpcio
-	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 120m ./lab/contract ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
+	@SLICEFEED_VERIFY=1 tools/engine go test -count=1 -p 1 -v -timeout 120m ./lab/monitoring/... ./lab/browser/... ./lab/stack/... ./lab/release/...
 
 # ---- the tests, apart -----------------------------------------------------------
 
 .PHONY: unit
 unit: tools ## Unit tests with the race detector (of one package: PKG=./services/writer/verdict RUN=Floor)
-	@$(if $(PKG),tools/gotest -race -count=1 -run '$(RUN)' $(PKG),tools/unit $(WORLDS) $(E2E))
+	@$(if $(PKG),tools/gotest -race -count=1 -run '$(RUN)' $(PKG),tools/unit $(WORLDS) $(E2E) $(VERIFY))
 
 .PHONY: worlds
 worlds: ## Two thousand simulated worlds, every short history of small ones, hostile peers, allocations; no race detector
@@ -131,7 +131,6 @@ worlds: ## Two thousand simulated worlds, every short history of small ones, hos
 
 .PHONY: e2e
 e2e: tools build race upstream ## The pair on real kube-apiservers and etcd, with the race detector
-	@lab build cert-manager trust-manager >/dev/null
 	@tools/previous
 	@tools/gotest -count=1 -timeout 25m $(E2E)
 
@@ -177,7 +176,7 @@ generate: tools ## Regenerate code, the tables in the docs, the charts' schemas 
 	@go test ./services/inventory/app ./services/inventory/config ./services/writer/app ./services/writer/config -run 'Settings|Metrics' -update >/dev/null
 	@go test ./services/writer/targets ./services/inventory/app ./services/writer/app -run 'Annotations|CommandLine' -update >/dev/null
 	@go test -p 1 ./services/internal/preflight ./services/inventory/overview ./services/inventory/app ./services/writer/overview ./services/writer/plan ./services/writer/query -run AsJSON -update >/dev/null
-	@go test ./lab/chartdocs -run TestTheREADMEsHave -update >/dev/null
+	@go test ./lab/chartdocs -run TestREADMEsHave -update >/dev/null
 	@tools/manifests
 
 .PHONY: clean

@@ -147,7 +147,7 @@ func says(t *testing.T, h *pair.Half, all ...string) {
 	tick := time.NewTicker(100 * time.Millisecond) // a page tells nobody that it has changed
 	defer tick.Stop()
 	for {
-		page, err := get(t.Context(), statusz(h), nil)
+		page, err := get(t.Context(), statusz(h))
 		var missing []string
 		for _, one := range all {
 			if !strings.Contains(page, one) {
@@ -165,14 +165,10 @@ func says(t *testing.T, h *pair.Half, all ...string) {
 	}
 }
 
-func get(ctx context.Context, url string, header http.Header) (string, error) {
+func get(ctx context.Context, url string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return "", err
-	}
-	r.Header = header
-	if host := header.Get("Host"); host != "" {
-		r.Host = host
 	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // Definitions are the files with the custom resources that the charts can make use of, and those that the controllers
 // of cert-manager need beside them, from the modules that lab/upstream/crds pins.
 func Definitions(ctx context.Context) ([]string, error) {
-	modules, err := download(ctx, "crds")
+	modules, err := Download(ctx, "crds")
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func Definitions(ctx context.Context) ([]string, error) {
 
 // ServiceImports is the file with the custom resource ServiceImport, from the module that lab/upstream/crds pins.
 func ServiceImports(ctx context.Context) (string, error) {
-	modules, err := download(ctx, "crds")
+	modules, err := Download(ctx, "crds")
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +51,7 @@ func ServiceImports(ctx context.Context) (string, error) {
 }
 
 // download has the modules that one in lab/upstream requires, and returns their directories by path.
-func download(ctx context.Context, upstream string) (map[string]string, error) {
+func Download(ctx context.Context, upstream string) (map[string]string, error) {
 	root, err := pair.Root()
 	if err != nil {
 		return nil, err

@@ -43,10 +43,13 @@ var (
 		packages: []program{
 			{"etcd", "go.etcd.io/etcd/server/v3"},
 			apiServer,
-			{proxychoice, "./" + proxychoice}, // kube-proxy's code with a main of ours
 			{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
 		},
 		also: filepath.Join(proxychoice, "main.go"),
+	}
+	proxyChoice = upstream{
+		packages: []program{{proxychoice, "./" + proxychoice}}, // kube-proxy's code with a main of ours
+		also:     filepath.Join(proxychoice, "main.go"),
 	}
 	oldest = upstream{dir: "oldest", packages: []program{apiServer}}
 	// A module of its own, because it needs more than any test does.
@@ -80,7 +83,7 @@ const (
 
 // Programs are the paths of the upstream programs.
 type Programs struct {
-	Etcd, KubeAPIServer, Kubectl, ProxyChoice string
+	Etcd, KubeAPIServer, Kubectl string
 }
 
 // CacheDir returns the directory for what the lab keeps between runs.
@@ -116,7 +119,6 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 		Etcd:          filepath.Join(dir, "etcd"),
 		KubeAPIServer: filepath.Join(dir, apiServer.name),
 		Kubectl:       filepath.Join(dir, "kubectl"),
-		ProxyChoice:   filepath.Join(dir, proxychoice),
 	}
 	if which == "oldest" {
 		if dir, err = oldest.build(ctx, log, source); err != nil {
@@ -150,7 +152,7 @@ func BuildPrograms(ctx context.Context, log io.Writer, names ...string) (paths [
 
 // programModule returns the module that a program is built from, with no other program.
 func programModule(name string) (upstream, error) {
-	for _, module := range []upstream{newest, controllers, coreDNS, certManager, trustManager} {
+	for _, module := range []upstream{newest, proxyChoice, controllers, coreDNS, certManager, trustManager} {
 		for _, p := range module.packages {
 			if p.name == name {
 				module.packages = []program{p}

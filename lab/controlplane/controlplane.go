@@ -159,7 +159,7 @@ func (cp *ControlPlane) prepare() (err error) {
 	if cp.files.accountsCert, cp.files.accountsKey, err = accounts.Write(cp.dir, "accounts"); err != nil {
 		return err
 	}
-	kubelet, err := ca.Issue(pki.Cert{CommonName: "kube-apiserver-kubelet-client", Usage: pki.Client}) // see lab/kubelet
+	kubelet, err := ca.Issue(pki.Cert{CommonName: "kube-apiserver-kubelet-client", Usage: pki.Client}) // see lab/node
 	if err != nil {
 		return err
 	}

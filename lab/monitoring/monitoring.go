@@ -276,21 +276,15 @@ func Hasten(text []byte, most time.Duration) ([]byte, error) {
 
 // Panel is a panel of a dashboard and what it asks.
 type Panel struct {
-	Title, Type, Unit string
-	Queries           []string // with its variables filled in
+	Title   string
+	Queries []string // with its variables filled in
 }
 
 // Panels reads a dashboard.
 func Panels(text []byte) ([]Panel, error) {
 	var board struct {
 		Panels []struct {
-			Title       string `json:"title"`
-			Type        string `json:"type"`
-			FieldConfig struct {
-				Defaults struct {
-					Unit string `json:"unit"`
-				} `json:"defaults"`
-			} `json:"fieldConfig"`
+			Title   string `json:"title"`
 			Targets []struct {
 				Expr string `json:"expr"`
 			} `json:"targets"`
@@ -313,7 +307,7 @@ func Panels(text []byte) ([]Panel, error) {
 	)
 	var all []Panel
 	for _, p := range board.Panels {
-		one := Panel{Title: p.Title, Type: p.Type, Unit: p.FieldConfig.Defaults.Unit}
+		one := Panel{Title: p.Title}
 		for _, target := range p.Targets {
 			one.Queries = append(one.Queries, fill.Replace(target.Expr))
 		}

@@ -225,7 +225,6 @@ func (r *room) play(deploy string) {
 	}
 	r.sees(`slicefeed_writer_target_healthy{namespace="web", service="shop"} == 1 and on (job, instance) slicefeed_writer_leader == 1`)
 	r.asked(deploy)
-	r.pictures(deploy, workers)
 	r.documented(deploy)
 }
 

@@ -2,8 +2,6 @@
 // from their modules, with Debian's containerd, runc and CNI plugins, beside a control plane of the lab. Pods are
 // containers of images that are on the disk. It guarantees that nothing of it outlives the program, and that no
 // setting of the machine is changed. It does not pull images, and it needs root.
-//
-// lab/kubelet stands in for it where there is no root.
 package node
 
 import (

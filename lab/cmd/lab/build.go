@@ -13,16 +13,16 @@ func buildCommand() *cobra.Command {
 		Use:   "build [PROGRAM...]",
 		Short: "Build upstream programs into the cache directory, unless they are there",
 		Long: "Build programs from their Go modules into the cache directory, unless they are there, and print\n" +
-			"their paths: etcd, kube-apiserver, kubectl and proxychoice (kube-proxy's own code, which tells its\n" +
-			"choice), or the named ones; further ones are kube-controller-manager, kube-proxy, coredns,\n" +
-			"cert-manager and trust-manager.\n" +
+			"their paths: etcd, kube-apiserver and kubectl, or the named ones; further ones are\n" +
+			"kube-controller-manager, kube-scheduler, kubelet, kube-proxy, proxychoice (kube-proxy's code,\n" +
+			"which prints its choice), coredns, cert-manager and trust-manager.\n" +
 			"The directory is slicefeed in the user's cache directory, or what " + controlplane.CacheEnv + " says.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			paths, err := controlplane.BuildPrograms(cmd.Context(), cmd.ErrOrStderr(), names...)
 			if len(names) == 0 {
 				var programs controlplane.Programs
 				programs, err = controlplane.Build(cmd.Context(), cmd.ErrOrStderr())
-				paths = []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl, programs.ProxyChoice}
+				paths = []string{programs.Etcd, programs.KubeAPIServer, programs.Kubectl}
 			}
 			if err != nil {
 				return err

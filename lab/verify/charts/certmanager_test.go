@@ -1,4 +1,4 @@
-package runbooks
+package charts
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/lab/charts"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -36,11 +37,11 @@ func TestCertManagerRenewsCertificatesUnderTraffic(t *testing.T) {
 	var first []byte // the certificate that the inventory serves before it is renewed
 	var clients *clients
 	var trusted, signed map[string]int // reloads of each Pod before there is another CA
-	w.read(t, "../../docs/deploy/certificates.md", "With cert-manager", events{
+	w.read(t, "deploy/certificates.md", "With cert-manager", events{
 		"cert-manager and trust-manager run in both clusters": w.runCertManagers,
 		"the README's values, its token and its Service are there": func(ctx context.Context) error {
-			return errors.Join(w.deployREADME(ctx), w.otherCloud(ctx),
-				w.join(ctx, "worker-1", "10.0.1.11", true, nil), w.join(ctx, "worker-2", "10.0.1.12", true, nil))
+			return errors.Join(w.writeREADMEFiles(ctx), w.useEmulator(ctx),
+				w.join(ctx, "worker-1", "10.0.1.11"), w.join(ctx, "worker-2", "10.0.1.12"))
 		},
 		"clients use the Service": func(ctx context.Context) (err error) {
 			if clients, err = w.useService(ctx); err == nil {
@@ -54,21 +55,21 @@ func TestCertManagerRenewsCertificatesUnderTraffic(t *testing.T) {
 				err = errors.New("the certificate is the first one")
 			}
 			if err == nil {
-				trusted, err = w.countReloads(ctx, charts.Secured, peerCAs)
+				trusted, err = w.countReloads(ctx, secured, peerCAs)
 			}
 			if err == nil {
-				signed, err = w.countReloads(ctx, charts.Consuming, certificate)
+				signed, err = w.countReloads(ctx, consuming, certificate)
 			}
 			return err
 		},
 		"each inventory trusts both CAs": func(ctx context.Context) error {
-			return w.waitReloaded(ctx, charts.Secured, peerCAs, trusted)
+			return w.waitReloaded(ctx, secured, peerCAs, trusted)
 		},
 		"each writer has a certificate of the new CA": func(ctx context.Context) error {
-			return w.waitReloaded(ctx, charts.Consuming, certificate, signed)
+			return w.waitReloaded(ctx, consuming, certificate, signed)
 		},
 		"a worker joins, and no request was lost": func(ctx context.Context) error {
-			err := errors.Join(w.join(ctx, "worker-3", "10.0.1.13", true, nil), w.waitReady(ctx, 3), clients.stop())
+			err := errors.Join(w.join(ctx, "worker-3", "10.0.1.13"), w.untilReady(ctx, 3), clients.stop())
 			t.Logf("%d requests", clients.Tally().Requests)
 			return err
 		},
@@ -97,7 +98,7 @@ func (w *world) runCertManagers(ctx context.Context) error {
 		if err := plane.Apply(ctx, definitions...); err != nil {
 			return err
 		}
-		if err := w.run(ctx, "kubectl --context "+plane.Name()+" wait crd --all --for=condition=Established"); err != nil {
+		if _, err := w.try(ctx, "kubectl --context "+plane.Name()+" wait crd --all --for=condition=Established"); err != nil {
 			return err
 		}
 		if _, _, err := webhook.Write(plane.Dir(), "tls"); err != nil { // trust-manager does not start without one
@@ -114,32 +115,27 @@ func (w *world) runCertManagers(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			w.t.Cleanup(func() { w.ended(p.Stop(0)) })
+			w.t.Cleanup(func() { w.end(p.Stop(0)) })
 		}
 	}
 	return nil
 }
 
-// deployREADME runs those commands of the README that write the values and create the token and the Service.
-func (w *world) deployREADME(ctx context.Context) error {
-	steps, err := Read("../../README.md", "Deploying")
-	if err != nil {
-		return err
-	}
+// writeREADMEFiles runs those commands of the README that write the values and create the token and the Service.
+func (w *world) writeREADMEFiles(ctx context.Context) error {
+	steps, err := readPage(docs+"../README.md", "Deploying")
 	ran := 0
 	for _, step := range steps {
-		if !strings.Contains(step.Command, "<<'END'") {
-			continue
-		}
-		ran++
-		if err := w.run(ctx, step.Command); err != nil {
-			return err
+		if strings.Contains(step.command, "<<'END'") {
+			ran++
+			_, failed := w.try(ctx, step.command)
+			err = errors.Join(err, failed)
 		}
 	}
 	if ran != 3 {
-		return fmt.Errorf("the README has %d such commands, want 3", ran)
+		err = errors.Join(err, fmt.Errorf("the README has %d such commands, want 3", ran))
 	}
-	return nil
+	return err
 }
 
 // clients use the Service until stop.
@@ -152,7 +148,7 @@ type clients struct {
 
 // useService starts clients once all endpoints are ready.
 func (w *world) useService(ctx context.Context) (*clients, error) {
-	if err := w.waitReady(ctx, 2); err != nil {
+	if err := w.untilReady(ctx, 2); err != nil {
 		return nil, err
 	}
 	running, cancel := context.WithCancel(ctx)
@@ -172,13 +168,13 @@ func (c *clients) stop() error {
 	return err
 }
 
-// waitReady waits until the Service's endpoints are the first n workers, all ready.
-func (w *world) waitReady(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, retry)
+// untilReady waits until the Service's endpoints are the workers 1 to n, all ready.
+func (w *world) untilReady(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, perStep)
 	defer cancel()
 	var addresses []netip.Addr
-	for _, name := range w.names()[:n] {
-		addresses = append(addresses, w.workers[name].Address)
+	for i := range n {
+		addresses = append(addresses, w.workers[fmt.Sprintf("worker-%d", i+1)].Address)
 	}
 	_, err := w.WaitSlices(ctx, pair.AreJust(pair.Ready, addresses...))
 	return err
@@ -186,7 +182,7 @@ func (w *world) waitReady(ctx context.Context, n int) error {
 
 // poll calls a function until it succeeds. Nothing reports that a file was reloaded.
 func poll(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, retry)
+	ctx, cancel := context.WithTimeout(ctx, perStep)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -210,14 +206,11 @@ const (
 )
 
 // countReloads counts how often each Pod of a component has reloaded a file that had changed.
-func (w *world) countReloads(ctx context.Context, side, file string) (map[string]int, error) {
-	pods, err := w.Pods(ctx, side)
-	if err != nil {
-		return nil, err
-	}
+func (w *world) countReloads(ctx context.Context, cluster, file string) (map[string]int, error) {
 	counts := map[string]int{}
-	for _, p := range pods {
-		log, err := w.Client(side).CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	client := map[string]kubernetes.Interface{secured: w.SecuredClient(), consuming: w.ConsumingClient()}[cluster]
+	for _, p := range w.pods(cluster) {
+		log, err := client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -227,9 +220,9 @@ func (w *world) countReloads(ctx context.Context, side, file string) (map[string
 }
 
 // waitReloaded waits until each Pod has reloaded a file once more.
-func (w *world) waitReloaded(ctx context.Context, side, file string, before map[string]int) error {
+func (w *world) waitReloaded(ctx context.Context, cluster, file string, before map[string]int) error {
 	return poll(ctx, func(ctx context.Context) error {
-		counts, err := w.countReloads(ctx, side, file)
+		counts, err := w.countReloads(ctx, cluster, file)
 		for pod, count := range counts {
 			if count <= before[pod] {
 				err = errors.Join(err, fmt.Errorf("%s has not reloaded its %s", pod, file))
@@ -249,11 +242,11 @@ func (w *world) waitServed(ctx context.Context) (served []byte, err error) {
 }
 
 func (w *world) served(ctx context.Context) ([]byte, error) {
-	ca, err := os.ReadFile(filepath.Join(w.Dir(), "inventory-ca.crt"))
+	ca, err := os.ReadFile(filepath.Join(w.dir, "inventory-ca.crt"))
 	if err != nil {
 		return nil, err
 	}
-	secret, err := w.SecuredClient().CoreV1().Secrets(charts.InventoryNamespace).Get(ctx, "slicefeed-inventory-tls", metav1.GetOptions{})
+	secret, err := w.SecuredClient().CoreV1().Secrets(inventoryNamespace).Get(ctx, "slicefeed-inventory-tls", metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -261,9 +254,9 @@ func (w *world) served(ctx context.Context) ([]byte, error) {
 	if issued == nil {
 		return nil, errors.New("the Secret has no certificate")
 	}
-	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: charts.InventoryHost, NextProtos: []string{"h2"}}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: inventoryHost, NextProtos: []string{"h2"}}
 	config.RootCAs.AppendCertsFromPEM(ca)
-	for range 4 { // the load balancer takes both replicas in turn
+	for range 16 { // the load balancer chooses a replica at random
 		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", pair.InventoryAddress.String()+":9443")
 		if err != nil {
 			return nil, err

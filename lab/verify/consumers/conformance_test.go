@@ -117,7 +117,7 @@ func readyInEither(old, next string) string {
 // goes through slices in the order of a map.
 func choices(t *testing.T) map[string][]string {
 	t.Helper()
-	programs, err := controlplane.Build(t.Context(), os.Stderr)
+	programs, err := controlplane.BuildPrograms(t.Context(), os.Stderr, "proxychoice")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func choices(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	var answers [][][]string
-	if err := json.Unmarshal(output(t, asked, programs.ProxyChoice), &answers); err != nil {
+	if err := json.Unmarshal(output(t, asked, programs[0]), &answers); err != nil {
 		t.Fatal(err)
 	}
 	chosen := map[string][]string{}
