@@ -23,9 +23,9 @@ E2E := ./lab/e2e/... ./lab/charts ./lab/controlplane
 # Packages that only `make verify` runs.
 VERIFY := ./lab/verify/...
 # Packages that leave out the race detector are `make worlds`. In sim and search one goroutine plays each world;
-# hostile measures memory and allocations counts it, and the detector has its own. Races between the goroutines
+# hostile measures memory, and the detector has its own. Races between the goroutines
 # that hostile peers reach are looked for in lab/sim/link, in the tests of services, and in `make e2e`.
-WORLDS := ./lab/hostile ./lab/search ./lab/sim ./lab/sim/oracle ./lab/bench/allocations
+WORLDS := ./lab/hostile ./lab/search ./lab/sim ./lab/sim/oracle
 
 .PHONY: help
 help: ## List the targets
@@ -58,7 +58,7 @@ test: ## Run every test that needs nothing more: unit tests, simulated worlds, t
 	@tools/steps unit worlds e2e check
 
 .PHONY: bench
-bench: build upstream ## Measure everything against baselines of the same run: 25 min (ONLY=propagation,churn QUICK=1)
+bench: build upstream ## Measure against baselines of the same run, into .bin/bench.txt: 15 min (ONLY=propagation,churn QUICK=1)
 	@lab bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 .PHONY: verify
@@ -81,7 +81,7 @@ kubernetes: build race upstream ## Kubernetes' controllers, kube-proxy, CoreDNS;
 	@SLICEFEED_VERIFY=1 tools/gotest -count=1 -p 1 -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled|Runbooks|CertManager|SupportedKubernetes|Umbrella|OutputsAreCompared' ./lab/e2e ./lab/verify/charts ./lab/verify/consumers
 
 .PHONY: load
-load: build ## Load and abuse: 5,000 nodes and 1,000 subscribers at the inventory, 10,000 targets at the prober
+load: build ## Load and abuse: 5,000 nodes, 1,000 subscribers and attackers at the inventory; deaths of real backends at the prober
 	@SLICEFEED_LOAD=1 go test -p 1 -count=1 -v -timeout 15m ./lab/load ./lab/probes
 
 .PHONY: faults
@@ -91,7 +91,7 @@ faults: build upstream ## All real faults, with a client that must lose nothing:
 # ---- tests of the tests, and worlds without end -----------------------------------
 
 .PHONY: mutants
-mutants: build ## Inject deliberate bugs, and report which test catches each
+mutants: build ## Inject deliberate bugs, and list in .bin/mutants.txt which test catches each
 	@lab mutants
 
 .PHONY: fuzz
@@ -100,7 +100,7 @@ fuzz: ## Run each fuzz target for a while, and keep what fails (FUZZTIME=20s)
 
 .PHONY: soak
 soak: ## Simulated worlds, as many as one likes (SEEDS=50000, FROM=1)
-	@SLICEFEED_SEEDS=$(or $(SEEDS),50000) SLICEFEED_FROM=$(or $(FROM),1) go test -count=1 -v -timeout 0 -run TestWorlds ./lab/sim
+	SLICEFEED_SEEDS=$(or $(SEEDS),50000) SLICEFEED_FROM=$(or $(FROM),1) go test -count=1 -v -timeout 0 -run TestWorlds ./lab/sim
 
 .PHONY: sim
 sim: ## Print the story of one simulated run (SEED=1)
@@ -126,7 +126,7 @@ unit: tools ## Unit tests with the race detector (of one package: PKG=./services
 	@$(if $(PKG),tools/gotest -race -count=1 -run '$(RUN)' $(PKG),tools/unit $(WORLDS) $(E2E) $(VERIFY))
 
 .PHONY: worlds
-worlds: ## Two thousand simulated worlds, every short history of small ones, hostile peers, allocations; no race detector
+worlds: ## 500 simulated worlds, every short history of small ones, hostile peers; no race detector
 	@go test -count=1 -timeout 15m $(WORLDS)
 
 .PHONY: e2e

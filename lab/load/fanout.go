@@ -55,9 +55,9 @@ type fanout struct {
 // MeasureFanout is the section of the bench: what a change costs that a thousand subscribers receive, what each of
 // them costs at rest, and what it costs when all of them come back at once. The baseline is a gRPC server with the same
 // TLS and options that sends one message to as many streams, in turn with the inventory.
-func MeasureFanout(ctx context.Context, env report.Env) ([]*report.Part, error) {
+func MeasureFanout(ctx context.Context, env report.Env) (report.Report, error) {
 	if err := netns.Enter(ctx, ClusterAddress); err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
 	f := &fanout{size: whole, out: env.Out}
 	if env.Quick {
@@ -65,13 +65,13 @@ func MeasureFanout(ctx context.Context, env report.Env) ([]*report.Part, error) 
 	}
 	dir, err := os.MkdirTemp("", "slicefeed-fanout-")
 	if err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 	if err := f.measure(ctx, dir); err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
-	return []*report.Part{f.changesPart(), f.stormsPart()}, nil
+	return f.report(), nil
 }
 
 func (f *fanout) measure(ctx context.Context, dir string) error {

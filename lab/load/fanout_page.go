@@ -24,7 +24,24 @@ const (
 	goalShare       = 0.01 // of the bytes of a whole set
 )
 
-func (f *fanout) changesPart() *report.Part {
+func (f *fanout) report() report.Report {
+	return report.Report{
+		Setup: fmt.Sprintf(
+			"%d Nodes of a real API server, %d subscribers of one set with a connection each, %d changes of one node; in turn with "+
+				"a gRPC server of the same TLS and options that sends one message, encoded once, to as many streams from a single loop. Then as many "+
+				"nodes from a file, and all subscribers begin at once, %d times; none is connected between. Bytes are what a subscriber receives after "+
+				"the TLS handshake until it is synced. Servers, subscribers and API server share the machine.",
+			f.nodes,
+			f.subscribers,
+			f.changes,
+			f.size.storms,
+		),
+		Goals:  slices.Concat(f.changeGoals(), f.stormGoals()),
+		Tables: f.tables(),
+	}
+}
+
+func (f *fanout) changeGoals() []report.Goal {
 	ours, bare := f.costs(&f.ours), f.costs(&f.bare)
 	lone := figures.Percentile(f.lone.took, 50)
 	last := func(from, to int) float64 {
@@ -32,110 +49,70 @@ func (f *fanout) changesPart() *report.Part {
 	}
 	n, half := f.changes, f.changes/2
 	few := (f.few.cpu - f.lone.cpu) / float64(f.few.subscribers-1)
-	return &report.Part{
-		Title: "One change, sent to all subscribers",
-		Setup: fmt.Sprintf(
-			"%d Nodes of a real API server, %d subscribers of one view with a connection each, %d changes of one node; in turn with a gRPC server of the same TLS and options "+
-				"that sends one message, encoded once, to as many streams from a single loop. The servers, the subscribers and the API server share the machine.",
-			f.nodes,
-			f.subscribers,
-			f.changes,
-		),
-		Goals: []report.Goal{
-			{Text: "live memory per subscriber beyond a bare stream's", Figure: ours.memory - bare.memory, AtMost: goalMemory, Unit: "KiB"},
-			{
-				Text:   "allocations per subscriber and change beyond the bare server's",
-				Figure: ours.allocations - bare.allocations,
-				AtMost: goalAllocations,
-			},
-			{
-				Text:   "time to the last subscriber, less that to a single one, over the bare server's, p50",
-				Figure: last(0, n),
-				AtMost: goalTime,
-				Unit:   "×",
-				Noise:  math.Abs(last(0, half) - last(half, n)),
-			},
-			{Text: "CPU per message over the bare server's", Figure: ours.cpu / bare.cpu, AtMost: goalCPU, Unit: "×"},
-			{
-				Text: fmt.Sprintf(
-					"CPU of a message to %d subscribers over that to %d (or the inverse)",
-					f.subscribers,
-					f.few.subscribers,
-				),
-				Figure: max(ours.cpu/few, few/ours.cpu),
-				AtMost: goalLinear,
-				Unit:   "×",
-			},
+	return []report.Goal{
+		{Text: "live memory per subscriber beyond a bare stream's", Figure: ours.memory - bare.memory, AtMost: goalMemory, Unit: "KiB"},
+		{
+			Text: "allocations per subscriber and change beyond the bare server's", Figure: ours.allocations - bare.allocations,
+			AtMost: goalAllocations,
 		},
-		Tables: []report.Table{
-			{
-				Title:   "From the change until so many have it, p50 and p99 of all changes:",
-				Columns: []string{"", "the first", "half", "99 of 100", "the last"},
-				Rows: [][]string{
-					f.line("the inventory", f.ours.took),
-					f.line("bare gRPC", f.bare.took),
-					{"the inventory, with one subscriber only", spread(f.lone.took), "", "", ""},
-				},
-			},
-			{
-				Title:   "Of each subscriber:",
-				Columns: []string{"", "CPU per message", "allocations per message", "live memory at rest"},
-				Rows:    [][]string{ours.line("the inventory"), bare.line("bare gRPC")},
-			},
+		{
+			Text: "time to the last subscriber, less that to a single one, over the bare server's, p50", Figure: last(0, n),
+			AtMost: goalTime, Unit: "×", Noise: math.Abs(last(0, half) - last(half, n)),
 		},
-		Plots: []report.Plot{{
-			Name: "fanout", Title: fmt.Sprintf("One change to %d subscribers, median of %d changes", f.subscribers, f.changes),
-			X: report.Axis{Label: "ms since the change"}, Y: report.Axis{Label: "subscribers that have it"},
-			Series: []report.Series{
-				{Name: "the inventory, from the patch of a Node", Points: curve(f.ours.took)},
-				{Name: "bare gRPC", Points: curve(f.bare.took)},
-			},
-		}},
+		{Text: "CPU per message over the bare server's", Figure: ours.cpu / bare.cpu, AtMost: goalCPU, Unit: "×"},
+		{
+			Text:   fmt.Sprintf("CPU of a message to %d subscribers over that to %d (or the inverse)", f.subscribers, f.few.subscribers),
+			Figure: max(ours.cpu/few, few/ours.cpu), AtMost: goalLinear, Unit: "×",
+		},
 	}
 }
 
-func (f *fanout) stormsPart() *report.Part {
+func (f *fanout) stormGoals() []report.Goal {
 	s := &f.storms
 	middle := func(s *storm) float64 { return median(lasts(s.took)).Seconds() }
-	return &report.Part{
-		Title: "All subscribers come back at once",
-		Setup: fmt.Sprintf(
-			"%d nodes from a file and the same number of subscribers as above. All of them begin at once, %d times. Nobody is connected between two storms. "+
-				"Bytes are what a subscriber receives after the TLS handshake until it is synced.",
-			f.nodes,
-			f.size.storms,
-		),
-		Goals: []report.Goal{
-			{
-				Text:   "most bytes to a subscriber that comes back to what it holds",
-				Figure: float64(slices.Max(s.unchanged.bytes)),
-				AtMost: goalBytes,
-			},
-			{
-				Text:   "most bytes more to one for each node that changed meanwhile",
-				Figure: float64(slices.Max(s.changed.bytes)-medianBytes(s.unchanged.bytes)) / float64(f.altered),
-				AtMost: goalChangeBytes,
-			},
-			{
-				Text:   "most bytes to one after a restart with the same nodes, of those of a whole set",
-				Figure: float64(slices.Max(s.restarted.bytes)) / float64(medianBytes(s.fresh.bytes)),
-				AtMost: goalShare,
-			},
-			{
-				Text:   "whole sets sent to those that came back",
-				Figure: s.unchanged.resets + s.changed.resets + s.restarted.resets,
-				AtMost: 0,
-			},
-			{
-				Text:   "time until all are back, over the bare server's",
-				Figure: middle(&s.unchanged) / middle(&s.bare),
-				AtMost: goalTime,
-				Unit:   "×",
-				Noise:  noise(lasts(s.unchanged.took), lasts(s.bare.took)),
+	return []report.Goal{
+		{
+			Text: "most bytes to a subscriber that comes back to what it holds", Figure: float64(slices.Max(s.unchanged.bytes)),
+			AtMost: goalBytes,
+		},
+		{
+			Text:   "most bytes more to one for each node that changed meanwhile",
+			Figure: float64(slices.Max(s.changed.bytes)-medianBytes(s.unchanged.bytes)) / float64(f.altered), AtMost: goalChangeBytes,
+		},
+		{
+			Text:   "most bytes to one after a restart with the same nodes, of those of a whole set",
+			Figure: float64(slices.Max(s.restarted.bytes)) / float64(medianBytes(s.fresh.bytes)), AtMost: goalShare,
+		},
+		{Text: "whole sets sent to those that came back", Figure: s.unchanged.resets + s.changed.resets + s.restarted.resets},
+		{
+			Text:   "time until all are back, over the bare server's",
+			Figure: middle(&s.unchanged) / middle(&s.bare),
+			AtMost: goalTime,
+			Unit:   "×",
+			Noise:  noise(lasts(s.unchanged.took), lasts(s.bare.took)),
+		},
+	}
+}
+
+func (f *fanout) tables() []report.Table {
+	ours, bare, s := f.costs(&f.ours), f.costs(&f.bare), &f.storms
+	return []report.Table{
+		{
+			Title:   "From the change until so many have it, p50 and p99 of all changes:",
+			Columns: []string{"", "the first", "half", "99 of 100", "the last"},
+			Rows: [][]string{
+				f.line("the inventory", f.ours.took),
+				f.line("bare gRPC", f.bare.took),
+				{"the inventory, with one subscriber only", spread(f.lone.took), "", "", ""},
 			},
 		},
-		Tables: []report.Table{{
-			Title:   "They come, median of all storms of the kind:",
+		{
+			Title:   "Of each subscriber:",
+			Columns: []string{"", "CPU per message", "allocations per message", "live memory at rest"},
+			Rows:    [][]string{ours.line("the inventory"), bare.line("bare gRPC")},
+		},
+		{
+			Title:   "All come back at once, median of all storms of the kind:",
 			Columns: []string{"", "half of them synced", "all of them", "bytes each, median", "bytes each, most", "CPU of the server each"},
 			Rows: [][]string{
 				s.bare.line("bare gRPC, one message"),
@@ -144,7 +121,7 @@ func (f *fanout) stormsPart() *report.Part {
 				s.restarted.line("inventory restarted, nothing changed"),
 				s.fresh.line("they hold nothing"),
 			},
-		}},
+		},
 	}
 }
 
@@ -219,15 +196,4 @@ func noise(ours, bare []time.Duration) float64 {
 		ratios = append(ratios, ours[i].Seconds()/bare[i].Seconds())
 	}
 	return (slices.Max(ratios) - slices.Min(ratios)) / 2
-}
-
-// curve is the median time of each subscriber, thinned out to what can be seen.
-func curve(took []Times) [][2]float64 {
-	var points [][2]float64
-	for k := range took[0] {
-		if every := max(1, len(took[0])/100); k%every == 0 || k == len(took[0])-1 {
-			points = append(points, [2]float64{figures.Milliseconds(median(nth(took, k))), float64(k + 1)})
-		}
-	}
-	return points
 }

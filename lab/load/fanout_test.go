@@ -28,7 +28,7 @@ func TestFanoutGoals(t *testing.T) {
 		},
 	}
 	var got []float64
-	for _, g := range append(f.changesPart().Goals, f.stormsPart().Goals...) {
+	for _, g := range f.report().Goals {
 		got = append(got, g.Figure)
 	}
 	for i, want := range []float64{

@@ -35,7 +35,7 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 	if !enabled() {
 		t.Skipf("it compares times, which takes both cores: make load, or %s=1 (make verify does)", gate)
 	}
-	s := &scene{t: t, report: newLoadReport()}
+	s := &scene{t: t}
 	s.fleet = must(NewFleet(t.TempDir(), fewNodes))(t)
 	site := must(NewSite(t.TempDir()))(t)
 	site.limits = []string{"GOMEMLIMIT=230MiB"} // what the chart gives
@@ -72,14 +72,14 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 			inner := *s
 			inner.t = t
 			control, _ := inner.dials(c.distance)
-			calm := times(inner.propagate(3))
+			calm := median(inner.propagate(3))
 			ctx, end := context.WithCancel(t.Context())
 			var attack sync.WaitGroup
 			attack.Go(func() { c.attack(ctx) })
 			pause(ctx, 2*time.Second) // the budget's burst is used up
 			began := inner.metrics()
 			attacked, failed := inner.dials(c.distance)
-			change := times(inner.propagate(3))
+			change := median(inner.propagate(3))
 			now := inner.metrics()
 			resident := now.Sum("process_resident_memory_bytes") / mb
 			end()
@@ -87,23 +87,19 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 			again, _ := inner.dials(c.distance)
 			control = append(control, again...)
 			peak := must(inner.inventory.peak())(t)
-			p50, bound := figures.Percentile(
-				attacked,
-				50,
-			), max(
-				slowestDial,
-				time.Duration(slowestRatio*float64(figures.Percentile(control, 50))),
-			)
+			p50, calmDial := figures.Percentile(attacked, 50), figures.Percentile(control, 50)
+			bound := max(slowestDial, time.Duration(slowestRatio*float64(calmDial)))
 			fmt.Fprintf(
 				os.Stdout,
-				"    %s: honest dials p50 %s (control %s), %d of %d failed; a change p50 %.1f ms (control %.1f ms); resident %.0f MB, peak %.0f MB; %.2f s of CPU; %.0f handshakes refused, %.0f limited\n",
+				"    %s: honest dials p50 %s (control %s), %d of %d failed; a change p50 %s (control %s); resident %.0f MB, peak %.0f MB; "+
+					"%.2f s of CPU; %.0f handshakes refused, %.0f limited\n",
 				c.name,
 				p50.Round(100*time.Microsecond),
-				figures.Percentile(control, 50).Round(100*time.Microsecond),
+				calmDial.Round(100*time.Microsecond),
 				failed,
 				honestDials,
-				change.P50,
-				calm.P50,
+				change,
+				calm,
 				resident,
 				peak,
 				now.CPU()-began.CPU(),

@@ -35,7 +35,6 @@ func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 	if !enabled() {
 		t.Skipf("it takes minutes and both cores: make load, or %s=1 (make verify does)", gate)
 	}
-	began := time.Now()
 	s := newScene(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // but for what waits for the inventory
 	defer s.leave()
@@ -44,9 +43,7 @@ func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 		play func(*scene)
 	}{
 		{"1,000 subscribers at once get 5,000 nodes", everybodyComes},
-		{"a change reaches them all", aChange},
 		{"one who never reads delays nobody, and is ended", oneNeverReads},
-		{"a thousand who come back at once get what changed and no more", everybodyComesBack},
 		{"10,000 half-open handshakes lock nobody out", halfOpen},
 		{"rubbish and a flood of calls harm only themselves", abuse},
 	} {
@@ -61,6 +58,4 @@ func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 			t.Fatalf("the inventory's log: %s", s.inventory.Tail())
 		}
 	}
-	s.report.Took = time.Since(began).Round(time.Second).Seconds()
-	fmt.Fprintf(os.Stdout, "\n%s\n", s.report)
 }

@@ -14,7 +14,6 @@ type scene struct {
 	inventory *Server
 	fleet     *Fleet
 	crowd     *Crowd
-	report    *loadReport
 }
 
 func must[T any](v T, err error) func(t *testing.T) T {
@@ -29,7 +28,7 @@ func must[T any](v T, err error) func(t *testing.T) T {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{t: t, report: newLoadReport()}
+	s := &scene{t: t}
 	s.fleet = must(NewFleet(t.TempDir(), nodes))(t)
 	s.inventory = must(must(NewSite(t.TempDir()))(t).Inventory(s.fleet))(t)
 	t.Cleanup(func() {

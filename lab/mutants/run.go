@@ -15,85 +15,81 @@ import (
 	"time"
 )
 
-// Result is what became of one mutant.
-type Result struct {
-	Mutant Mutant
+// simulation is the package whose TestWorlds must catch the mutants that have seeds.
+const simulation = "lab/sim"
 
-	Suite, Test string // the package, and the test of it, that caught it; empty: its suites missed it
-	World       int    // the simulation caught it with this many worlds; 0: it was not run, or missed it
-	Took        time.Duration
-	Err         error // the mutant could not be tried
+// result is what became of one mutant.
+type result struct {
+	mutant      Mutant
+	suite, test string // the package, and the test of it, that caught it; empty: its suites missed it
+	world       int    // the simulation caught it with this many worlds; 0: it was not run, or missed it
+	took        time.Duration
+	err         error // the mutant could not be tried
 }
 
-// Caught reports whether all that must catch the mutant did.
-func (r Result) Caught() bool {
-	return r.Err == nil && (r.Test != "" || len(r.Mutant.Suites) == 0) && (r.Mutant.Seeds == 0 || r.World > 0 && r.World <= r.Mutant.Seeds)
+// caught reports whether all that must catch the mutant did.
+func (r result) caught() bool {
+	return r.err == nil && r.test != "" && (r.mutant.Seeds == 0 || r.world > 0)
 }
 
-// Runner tries mutants on a checkout.
-type Runner struct {
-	Root string
-	// Simulation is the package of the simulation, from Root; empty: there is none.
-	Simulation string
+func (r result) String() string {
+	what, by := "caught", r.test+" in "+r.suite
+	switch {
+	case r.err != nil:
+		what, by = "ERROR", r.err.Error()
+	case r.test == "":
+		what, by = "MISSED", "by "+strings.Join(r.mutant.Suites, ", ")
+	case !r.caught():
+		what, by = "MISSED", fmt.Sprintf("by %d worlds, caught by %s", r.mutant.Seeds, by)
+	case r.world > 0:
+		by += fmt.Sprintf(", and by world %d (limit %d)", r.world, r.mutant.Seeds)
+	}
+	return fmt.Sprintf("%-38s %-7s %5.1fs  %s", r.mutant.Name, what, r.took.Seconds(), by)
 }
 
-// Try lays the mutant over the tree and runs what must catch it.
-func (r Runner) Try(ctx context.Context, m Mutant) Result {
+// try runs what must catch the mutant, on the checkout at root.
+func try(ctx context.Context, root string, m Mutant) result {
 	began := time.Now()
-	result := Result{Mutant: m}
-	result.Err = r.try(ctx, &result)
-	result.Took = time.Since(began)
-	return result
+	r := result{mutant: m}
+	r.err = run(ctx, root, &r)
+	r.took = time.Since(began)
+	return r
 }
 
-func (r Runner) try(ctx context.Context, result *Result) error {
-	m := result.Mutant
+func run(ctx context.Context, root string, r *result) error {
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	overlay, err := r.overlay(m, dir)
+	overlay, err := r.mutant.overlay(root, dir)
 	if err != nil {
 		return err
 	}
-	for _, suite := range m.Suites {
-		out, failed, err := r.test(ctx, overlay, nil, "./"+suite)
+	for _, suite := range r.mutant.Suites {
+		out, failed, err := test(ctx, root, overlay, nil, "./"+suite)
 		if err != nil {
-			return fmt.Errorf("mutant %s: %w", m.Name, err)
+			return err
 		}
 		if failed {
-			result.Suite, result.Test = suite, culprit(out)
+			r.suite, r.test = suite, culprit(out)
 			break
 		}
 	}
-	if r.Simulation == "" || m.Seeds == 0 {
+	if r.mutant.Seeds == 0 {
 		return nil
 	}
-	out, failed, err := r.test(
-		ctx,
-		overlay,
-		[]string{"SLICEFEED_SEEDS=" + strconv.Itoa(m.Seeds)},
-		"./"+r.Simulation,
-		"-run",
-		"^TestWorlds$",
-	)
-	if err != nil {
-		return fmt.Errorf("mutant %s in the simulation: %w", m.Name, err)
-	}
+	seeds := []string{"SLICEFEED_SEEDS=" + strconv.Itoa(r.mutant.Seeds)}
+	out, failed, err := test(ctx, root, overlay, seeds, "./"+simulation, "-run", "^TestWorlds$")
 	if failed {
-		result.World = world(out, m.Seeds)
+		r.world = world(out, r.mutant.Seeds)
 	}
-	return nil
+	return err
 }
 
-// overlay writes the mutated file, and what tells go to take it for the one in the tree.
-func (r Runner) overlay(m Mutant, dir string) (string, error) {
-	text, err := m.Text(r.Root)
-	if err != nil {
-		return "", err
-	}
-	root, err := filepath.Abs(r.Root)
+// overlay writes the file with the bug, and what has go read it instead of the one in the tree.
+func (m Mutant) overlay(root, dir string) (string, error) {
+	text, err := m.Text(root)
 	if err != nil {
 		return "", err
 	}
@@ -111,18 +107,13 @@ func (r Runner) overlay(m Mutant, dir string) (string, error) {
 // notBuilt is how go test says that it is not the tests which have failed.
 var notBuilt = regexp.MustCompile(`(?m)\[(build|setup) failed\]`)
 
-// test runs a package's tests with an overlay and reports whether they failed. What does not
-// build is an error: a compiler that objects has caught a slip of ours, not a bug.
-func (r Runner) test(ctx context.Context, overlay string, env []string, args ...string) (out string, failed bool, err error) {
-	cmd := exec.CommandContext(
-		ctx,
-		"go",
-		slices.Concat(
-			[]string{"test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout=3m"},
-			args,
-			quiet(filepath.Join(r.Root, args[0])),
-		)...)
-	cmd.Dir = r.Root
+// test runs a package's tests with an overlay and reports whether they failed. What does not build is an error: then the
+// mutant is wrong.
+func test(ctx context.Context, root, overlay string, env []string, args ...string) (out string, failed bool, err error) {
+	args = slices.Concat([]string{"test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout=3m"}, args,
+		quiet(filepath.Join(root, args[0])))
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
 	cmd.Env = append(os.Environ(), env...)
 	raw, err := cmd.CombinedOutput()
 	switch {
@@ -136,9 +127,8 @@ func (r Runner) test(ctx context.Context, overlay string, env []string, args ...
 	return string(raw), true, nil
 }
 
-// quiet are the arguments that keep the tests of a package from leaving what failed in the tree, where
-// it would be the first that the next run tries, and from looking for a smaller example of it, which
-// takes half a minute and nobody reads.
+// quiet are the arguments that keep the property tests of a package from leaving what failed in the tree, where the
+// next run would try it first, and from searching for a smaller example, which takes half a minute.
 func quiet(dir string) []string {
 	tests, _ := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	for _, path := range tests {
@@ -155,7 +145,7 @@ var (
 	number  = regexp.MustCompile(`(?m)\bseed[ =](\d+)`)
 )
 
-// culprit is the first test that failed, or ran when the process came to its end.
+// culprit is the first test that failed, or that ran when the process ended.
 func culprit(out string) string {
 	for _, of := range []*regexp.Regexp{failure, running} {
 		if found := of.FindStringSubmatch(out); found != nil {

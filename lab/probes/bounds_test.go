@@ -62,6 +62,7 @@ func (c *cell) live(ctx context.Context, s *Subject, set func(dead bool) error) 
 }
 
 func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
+	skipUnlessLoad(t)
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -146,6 +147,7 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 // A restart, a burst of lost packets, an error or two: shorter than the time between two
 // re-probes, and as often as it likes.
 func TestHiccupsChangeNothing(t *testing.T) {
+	skipUnlessLoad(t)
 	t.Parallel()
 	const (
 		each   = 6

@@ -44,9 +44,9 @@ type detection struct {
 // even its pace is, and how soon it finds backends that die meanwhile, also beside a Service whose probes are never
 // answered. The baseline is a bare loop that connects to the same targets and hangs up, before and after, in the same
 // process.
-func MeasureDetection(ctx context.Context, env report.Env) ([]*report.Part, error) {
+func MeasureDetection(ctx context.Context, env report.Env) (report.Report, error) {
 	if err := netns.Enter(ctx); err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
 	if IsStandIn() {
 		os.Exit(BeStandIn())
@@ -57,13 +57,13 @@ func MeasureDetection(ctx context.Context, env report.Env) ([]*report.Part, erro
 	}
 	answering, err := StartStandIn()
 	if err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
 	f, err := p.measure(ctx, env, answering)
 	if err := errors.Join(err, answering.Close()); err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
-	return []*report.Part{f.part()}, nil
+	return f.report(), nil
 }
 
 func (p plan) measure(ctx context.Context, env report.Env, answering *StandIn) (*detection, error) {

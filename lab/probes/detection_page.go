@@ -13,30 +13,29 @@ import (
 // maxProbes is the prober's own limit of probes under way.
 const maxProbes = 512
 
-func (f *detection) part() *report.Part {
-	return &report.Part{
-		Setup: fmt.Sprintf("The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s); a process "+
-			"beside it answers for all targets on the same machine. Measured for %v, then %d backends refuse and %d fall silent %d times each, "+
-			"while the others are probed on. The last two goals have one Service of %d backends, half of which refuse and half of which fall silent "+
-			"again and again for %v, beside another Service of %d nodes of the same source with a filtered probe port and a timeout of %v, %d of whose probes "+
-			"are under way.", f.long, each, each, f.deaths, 2*besideEach, f.beside, neighborNodes, neighborTimeout, f.neighbor.probes),
+func (f *detection) report() report.Report {
+	return report.Report{
+		Setup: fmt.Sprintf(
+			"The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s); a process beside it "+
+				"answers for all targets on the same machine. Measured for %v, then %d backends refuse and %d fall silent %d times each, while the "+
+				"others are probed on. The last two goals have one Service of %d backends, half of which refuse and half of which fall silent again "+
+				"and again for %v, beside another Service of %d nodes of the same source with a filtered probe port and a timeout of %v, %d of whose "+
+				"probes are under way.",
+			f.long,
+			each,
+			each,
+			f.deaths,
+			2*besideEach,
+			f.beside,
+			neighborNodes,
+			neighborTimeout,
+			f.neighbor.probes,
+		),
 		Goals: []report.Goal{
-			{
-				Text:   "p99 until a backend that refuses is failing",
-				Figure: seconds(percentile(f.refuse.dead, 99)),
-				AtMost: Refuses.Seconds(),
-				Unit:   "s",
-				Noise:  halves(f.refuse.dead),
-			},
-			{
-				Text:   "p99 until one that is silent is failing",
-				Figure: seconds(percentile(f.drop.dead, 99)),
-				AtMost: Silent.Seconds(),
-				Unit:   "s",
-				Noise:  halves(f.drop.dead),
-			},
+			inSeconds("p99 until a backend that refuses is failing", Refuses, f.refuse.dead),
+			inSeconds("p99 until one that is silent is failing", Silent, f.drop.dead),
 			{Text: "sockets with 10,000 targets", Figure: float64(f.many.Sockets), AtMost: maxProbes},
-			{Text: "p99 between two probes of a target", Figure: seconds(f.pace.Gap99), AtMost: 2.1, Unit: "s"},
+			{Text: "p99 between two probes of a target", Figure: f.pace.Gap99.Seconds(), AtMost: 2.1, Unit: "s"},
 			overBound("refuses", Refuses, f.neighbor.refuse.dead),
 			overBound("is silent", Silent, f.neighbor.drop.dead),
 		},
@@ -60,17 +59,15 @@ func (f *detection) part() *report.Part {
 				Rows: [][]string{
 					{"between two probes of a target", sec(f.pace.Gap1), sec(f.pace.Gap50), sec(f.pace.Gap99), sec(f.pace.Longest)},
 					{
-						"probes in a tenth of a second",
-						strconv.Itoa(f.pace.Slot1),
-						fmt.Sprintf("%.0f (mean)", f.many.Probes/10),
-						strconv.Itoa(f.pace.Slot99),
-						"",
+						"probes in a tenth of a second", strconv.Itoa(f.pace.Slot1), fmt.Sprintf("%.0f (mean)", f.many.Probes/10),
+						strconv.Itoa(f.pace.Slot99), "",
 					},
 				},
 			},
 			{
 				Title: fmt.Sprintf(
-					"From a backend's death, or its return, to the status that says so (%d of each; beside a Service with a filtered port %d that refuse, %d that are silent):",
+					"From a backend's death, or its return, to the status that says so (%d of each; beside a Service with a "+
+						"filtered port %d that refuse, %d that are silent):",
 					len(f.refuse.dead),
 					len(f.neighbor.refuse.dead),
 					len(f.neighbor.drop.dead),
@@ -94,30 +91,23 @@ func taken(targets int, t Taken, loop []time.Duration) []string {
 	}
 	mean := sum / time.Duration(len(loop))
 	return []string{
-		strconv.Itoa(
-			targets,
-		),
-		fmt.Sprintf("%.0f", t.Probes),
-		fmt.Sprintf("%.0f ms", figures.Milliseconds(t.CPU)),
-		fmt.Sprintf("%.0f ms", figures.Milliseconds(mean)),
-		fmt.Sprintf("%.1f ×", t.CPU.Seconds()/mean.Seconds()),
-		strconv.Itoa(t.Sockets),
-		fmt.Sprintf("%.0f MB", float64(t.Resident)/(1<<20)),
+		strconv.Itoa(targets), fmt.Sprintf("%.0f", t.Probes), fmt.Sprintf("%.0f ms", figures.Milliseconds(t.CPU)),
+		fmt.Sprintf("%.0f ms", figures.Milliseconds(mean)), fmt.Sprintf("%.1f ×", t.CPU.Seconds()/mean.Seconds()),
+		strconv.Itoa(t.Sockets), fmt.Sprintf("%.0f MB", float64(t.Resident)/(1<<20)),
 	}
 }
 
 func noticedRow(how string, bound time.Duration, n *noticed) []string {
 	return []string{
-		how,
-		sec(bound),
-		sec(percentile(n.dead, 50)),
-		sec(percentile(n.dead, 99)),
-		sec(percentile(n.back, 50)),
-		sec(percentile(n.back, 99)),
+		how, sec(bound), sec(percentile(n.dead, 50)), sec(percentile(n.dead, 99)), sec(percentile(n.back, 50)), sec(percentile(n.back, 99)),
 	}
 }
 
-// overBound is the goal that a neighbor delays nobody's detection.
+func inSeconds(text string, bound time.Duration, took []time.Duration) report.Goal {
+	return report.Goal{Text: text, Figure: percentile(took, 99).Seconds(), AtMost: bound.Seconds(), Unit: "s", Noise: halves(took)}
+}
+
+// overBound is the goal that a neighbor delays no detection.
 func overBound(how string, bound time.Duration, took []time.Duration) report.Goal {
 	return report.Goal{
 		Text: fmt.Sprintf(
@@ -135,9 +125,7 @@ func overBound(how string, bound time.Duration, took []time.Duration) report.Goa
 // halves is how far the p99 of the first half of the samples is from that of the second.
 func halves(samples []time.Duration) float64 {
 	half := len(samples) / 2
-	return math.Abs(seconds(percentile(samples[:half], 99)) - seconds(percentile(samples[half:], 99)))
+	return math.Abs((percentile(samples[:half], 99) - percentile(samples[half:], 99)).Seconds())
 }
-
-func seconds(d time.Duration) float64 { return d.Seconds() }
 
 func sec(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

@@ -69,17 +69,11 @@ type Taken struct {
 	CPU      time.Duration // per 1,000 of them
 	Sockets  int           // at most, more than before
 	Resident int64         // bytes, likewise
-	Grown    int           // live memory, more than before
-	Left     int           // connections after the end, TIME_WAIT and all
-	Judged   time.Duration // until the last key was; 0: it was not
-	Failing  int           // keys
 }
 
 // Run probes on a prober of its own.
 func (l Load) Run() (t Taken, err error) {
 	runtime.GC()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
 	idle, idleSockets, err := ours()
 	if err != nil {
 		return t, err
@@ -87,7 +81,9 @@ func (l Load) Run() (t Taken, err error) {
 	b := Start()
 	defer func() { err = errors.Join(err, b.Stop()) }()
 	began := time.Now()
-	l.set(b, l.Keys)
+	for first := 0; first < len(l.Keys); first += 100 {
+		b.Set(fmt.Sprint("web/", first/100), prober.RequestsFor("blue", l.Keys[first:min(first+100, len(l.Keys))]...))
+	}
 	sample := func(until time.Time) error {
 		for tick := time.NewTicker(200 * time.Millisecond); time.Now().Before(until); <-tick.C {
 			use, sockets, err := ours()
@@ -95,9 +91,6 @@ func (l Load) Run() (t Taken, err error) {
 				return err
 			}
 			t.Sockets, t.Resident = max(t.Sockets, sockets-idleSockets), max(t.Resident, use.Resident-idle.Resident)
-			if t.Judged == 0 && b.Status(l.Keys[len(l.Keys)-1]).Health != prober.Pending {
-				t.Judged = time.Since(began)
-			}
 		}
 		return nil
 	}
@@ -110,21 +103,7 @@ func (l Load) Run() (t Taken, err error) {
 	}
 	t.Probes = (last.probes - first.probes) / to.Sub(from).Seconds()
 	t.CPU = time.Duration(float64(last.cpu-first.cpu) * 1000 / (last.probes - first.probes))
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	t.Grown = int(after.HeapAlloc+after.StackInuse) - int(before.HeapAlloc+before.StackInuse)
-	for _, key := range l.Keys {
-		if b.Status(key).Health == prober.Failing {
-			t.Failing++
-		}
-	}
-	l.set(b, nil)
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-		if t.Left, err = Connections(); err != nil || t.Left == 0 {
-			break
-		}
-	}
-	return t, err
+	return t, nil
 }
 
 func call(what func(*Bench) error, b *Bench) error {
@@ -147,11 +126,4 @@ func spent(b *Bench) (at time.Time, c cost, err error) {
 	use, _, err := ours()
 	c.cpu = use.CPU
 	return time.Now(), c, err
-}
-
-// set gives the keys to targets of a hundred each; none: takes them away.
-func (l Load) set(b *Bench, keys []probe.Key) {
-	for first := 0; first < len(l.Keys); first += 100 {
-		b.Set(fmt.Sprint("web/", first/100), prober.RequestsFor("blue", keys[min(first, len(keys)):min(first+100, len(keys))]...))
-	}
 }

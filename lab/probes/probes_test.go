@@ -30,6 +30,14 @@ func (c checked) Run() int {
 	return code
 }
 
+// skipUnlessLoad skips what compares times on real sockets, for which other tests must leave the cores alone.
+func skipUnlessLoad(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SLICEFEED_LOAD") != "1" {
+		t.Skip("it compares times, which takes both cores: make load, or SLICEFEED_LOAD=1 (make verify does)")
+	}
+}
+
 // newBench starts a prober that ends with the test.
 func newBench(t *testing.T) *Bench {
 	b := Start()

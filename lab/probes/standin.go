@@ -17,8 +17,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/figures"
 )
 
-// The stand-in is a process of its own that answers for ten thousand backends: a listener of
-// each protocol has all of 127.0.0.0/8. In our own process its sockets, its memory and its CPU
+// The stand-in is a process of its own that answers for ten thousand backends: a listener has all of 127.0.0.0/8. In our own process its sockets, its memory and its CPU
 // would be taken for the prober's.
 
 const roleEnv = "SLICEFEED_PROBES_STAND_IN"
@@ -26,9 +25,6 @@ const roleEnv = "SLICEFEED_PROBES_STAND_IN"
 // The stand-in's ports: the first keeps a record of who was probed when.
 const (
 	TCPPort = 30080 + iota
-	HTTPPort
-	HTTPSPort
-	GRPCPort
 	SilentPort
 )
 
@@ -110,16 +106,12 @@ func BeStandIn() int {
 
 func standIn(in io.Reader, out io.Writer) error {
 	everywhere := netip.IPv4Unspecified()
-	for at, protocol := range map[uint16]backend.Protocol{HTTPPort: backend.HTTP, HTTPSPort: backend.HTTPS, GRPCPort: backend.GRPC, SilentPort: backend.HTTP} {
-		b, err := backend.StartSpeaking(protocol, string(protocol), netip.AddrPortFrom(everywhere, at))
-		if err != nil {
-			return err
-		}
-		if at == SilentPort {
-			if err := b.Set(backend.Silent); err != nil {
-				return err
-			}
-		}
+	silent, err := backend.Start("silent", netip.AddrPortFrom(everywhere, SilentPort))
+	if err != nil {
+		return err
+	}
+	if err := silent.Set(backend.Silent); err != nil {
+		return err
 	}
 	listener, err := net.Listen("tcp", netip.AddrPortFrom(everywhere, TCPPort).String())
 	if err != nil {

@@ -40,7 +40,7 @@ var (
 )
 
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
+func Run(ctx context.Context, env report.Env) (report.Report, error) {
 	extent := usual
 	if env.Quick {
 		extent = quick
@@ -50,7 +50,7 @@ func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 		fmt.Fprintf(env.Out, "the planner and the in-tree reconciler with %d endpoints\n", size)
 		rows, err := compare(ctx, size, extent.samples(size))
 		if err != nil {
-			return nil, err
+			return report.Report{}, err
 		}
 		found.comparisons = append(found.comparisons, rows...)
 	}
@@ -58,9 +58,9 @@ func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
 		fmt.Fprintf(env.Out, "a rolling replacement of %d endpoints, %d at a time\n", extent.rolling, atOnce)
 		rolling, err := roll(ctx, extent.rolling, atOnce)
 		if err != nil {
-			return nil, err
+			return report.Report{}, err
 		}
 		found.rollings = append(found.rollings, rolling)
 	}
-	return []*report.Part{found.part()}, nil
+	return found.report(), nil
 }

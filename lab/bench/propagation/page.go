@@ -4,157 +4,100 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/figures"
 )
 
-// The goals: ratios to the floor, and the bounds of the prober, which the design gives.
+// The goals.
 const (
-	goalP50       = 1.10
-	goalP99       = 1.5
-	refusalBound  = 2.5 // seconds
-	silenceBound  = 4.5
-	microseconds  = "µs"
-	ofTheWhole    = "of the whole"
-	floorName     = "floor"
-	slicefeedName = "slicefeed"
+	goalP50    = 1.10
+	goalP99    = 1.5
+	goalGrowth = 1.3
 )
 
-func (f *findings) part() *report.Part {
-	return &report.Part{
-		Title: "One node of four",
-		Setup: fmt.Sprintf("One node toggles Ready beside %d ready ones, with HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0, %d times. "+
-			"By chance before or after each of them a loop without logic, link, cache or process of its own does the same: the floor. "+
-			"Its Node, its slice and the rights of its accounts are like the pair's, and the same admission policy checks what it writes.",
-			readyWorkers, len(f.pair)),
+func (b *bench) report(sizes []*size) report.Report {
+	few, from, to := sizes[0], sizes[1], sizes[len(sizes)-1]
+	grown := fmt.Sprintf("%d nodes over %d", to.nodes, from.nodes)
+	r := report.Report{
+		Setup: fmt.Sprintf(
+			"Nodes of real size (50 images), one Service, HEALTH_CHECK_MODE=off and SHRINK_WINDOW=0. At each size %d changes of "+
+				"one Node's readiness, each of another Node, in turn with as many of the floor: a loop without logic, link, cache or process of its "+
+				"own, whose slice and rights are like the pair's, under the same admission policy. Then %d rounds of %d changes of the pair's alone, "+
+				"for its CPU and writes.",
+			b.samples,
+			b.rounds,
+			b.changes,
+		),
 		Goals: []report.Goal{
-			goal("p50 over the floor's", f.floor, f.pair, 50, goalP50),
-			goal("p99 over the floor's", f.floor, f.pair, 99, goalP99),
-			bound("a backend that refuses is out, p99", f.refused, refusalBound),
-			bound("a backend that is silent is out, p99", f.silent, silenceBound),
+			few.overFloor(50, goalP50),
+			few.overFloor(99, goalP99),
+			growth("time of one change as a multiple of the floor's, "+grown, from.ratios(), to.ratios()),
+			growth("CPU of one change in the inventory, "+grown, from.inventory, to.inventory),
+			growth("CPU of one change in the writer, "+grown, from.writer, to.writer),
 		},
-		Tables: []report.Table{f.whole(), f.changes(), f.stageTable()},
-		Plots: []report.Plot{{
-			Name: "propagation", Title: "From patch to event",
-			X: report.Axis{Label: "ms", Log: true}, Y: report.Axis{Label: "% of the changes are through"},
-			Series: []report.Series{distribution(floorName, f.floor), distribution(slicefeedName, f.pair)},
+		Tables: []report.Table{{
+			Title: "One change, from the patch being sent to the event of the slice:",
+			Columns: []string{
+				"nodes", "floor p50", "p50", "floor p99", "p99", "CPU inventory", "CPU writer", "resident inventory", "resident writer",
+			},
 		}},
-		Notes: []string{
-			"Guards and probes are measured by draining nodes that are served again, since no guard holds that up, and with probes on a node " +
-				"that is not ready is served while its backend answers. A node that joins has its machine looked up in the cloud, at most every 5 s: " +
-				"these joined 5 s apart.",
-			"The stages are the means over the tenth of the samples that is nearest to the median, in a run of their own in which both halves are traced " +
-				"(runtime/trace, read from /debug/pprof/trace; `go tool trace` shows the same milestones).",
-			"The ValidatingAdmissionPolicy that the writer's chart installs is part of the last stage, of both. Its own cost is the difference between the " +
-				"p50 with it and without it. More than half of that is the API server's conversion of both slices, four times per request, which no rule " +
-				"in it can spare.",
-		},
 	}
-}
-
-func (f *findings) whole() report.Table {
-	return report.Table{
-		Title:   "From the patch being sent to the event being there:",
-		Columns: []string{"", "p50", "p90", "p99"},
-		Rows: [][]string{
-			line("floor: two API servers, no logic", f.floor), line(slicefeedName, f.pair),
-			line("floor, without the admission policy", f.free.floor), line("slicefeed, without the admission policy", f.free.pair),
-			{"the admission policy's own cost, of the floor", policyCost(f.floor, f.free.floor), "", ""},
-			{"the same, of slicefeed", policyCost(f.pair, f.free.pair), "", ""},
-		},
-	}
-}
-
-func (f *findings) changes() report.Table {
-	return report.Table{
-		Title:   "Other changes:",
-		Columns: []string{"", "p50", "p90", "p99"},
-		Rows: [][]string{
-			line(fmt.Sprintf("one of %d draining nodes is served again: floor", f.undrain), f.undrained.floor),
-			line("the same, slicefeed without probes and shrink guard", f.undrained.pair),
-			line("floor, beside the next", f.guarded.floor),
-			line("the same, slicefeed with default guards and tcp probes", f.guarded.pair),
-			line("a node joins, its machine is in the cloud already", f.joined),
-			line("a node is deleted", f.left),
-			line("a backend refuses connections (bound 2.5 s)", f.refused),
-			line("a backend is silent (bound 4.5 s)", f.silent),
-		},
-	}
-}
-
-func (f *findings) stageTable() report.Table {
-	t := report.Table{
-		Title:   fmt.Sprintf("Where the time of a typical change goes (%d traced):", f.pairStages.samples),
-		Columns: []string{"stage", slicefeedName, ofTheWhole, floorName},
-	}
-	for i, each := range pairStages {
-		row := []string{each.name, us(f.pairStages.took[i]), share(f.pairStages.took[i], f.pairStages.whole), ""}
-		if j := slices.IndexFunc(floorStages, func(s stage) bool { return s.name == each.name }); j >= 0 {
-			row[3] = us(f.floorStages.took[j])
+	for _, s := range sizes {
+		r.Goals = append(
+			r.Goals,
+			report.Goal{Text: fmt.Sprintf("writes for one change with %d nodes", s.nodes), Figure: s.writes, AtMost: 1},
+		)
+		row := []string{strconv.Itoa(s.nodes)}
+		for _, percentile := range []int{50, 99} {
+			for _, side := range [][]time.Duration{s.floor, s.pair} {
+				row = append(row, fmt.Sprintf("%.2f ms", figures.Milliseconds(figures.Percentile(side, percentile))))
+			}
 		}
-		t.Rows = append(t.Rows, row)
+		for _, cpu := range [][]float64{s.inventory, s.writer} {
+			row = append(row, fmt.Sprintf("%.2f ms", slices.Min(cpu)))
+		}
+		for _, bytes := range s.resident {
+			row = append(row, fmt.Sprintf("%d MB", bytes>>20))
+		}
+		r.Tables[0].Rows = append(r.Tables[0].Rows, row)
 	}
-	t.Rows = append(t.Rows,
-		[]string{floorStages[1].name, "", "", us(f.floorStages.took[1])},
-		[]string{"whole", us(f.pairStages.whole), "100 %", us(f.floorStages.whole)})
-	return t
+	return r
 }
 
-// policyCost is how much later the median change is through with something than without it.
-func policyCost(with, without []sample) string {
-	return ms(figures.Percentile(times(with), 50) - figures.Percentile(times(without), 50))
+// over is a percentile of some changes of the pair over that of the floor.
+func (s *size) over(percentile, from, to int) float64 {
+	return figures.Percentile(s.pair[from:to], percentile).Seconds() / figures.Percentile(s.floor[from:to], percentile).Seconds()
 }
 
-// distribution is the cumulative one, in per cent.
-func distribution(name string, samples []sample) report.Series {
-	series := report.Series{Name: name}
-	for p := 1; p < 100; p++ {
-		series.Points = append(series.Points, [2]float64{figures.Milliseconds(figures.Percentile(times(samples), p)), float64(p)})
-	}
-	return series
-}
-
-// beyond is why a ratio may not be what it should.
-const beyond = "Beyond the floor is the way through two processes, by stage below. Writing before metrics and status, and a link without pings, were gained here."
-
-func goal(text string, floor, pair []sample, percentile int, atMost float64) report.Goal {
-	ratio := func(floor, pair []sample) float64 {
-		return figures.Percentile(times(pair), percentile).Seconds() / figures.Percentile(times(floor), percentile).Seconds()
-	}
-	half := len(pair) / 2
+func (s *size) overFloor(percentile int, atMost float64) report.Goal {
+	n := len(s.pair)
 	return report.Goal{
-		Text: text, Figure: ratio(floor, pair), AtMost: atMost, Unit: "×",
-		Noise:  math.Abs(ratio(floor[:half], pair[:half]) - ratio(floor[half:], pair[half:])),
-		Remark: beyond,
+		Text: fmt.Sprintf("p%d over the floor's with %d nodes", percentile, s.nodes), Figure: s.over(percentile, 0, n), AtMost: atMost,
+		Unit: "×", Noise: math.Abs(s.over(percentile, 0, n/2) - s.over(percentile, n/2, n)),
 	}
 }
 
-func bound(text string, samples []sample, seconds float64) report.Goal {
-	return report.Goal{Text: text, Figure: figures.Percentile(times(samples), 99).Seconds(), AtMost: seconds, Unit: "s"}
-}
-
-func line(name string, samples []sample) []string {
-	row := []string{name}
-	for _, p := range []int{50, 90, 99} {
-		row = append(row, ms(figures.Percentile(times(samples), p)))
-	}
-	return row
-}
-
-func times(samples []sample) []time.Duration {
-	all := make([]time.Duration, 0, len(samples))
-	for _, s := range samples {
-		all = append(all, s.took())
+// ratios are the medians over the floor's, in each third of the samples.
+func (s *size) ratios() (all []float64) {
+	third := len(s.pair) / 3
+	for i := range 3 {
+		all = append(all, s.over(50, i*third, (i+1)*third))
 	}
 	return all
 }
 
-func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", figures.Milliseconds(d)) }
-
-func us(d time.Duration) string { return fmt.Sprintf("%d %s", d.Microseconds(), microseconds) }
-
-func share(d, of time.Duration) string {
-	return fmt.Sprintf("%.1f %%", 100*d.Seconds()/of.Seconds())
+// growth is a goal about how much of something there is at one size and at another. Of several figures the least
+// counts: what disturbs only adds.
+func growth(text string, from, to []float64) report.Goal {
+	spread := func(of []float64) float64 { return (slices.Max(of) - slices.Min(of)) / slices.Min(of) }
+	return report.Goal{
+		Text:   text,
+		Figure: slices.Min(to) / slices.Min(from),
+		AtMost: goalGrowth,
+		Unit:   "×",
+		Noise:  spread(from) + spread(to),
+	}
 }

@@ -1,6 +1,6 @@
-// Package propagation measures the main job: how long after a Node has changed in one API server the slices of the other
-// say so, where that time goes, and what becomes of it and of its CPU with more nodes or more Services. The baseline is
-// the floor: a loop that does nothing else. Both sides are measured by the same code, in turn, on the same parts.
+// Package propagation measures the main job: how long after a Node has changed in one API server the slice of the other
+// shows it, and what CPU that takes, with few nodes, with 100 and with 5,000. The baseline is the floor, a loop without
+// logic, on the same API servers. Both are measured by the same code, in turn.
 package propagation
 
 import (
@@ -8,229 +8,234 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
+	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
 const warmUp = 20
 
-// extent is how much is measured with one node of four.
+// extent is how much is measured.
 type extent struct {
-	toggles int           // of each side
-	traced  time.Duration // then, for the stages
-	freely  int           // then, of each side, without the admission policy; an even number
-	joins   int
-	undrain int // workers that are to be served again, once under each settings
-	deaths  int // of each kind; fewer than undrain, since some have to live
+	nodes   []int // the first is for the time alone; growth is from the second to the last
+	samples int   // changes by either side, at each number of nodes
+	rounds  int   // of changes whose CPU and writes are added up
+	changes int   // in a round
 }
 
 var (
-	whole = extent{toggles: 600, traced: 8 * time.Second, freely: 200, joins: 8, undrain: 40, deaths: 30}
-	quick = extent{toggles: 60, traced: 2 * time.Second, freely: 20, joins: 1, undrain: 6, deaths: 3}
+	whole = extent{nodes: []int{4, 100, 5000}, samples: 300, rounds: 3, changes: 200}
+	quick = extent{nodes: []int{4, 100, 1000}, samples: 60, rounds: 2, changes: 60}
 )
 
+// size is what was measured with one number of nodes.
+type size struct {
+	nodes             int
+	floor, pair       []time.Duration // of each change
+	inventory, writer []float64       // milliseconds of CPU of a change, in each round
+	resident          [2]int64        // bytes, of inventory and writer
+	writes            float64         // of slices, for one change
+}
+
 // Run is the section of the bench.
-func Run(ctx context.Context, env report.Env) ([]*report.Part, error) {
+func Run(ctx context.Context, env report.Env) (report.Report, error) {
 	programs, err := controlplane.Build(ctx, env.Out)
 	if err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
 	if err := netns.Enter(ctx, pair.Addresses()...); err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
-	p, err := pair.Start(ctx, pair.Options{Programs: programs, Writer: bare})
+	p, err := pair.Start(ctx, pair.Options{
+		Programs:  programs,
+		Inventory: map[string]string{"SECURED_SUBNET_CIDR": pair.HerdSubnet},
+		// Nothing holds a change up.
+		Writer: map[string]string{"SECURED_SUBNET_CIDR": pair.HerdSubnet, "HEALTH_CHECK_MODE": "off", "SHRINK_WINDOW": "0"},
+	})
 	if err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
-	found, err := measure(ctx, env, p)
+	b := &bench{extent: whole, pair: p}
+	if env.Quick {
+		b.extent = quick
+	}
+	sizes, err := b.measure(ctx, env.Out)
 	if err := errors.Join(err, p.Stop()); err != nil {
-		return nil, err
+		return report.Report{}, err
 	}
-	sizes, err := measureSizes(ctx, env, programs)
-	return append([]*report.Part{found.part()}, sizes...), err
+	return b.report(sizes), nil
 }
 
-// bare are the settings that have nothing hold a change up.
-var bare = map[string]string{"HEALTH_CHECK_MODE": "off", "SHRINK_WINDOW": "0"}
-
-// bench is what all parts of the section are measured with.
 type bench struct {
-	pair        *pair.Pair
-	floor       *floor
-	floorWorker *pair.Worker // its readiness is that of the floor's slice
-	sight       *sight
-	out         io.Writer
-
-	workers []*pair.Worker
-}
-
-// findings are what was measured.
-type findings struct {
 	extent
 
-	floor, pair  []sample // toggles
-	floorStages  stages
-	pairStages   stages
-	free         sides // toggles without the admission policy
-	joined, left []sample
-	undrained    sides // served again, without guards and probes
-	guarded      sides // with them
-	// Backends that died, until they were out.
-	refused, silent []sample
+	pair *pair.Pair
+	herd *pair.Herd
 }
 
-// sides are samples that were taken in turn.
-type sides struct{ floor, pair []sample }
-
-func measure(ctx context.Context, env report.Env, p *pair.Pair) (*findings, error) {
-	b, err := prepare(ctx, env.Out, p)
+func (b *bench) measure(ctx context.Context, out io.Writer) (all []*size, err error) {
+	b.pair.StopWatching()
+	if b.herd, err = b.pair.NewHerd(); err != nil {
+		return nil, err
+	}
+	if err := b.pair.StartHalves(ctx); err != nil {
+		return nil, err
+	}
+	account, err := newAccount(ctx, b.pair)
 	if err != nil {
-		return nil, err
-	}
-	f := &findings{extent: whole}
-	if env.Quick {
-		f.extent = quick
-	}
-	measuring, stop := context.WithCancel(ctx)
-	loops, measuring := errgroup.WithContext(measuring)
-	loops.Go(func() error { return b.floor.run(measuring) })
-	loops.Go(func() error {
-		defer stop()
-		for _, part := range []struct {
-			what string
-			do   func(context.Context, *findings) error
-		}{
-			{"a node toggles Ready", b.toggle},
-			{"the same, traced", b.trace},
-			{"the same, without the admission policy", b.withoutPolicy},
-			{"nodes join and leave", b.come},
-			{"draining nodes are served again", b.undrain},
-			{"the same with guards and probes, and backends die", b.guarded},
-		} {
-			fmt.Fprintln(b.out, part.what)
-			if err := part.do(measuring, f); err != nil {
-				return fmt.Errorf("%s: %w", part.what, err)
-			}
-		}
-		return nil
-	})
-	if err := loops.Wait(); err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-// readyWorkers are there beside the one that toggles.
-const readyWorkers = 3
-
-func prepare(ctx context.Context, out io.Writer, p *pair.Pair) (*bench, error) {
-	if err := p.StartHalves(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := p.WaitLeading(ctx); err != nil {
-		return nil, err
-	}
-	b := &bench{pair: p, out: out}
-	var addresses []netip.Addr
-	for range readyWorkers + 1 {
-		w, err := b.hire(ctx)
-		if err != nil {
-			return nil, err
-		}
-		addresses = append(addresses, w.Address)
-	}
-	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	if _, err := p.WaitSlices(waiting, pair.AreJust(pair.Ready, addresses...)); err != nil {
-		return nil, err
-	}
-	p.StopWatching()
-	var err error
-	if b.floor, b.floorWorker, err = newLeastPrivilegeFloor(ctx, p, netip.AddrFrom4([4]byte{10, 0, 1, 9})); err != nil {
 		return nil, fmt.Errorf("prepare the floor: %w", err)
 	}
-	b.sight, err = newSight(ctx, p, pair.Namespace)
-	return b, err
+	for _, nodes := range b.nodes {
+		if err := b.grow(ctx, nodes); err != nil {
+			return nil, fmt.Errorf("grow to %d nodes: %w", nodes, err)
+		}
+		fmt.Fprintf(out, "%d nodes are served\n", nodes)
+		s := &size{nodes: nodes}
+		if err := b.sample(ctx, account, s); err != nil {
+			return nil, fmt.Errorf("%d nodes: %w", nodes, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
-// hire adds a worker and has it join.
-func (b *bench) hire(ctx context.Context) (*pair.Worker, error) {
-	w, err := b.add()
+// grow adds nodes, and polls until all of them are ready endpoints: nothing is measured yet.
+func (b *bench) grow(ctx context.Context, nodes int) error {
+	if err := b.herd.Grow(ctx, nodes); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	for {
+		list, err := b.pair.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for i := range list.Items {
+			for _, e := range list.Items[i].Endpoints {
+				if e.Conditions.Ready != nil && *e.Conditions.Ready {
+					ready++
+				}
+			}
+		}
+		if ready == nodes {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d endpoints are ready: %w", ready, ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// sample toggles nodes of the herd and the floor's own in turn, and then the herd's alone.
+func (b *bench) sample(ctx context.Context, account *account, s *size) error {
+	floor, err := account.newFloor(ctx, b.herd)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return w, w.Join(ctx)
-}
-
-// add adds a worker whose machine runs and that has not joined.
-func (b *bench) add() (*pair.Worker, error) {
-	n := len(b.workers)
-	w, err := b.pair.AddWorker(
-		pair.WorkerOptions{Name: fmt.Sprintf("worker-%d", n), Address: netip.AddrFrom4([4]byte{10, 0, 1, byte(10 + n)})},
-	)
-	if err == nil {
-		b.workers = append(b.workers, w)
-	}
-	return w, err
-}
-
-// change is made to a worker, and seen in the slices when they list its address as told.
-type change struct {
-	of    *pair.Worker
-	make  func(context.Context) error
-	shows func(slice *discoveryv1.EndpointSlice, address string) bool
-}
-
-// sample makes a change and waits until it is seen.
-func (c change) sample(ctx context.Context, at *sight) (sample, error) {
-	if err := pause(ctx); err != nil {
-		return sample{}, err
-	}
-	start := time.Now()
-	if err := c.make(ctx); err != nil {
-		return sample{}, err
-	}
-	address := c.of.Address.String()
-	seen, err := at.until(ctx, 1, func(slice *discoveryv1.EndpointSlice) bool { return c.shows(slice, address) })
+	ours, err := newSight(ctx, b.pair, pair.Namespace)
 	if err != nil {
-		return sample{}, fmt.Errorf("wait for the change of %s: %w", c.of.Name, err)
+		return err
 	}
-	return sample{start, seen[0]}, nil
+	defer ours.close()
+	measuring, stop := context.WithCancel(ctx)
+	loops, measuring := errgroup.WithContext(measuring)
+	loops.Go(func() error { return floor.run(measuring) })
+	loops.Go(func() error {
+		defer stop()
+		return b.inTurn(measuring, s, floor, ours)
+	})
+	if err := loops.Wait(); err != nil {
+		return err
+	}
+	return b.alone(ctx, s, ours)
 }
 
-// both makes a change to a worker of each side, by chance of the floor first or of the pair.
-func (b *bench) both(ctx context.Context, into *sides, of func(*pair.Worker) change, w *pair.Worker) error {
-	turns := []func() error{
-		func() error { return take(ctx, &into.floor, of(b.floorWorker), b.floor.sight) },
-		func() error { return take(ctx, &into.pair, of(w), b.sight) },
-	}
-	first := rand.IntN(2)
-	return errors.Join(turns[first](), turns[1-first]())
+// toggled is the node that a change is about: each one there and back, all over the herd.
+func (b *bench) toggled(change int) (node *pair.Node, ready bool) {
+	const stride = 37 // prime to all sizes
+	nodes := b.herd.Nodes()
+	return nodes[change/2*stride%len(nodes)], change%2 == 1
 }
 
-func take(ctx context.Context, into *[]sample, c change, at *sight) error {
-	s, err := c.sample(ctx, at)
-	*into = append(*into, s)
+func (b *bench) inTurn(ctx context.Context, s *size, floor *floor, ours *sight) error {
+	for i := range warmUp + b.samples {
+		node, ready := b.toggled(i)
+		least, err := floor.sight.toggle(ctx, floor.node, ready)
+		if err != nil {
+			return fmt.Errorf("change %d of the floor: %w", i, err)
+		}
+		took, err := ours.toggle(ctx, node, ready)
+		if err != nil {
+			return fmt.Errorf("change %d of the pair: %w", i, err)
+		}
+		if i >= warmUp {
+			s.floor, s.pair = append(s.floor, least), append(s.pair, took)
+		}
+	}
+	return nil
+}
+
+// alone adds up what rounds of changes cost both components and the API server, one change after the other.
+func (b *bench) alone(ctx context.Context, s *size, ours *sight) error {
+	earlier, err := b.pair.Writes(ctx)
+	if err != nil {
+		return err
+	}
+	for range b.rounds {
+		before, err := b.usage()
+		if err != nil {
+			return err
+		}
+		for i := range b.changes {
+			node, ready := b.toggled(i)
+			if _, err := ours.toggle(ctx, node, ready); err != nil {
+				return fmt.Errorf("change %d: %w", i, err)
+			}
+		}
+		now, err := b.usage()
+		if err != nil {
+			return err
+		}
+		each := func(component int) float64 {
+			return figures.Milliseconds((now[component].CPU - before[component].CPU) / time.Duration(b.changes))
+		}
+		s.inventory, s.writer = append(s.inventory, each(0)), append(s.writer, each(1))
+		s.resident = [2]int64{now[0].Resident, now[1].Resident}
+	}
+	writes, err := b.pair.Writes(ctx)
+	s.writes = float64(len(writes)-len(earlier)) / float64(b.rounds*b.changes)
 	return err
 }
 
-func isReady(slice *discoveryv1.EndpointSlice, address string) bool {
-	return lists(slice, address, true)
+// usage is that of the inventory and the writer.
+func (b *bench) usage() (both [2]figures.Usage, err error) {
+	for i, component := range []*pair.Half{b.pair.Inventory, b.pair.Writers[0]} {
+		if both[i], err = figures.UsageOf(component.PID()); err != nil {
+			return both, err
+		}
+	}
+	return both, nil
 }
 
-func isUnready(slice *discoveryv1.EndpointSlice, address string) bool {
-	return lists(slice, address, false)
-}
-
-func isGone(slice *discoveryv1.EndpointSlice, address string) bool {
-	return !isReady(slice, address) && !isUnready(slice, address)
+// lists reports whether the slice lists the address with that readiness.
+func lists(slice *discoveryv1.EndpointSlice, address string, ready bool) bool {
+	for i := range slice.Endpoints {
+		e := &slice.Endpoints[i]
+		if e.Addresses[0] == address && e.Conditions.Ready != nil {
+			return *e.Conditions.Ready == ready
+		}
+	}
+	return false
 }
