@@ -194,6 +194,27 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 	}
 }
 
+// tools/unit runs the tests of packages that check for leaks with the race detector, and no others.
+func TestPackagesWithGoroutinesCheckForLeaks(t *testing.T) {
+	goroutines := regexp.MustCompile(`(?m)^\t+(go (func\b|[\w.]+\()|[^/\n]*\.Go\(|[^/\n]*\bsynctest\.)`)
+	starts, checks := map[string]string{}, map[string]bool{}
+	for _, path := range slices.Concat(find(t, "services", ".go"), find(t, "examples", ".go")) {
+		text, dir := read(t, path), filepath.Dir(path)
+		if goroutines.MatchString(text) {
+			starts[dir] = path
+		}
+		checks[dir] = checks[dir] || strings.Contains(text, "goleak.VerifyTestMain(m)")
+	}
+	for dir, path := range starts {
+		if tests, _ := filepath.Glob(filepath.Join(root, dir, "*_test.go")); len(tests) > 0 && !checks[dir] {
+			t.Errorf("%s starts goroutines, and no TestMain of its package calls goleak.VerifyTestMain", path)
+		}
+	}
+	if len(starts) < 20 {
+		t.Errorf("only %d packages with goroutines were found", len(starts))
+	}
+}
+
 func TestThePlannerIsImportableByItself(t *testing.T) {
 	allowed := regexp.MustCompile(`^(k8s\.io/api/discovery/v1|k8s\.io/api/core/v1|k8s\.io/apimachinery/pkg/apis/meta/v1)$`)
 	for _, p := range list(t, writer+"/planner") {

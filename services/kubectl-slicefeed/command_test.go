@@ -10,12 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const kubeconfig = `apiVersion: v1
 kind: Config

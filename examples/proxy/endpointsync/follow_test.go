@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -24,6 +25,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // shop is the target web/shop with these addresses, all of them ready.
 func shop(addresses ...string) endpoints.Target {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The rules are tested in the packages of the two services, nodeserver and endpointserver.
 

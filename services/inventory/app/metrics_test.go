@@ -1,13 +1,12 @@
 package app
 
 import (
+	"context"
 	"flag"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,6 +75,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestAnExportedServiceHasFewSeries(t *testing.T) {
 	exporting := build(t, exportingEnv(t))
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	defer exporting.runSources(stopped) // ends the stages of both Services, after their release
 	client := nodeserver.Client{Name: "writer", AllowsService: func(string) bool { return true }}
 	series := map[string]int{}
 	for _, service := range []string{"shop/web", "shop/api"} {
@@ -101,13 +103,5 @@ func TestAnExportedServiceHasFewSeries(t *testing.T) {
 	want := map[string]int{"shop/web": 21, "shop/api": 21}
 	if !maps.Equal(series, want) {
 		t.Errorf("%v series, want %v", series, want)
-	}
-	page, err := os.ReadFile("../../../docs/operate/monitoring.md")
-	if sentence := fmt.Sprintf(
-		"Each exported Service has\n%d series at the inventory",
-		want["shop/web"],
-	); err != nil ||
-		!strings.Contains(string(page), sentence) {
-		t.Errorf("docs/operate/monitoring.md does not state %q (%v)", sentence, err)
 	}
 }

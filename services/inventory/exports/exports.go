@@ -62,6 +62,7 @@ type Config struct {
 // Exports has the exported Services that are in use. Its methods are safe for concurrent use.
 type Exports struct {
 	cfg     Config
+	max     int             // Services in use
 	running context.Context // of the stages; canceled when Run ends
 	stop    context.CancelFunc
 	stages  sync.WaitGroup
@@ -86,7 +87,13 @@ type export struct {
 
 // New returns Exports in which no Service is in use.
 func New(cfg Config) *Exports {
-	e := &Exports{cfg: cfg, ready: make(chan struct{}), services: map[ServiceRef]*export{}, unreachable: errors.New("no response yet")}
+	e := &Exports{
+		cfg:         cfg,
+		max:         maxServices,
+		ready:       make(chan struct{}),
+		services:    map[ServiceRef]*export{},
+		unreachable: errors.New("no response yet"),
+	}
 	e.running, e.stop = context.WithCancel(context.Background())
 	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: "inventory", Name: "exported_services",
@@ -177,11 +184,11 @@ func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodese
 		if e.running.Err() != nil {
 			return nil, nil, status.Error(codes.Unavailable, "server is shutting down")
 		}
-		if len(e.services) >= maxServices {
+		if len(e.services) >= e.max {
 			e.free(unobserved)
 		}
-		if len(e.services) >= maxServices {
-			return nil, nil, status.Errorf(codes.ResourceExhausted, "%d services are in use, which is the maximum", maxServices)
+		if len(e.services) >= e.max {
+			return nil, nil, status.Errorf(codes.ResourceExhausted, "%d services are in use, which is the maximum", e.max)
 		}
 		x = e.start(ref)
 		e.services[ref] = x

@@ -3,6 +3,7 @@ package exports
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,6 +24,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // growing is a source that has one endpoint, and two after 30 s. If err is set, it cannot be verified.
 type growing struct {
@@ -189,8 +193,9 @@ func TestServicesThatWereNeverPublishedMakeRoom(t *testing.T) {
 		h.cfg.NewPipeline = func(_ ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
 			return unpublished(ServiceRef{"shop", "secret"}, registerer)
 		}
-		for i := range maxServices {
-			_, release, err := h.Acquire(shopClient, "shop/s"+string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676)))
+		h.max = 8
+		for i := range h.max {
+			_, release, err := h.Acquire(shopClient, fmt.Sprintf("shop/s%d", i))
 			if err != nil {
 				t.Fatal(err)
 			}

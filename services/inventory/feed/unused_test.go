@@ -2,8 +2,6 @@ package feed
 
 import (
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,17 +51,6 @@ func TestFreesStoreAfterTimeout(t *testing.T) {
 			all.FreeUnused(start.Add(tc.at))
 			checkEqual(t, "kept", len(all.stores) == 1, tc.kept)
 		})
-	}
-}
-
-func TestDocumentedLimitMatchesCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/design/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := fmt.Sprintf("\n| sets of nodes | one for each view that is read, or was in the last %.0f min |", unusedTimeout.Minutes())
-	if !strings.Contains(string(text), row) {
-		t.Errorf("docs/design/limits.md has no row %q", row[1:])
 	}
 }
 

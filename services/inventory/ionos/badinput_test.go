@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -513,27 +511,5 @@ func TestListsAllPairsOrNone(t *testing.T) {
 				t.Errorf("%v %s", err, diff)
 			}
 		})
-	}
-}
-
-// The table of the documentation and the test above have the same rows.
-func TestBadInputsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "use", "sources", "ionos.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "## Bad input")
-	var rows, tests []string
-	for _, m := range regexp.MustCompile(`(?m)^\| ([^|]+?) \|`).FindAllStringSubmatch(table, -1) {
-		rows = append(rows, m[1])
-	}
-	for _, tc := range badInputs() {
-		tests = append(tests, tc.name)
-	}
-	if len(rows) < 1 {
-		t.Fatal("no table")
-	}
-	if diff := cmp.Diff(tests, rows[1:]); diff != "" { // without its head
-		t.Error(diff)
 	}
 }

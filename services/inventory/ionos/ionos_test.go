@@ -17,9 +17,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
 	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	testDatacenter = "aaaaaaaa-0000-4000-8000-000000000001"

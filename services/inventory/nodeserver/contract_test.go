@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
@@ -21,7 +17,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/labels"
@@ -166,26 +161,4 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestContractStatesTheLimitsOfTheServer(t *testing.T) {
-	text, err := os.ReadFile("../../../proto/slicefeed/inventory/v1/inventory.proto")
-	if err != nil {
-		t.Fatal(err)
-	}
-	comments := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "//", "")), " ")
-	streams := New(Config{Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), func() uint64 { return 0 })}).streams
-	for _, sentence := range []string{
-		fmt.Sprintf("the last %d,%03d changes", deltaset.Window/1000, deltaset.Window%1000),
-		fmt.Sprintf("16 connections; %d streams;", streams.MaxPerClient),
-		fmt.Sprintf("at most %d upserts and at most %d removed names", contract.MaxChunk, contract.MaxChunk),
-		fmt.Sprintf("names of nodes to return, at most %d,%03d.", maxListedNames/1000, maxListedNames%1000),
-		fmt.Sprintf("names of nodes, 1 to %d.", maxExplainedNames),
-		fmt.Sprintf("observations is the number of complete observations, at most %d.", contract.MaxConfirmObservations),
-		fmt.Sprintf("at least %d at once, and at least one per %.0f s in the long run", observationBurst, observationRefill.Seconds()),
-	} {
-		if !strings.Contains(comments, sentence) {
-			t.Errorf("inventory.proto does not say %q", sentence)
-		}
-	}
 }

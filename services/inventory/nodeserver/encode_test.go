@@ -2,17 +2,14 @@ package nodeserver
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
-	"google.golang.org/grpc/health"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -70,24 +67,6 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	}
 	if messages < 10 {
 		t.Errorf("5,000 nodes and as many removals came in %d messages", messages)
-	}
-}
-
-func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/design/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defaults := New(Config{Health: health.NewServer()}).streams
-	for title, number := range map[string]string{
-		"live streams of WatchNodes": fmt.Sprint(defaults.MaxPerClient) + "; 1,024 with exported Services",
-		"a message that is not read": fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
-		"requested observations":     fmt.Sprintf("%d at once, one more every %.0f s", observationBurst, observationRefill.Seconds()),
-		"usual message":              fmt.Sprintf("%d KB", (stream.PayloadBudget+1<<10)>>10),
-	} {
-		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
-			t.Errorf("docs/design/limits.md has no row %q", row[1:])
-		}
 	}
 }
 

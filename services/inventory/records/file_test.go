@@ -85,11 +85,6 @@ func TestFileBadInput(t *testing.T) {
 			t.Errorf("got %s", f.summary())
 		}
 	})
-	var titles []string
-	for _, row := range append(rows, badInput{title: "its directory cannot be watched"}) {
-		titles = append(titles, row.title)
-	}
-	checkDocumented(t, "file", titles)
 }
 
 func TestFileWatchReportsChanges(t *testing.T) {

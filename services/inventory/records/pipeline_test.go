@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
@@ -177,24 +175,5 @@ func runBadInput(
 				t.Errorf("afterwards: %v, %s", err, f.summary())
 			}
 		})
-	}
-}
-
-// checkDocumented compares the titles with the rows of the table in docs/use/sources.
-func checkDocumented(t *testing.T, kind string, titles []string) {
-	t.Helper()
-	text, err := os.ReadFile("../../../docs/use/sources/" + kind + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "## Bad input")
-	var rows []string
-	for line := range strings.Lines(table) {
-		if cells := strings.Split(line, "|"); len(cells) > 2 {
-			rows = append(rows, strings.TrimSpace(cells[1]))
-		}
-	}
-	if d := cmp.Diff(titles, rows[min(2, len(rows)):]); d != "" {
-		t.Errorf("the table in docs/use/sources/%s.md has other rows (-test +docs):\n%s", kind, d)
 	}
 }

@@ -3,8 +3,12 @@ package app
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestCommandLineIsDocumented(t *testing.T) {
 	root := Component("1.2.3").Command(func(string) string { return "" })

@@ -3,54 +3,16 @@ package endpointserver
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/health"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-func TestDocumentedLimitsMatchCode(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/design/limits.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := endpoints.NewStore("instance")
-	defaults := New(Config{Store: store, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), store)}).streams
-	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
-	for title, number := range map[string]string{
-		"live streams of WatchEndpoints":       fmt.Sprint(defaults.MaxPerClient),
-		"a message that is not read":           fmt.Sprintf("%.0f s", stream.SendTimeout.Seconds()),
-		"Services and namespaces in a request": fmt.Sprint(maxSelectors),
-		"addresses of a port that is gathered": thousands(endpoints.MaxBackends),
-	} {
-		if row := fmt.Sprintf("\n| %s | %s |", title, number); !strings.Contains(string(text), row) {
-			t.Errorf("docs/design/limits.md has no row %q", row[1:])
-		}
-	}
-}
-
-func TestContractStatesHowManySourcesAreListed(t *testing.T) {
-	text, err := os.ReadFile("../../../proto/slicefeed/writer/v1/writer.proto")
-	if err != nil {
-		t.Fatal(err)
-	}
-	contract := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "//", "")), " ")
-	if sentence := fmt.Sprintf(
-		"sorted by name; at most %d. repeated SourceStatus sources = 3;",
-		maxSources,
-	); !strings.Contains(
-		contract,
-		sentence,
-	) {
-		t.Errorf("writer.proto does not say %q", sentence)
-	}
+func TestListsABoundedNumberOfSources(t *testing.T) {
 	label := strings.Repeat("n", maxNameLength)
 	longestFeed := strings.TrimSuffix(subscriber.FeedName(label, label+"/"+label), "nnnn")
 	for _, n := range []int{maxSources, maxSources + 1} { // any number can be configured

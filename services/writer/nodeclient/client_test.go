@@ -15,6 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber/subscribertest"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -22,6 +23,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scriptedInventory is a server that sends what the test passes to it.
 type scriptedInventory struct {

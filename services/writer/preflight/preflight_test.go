@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newTestChecker returns a checker of a cluster with these objects.
 func newTestChecker(t *testing.T, set map[string]string, objects ...runtime.Object) (*checker, *fake.Clientset) {

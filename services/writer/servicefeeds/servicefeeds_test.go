@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -26,6 +27,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // exporter is an inventory that exports Services without endpoints. It denies shop/secret. If it is old, it does not know
 // the field service.
