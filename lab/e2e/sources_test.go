@@ -342,27 +342,11 @@ func (s *stage) gatewayPods() {
 
 // gateway is a ready Pod of the workload on a node.
 func (s *stage) gateway(on *pair.Worker) string {
-	return s.readyPod(on, metav1.ObjectMeta{Name: "gateway-" + on.Name, Labels: map[string]string{"app": "gateway"}})
-}
-
-// apiPod is a ready Pod of the Deployment "api" on a node.
-func (s *stage) apiPod(on *pair.Worker) string {
-	yes := true
-	return s.readyPod(on, metav1.ObjectMeta{
-		Name:   "api-" + on.Name,
-		Labels: map[string]string{"pod-template-hash": "6d8f7"},
-		OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "api-6d8f7", UID: "6d8f7", Controller: &yes},
-		},
-	})
-}
-
-func (s *stage) readyPod(on *pair.Worker, meta metav1.ObjectMeta) string {
 	s.t.Helper()
 	no := false
 	pods := s.SecuredClient().CoreV1().Pods(ingress)
 	pod, err := pods.Create(s.ctx(), &corev1.Pod{
-		ObjectMeta: meta,
+		ObjectMeta: metav1.ObjectMeta{Name: "gateway-" + on.Name, Labels: map[string]string{"app": "gateway"}},
 		Spec: corev1.PodSpec{
 			NodeName: on.Name, AutomountServiceAccountToken: &no,
 			Containers: []corev1.Container{{Name: "gateway", Image: "gateway"}},
@@ -409,67 +393,5 @@ func TestWithAWorkloadADrainLosesNothing(t *testing.T) {
 		s.must(s.SecuredClient().CoreV1().Pods(ingress).Delete(s.ctx(), pod, metav1.DeleteOptions{})) // with its grace period
 		s.slices("it drains", pair.Are(pair.Draining, a.Address))
 		s.is(pair.Ready, b)
-	})
-}
-
-func TestEachServiceFollowsTheWorkloadThatItChooses(t *testing.T) {
-	f := enterFleet(t, script{
-		inventory: map[string]string{"WORKLOADS": "web=" + ingress + "/app=gateway;api=" + ingress + "/deployment/api"},
-		writer:    map[string]string{"HEALTH_CHECK_MODE": "off"}, // as with WORKLOAD
-		service:   annotated("workload", "web"),
-	})
-	f.gatewayPods()
-	a, b := f.machine(pair.WorkerOptions{}), f.machine(pair.WorkerOptions{})
-	f.must(a.Join(f.ctx()))
-	f.must(b.Join(f.ctx()))
-	f.gateway(a)
-	pod := f.apiPod(b)
-	shop, api, all := f.service, f.make(labelled("api", annotated("workload", "api"))), f.make(labelled("all"))
-	f.start()
-	f.wait(shop, "the node of web serves", pair.AreJust(pair.Ready, a.Address))
-	f.wait(api, "the node of api serves", pair.AreJust(pair.Ready, b.Address))
-	f.wait(all, "all nodes serve where no workload is chosen", pair.AreJust(pair.Ready, a.Address, b.Address))
-
-	f.step("a Pod of one workload changes nothing for the other", func(f *fleet) {
-		before := f.writesOf(shop)
-		f.apiPod(a)
-		f.wait(api, "both nodes of api serve", pair.AreJust(pair.Ready, a.Address, b.Address))
-		f.must(f.SecuredClient().CoreV1().Pods(ingress).Delete(f.ctx(), pod, metav1.DeleteOptions{})) // with its grace period
-		f.wait(api, "one of them drains", func(all []*discoveryv1.EndpointSlice) bool {
-			return pair.Are(pair.Ready, a.Address)(all) && pair.Are(pair.Draining, b.Address)(all)
-		})
-		f.wait(shop, "it has the node of web", pair.AreJust(pair.Ready, a.Address))
-		if n := f.writesOf(shop) - before; n != 0 {
-			f.t.Errorf("%d writes for the Service of web", n)
-		}
-	})
-	f.step("the inventory explains each state", func(f *fleet) {
-		if text := f.explained(
-			b.Name,
-		); !containsAll(
-			text,
-			"State for Services with workload web",
-			"not_ready, no running Pod",
-			"State for Services with workload api",
-			"draining, 1 running, 0 ready, 1 ready and being deleted",
-		) {
-			f.t.Error(text)
-		}
-	})
-	f.step("a workload that is not exported is told, and nothing changes", func(f *fleet) {
-		before := f.writesOf(api)
-		f.annotate(api, "workload", "apis")
-		f.tells(api, "UnknownWorkload", `no workload "apis"`, "Available: api, web.")
-		f.gateway(b)
-		f.wait(shop, "both nodes of web serve", pair.AreJust(pair.Ready, a.Address, b.Address))
-		if n := f.writesOf(api) - before; n != 0 {
-			f.t.Errorf("%d writes: %s", n, pair.Describe(f.of(api)))
-		}
-		f.annotate(api, "workload", "api")
-		f.tells(api, "WorkloadKnown")
-	})
-	f.step("another one takes effect", func(f *fleet) {
-		f.annotate(api, "workload", "web")
-		f.wait(api, "the nodes of web serve", pair.AreJust(pair.Ready, a.Address, b.Address))
 	})
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -16,6 +17,18 @@ import (
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
+
+// grant gives the writers a view from the list of clients, and operators the whole.
+func (s *stage) grant(view string) {
+	s.t.Helper()
+	s.write(s.Inventory.Dir()+"/clients.yaml", fmt.Sprintf(`clients:
+- san: %s
+  role: subscriber
+  view: %s
+- san: %s
+  role: operator
+`, pair.WriterSAN, view, pair.OperatorSAN))
+}
 
 func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T) {
 	f := enterFleet(t, script{})

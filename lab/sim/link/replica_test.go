@@ -158,7 +158,7 @@ func (r *replica) set() string {
 				n.Name,
 				n.UID,
 				fmt.Sprint(n.Addresses),
-				[...]string{"?", "ready", "draining", "not_ready"}[n.State]+fmt.Sprint(n.Workloads),
+				[...]string{"?", "ready", "draining", "not_ready"}[n.State],
 				n.Zone+"/"+n.Hostname,
 				n.Region,
 				told,

@@ -76,7 +76,6 @@ func (w *world) grow(n int) {
 			Since:     time.Now(),
 			Zone:      []string{"", "a", "b"}[w.rand.IntN(3)],
 			Hostname:  []string{"", "db-0", "db-1"}[w.named%3],
-			Workloads: []map[string]source.NodeState{{"web": source.NotReady, "api": source.Draining}, nil, {"web": source.Ready}}[w.named%3],
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(w.named >> 16), byte(w.named >> 8), byte(w.named)})},
 			Labels:    map[string]string{"pool": []string{"blue", "blue", "red"}[w.rand.IntN(3)], "rack": fmt.Sprint(w.rand.IntN(4))},
 		}

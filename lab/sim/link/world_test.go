@@ -182,7 +182,7 @@ func told(s subscriber.Snapshot) string {
 				m.Name,
 				m.UID,
 				fmt.Sprint(m.Addresses),
-				m.State.String()+fmt.Sprint(m.WorkloadStates),
+				m.State.String(),
 				m.Zone+"/"+m.Hostname,
 				m.Region,
 				orNone(m.Labels),

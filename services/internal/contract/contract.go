@@ -27,15 +27,11 @@ const (
 	MaxLabelKeyLength      = 317 // a prefix of 253, a slash and a name of 63
 	MaxLabelValueLength    = 63  // also of zone, region, and a port's name and protocol
 	MaxSourcePorts         = 16
-	MaxWorkloads           = 16 // named workloads of a source, and states of a node by workload
 )
 
 // IsHostname reports whether a text can be the hostname of a node: a DNS label. The API server rejects a slice that has
 // another one.
 func IsHostname(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
-
-// IsWorkloadName reports whether a text can name a workload: a DNS label.
-func IsWorkloadName(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
 
 // ParseService splits the field service of a request, namespace/name. It reports whether both are DNS labels.
 func ParseService(text string) (namespace, name string, ok bool) {

@@ -30,7 +30,6 @@ var chartSettings = settingstest.Chart{
 	},
 	Patterns: map[string]string{
 		"WORKLOAD":             dnsLabel + `/.+`,
-		"WORKLOADS":            `.+=.+/.+`,
 		"SOURCE_SERVICE":       dnsLabel + `/` + dnsLabel,
 		"SECURED_SUBNET_CIDR":  `[0-9a-fA-F.:]+/[0-9]{1,3}`,
 		"IONOS_DATACENTER_ID":  `[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`,
@@ -69,10 +68,6 @@ func TestChartSchemaAgreesWithValidation(t *testing.T) {
 				"ingress/example.com/role=x",
 			},
 			[]string{"ingress", "/app=gateway", "Ingress/app=x", "ingress/"},
-		},
-		"WORKLOADS": {
-			[]string{"web=shop/deployment/web", "web=shop/app=web; api=shop/app in (x,y)"},
-			[]string{"web", "shop/web", "=shop/app=web", "web=shop"},
 		},
 		"SOURCE_SERVICE":         {[]string{"shop/web"}, []string{"shop", "shop/", "/web", "Shop/web", "shop/web/x"}},
 		"INVENTORY_STATIC":       {[]string{"[]"}, nil},

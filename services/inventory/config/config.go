@@ -5,7 +5,6 @@ package config
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,19 +22,18 @@ import (
 // names, defaults and documentation.
 type Config struct {
 	SourceKind         string        `flag:"source-kind"             default:"kubernetes" enum:"kubernetes,service,file,command,static" group:"Source" help:"where the nodes come from: the workers of a cluster (kubernetes), the endpoints of a Service (service), or JSON records from a file, a command or INVENTORY_STATIC (file, command, static)"`
-	Kubeconfig         string        `flag:"secured-kubeconfig"                                                                         group:"Source" help:"kubeconfig of the secured cluster (kubernetes, service); in-cluster configuration when unset"                                                                                                                                                                                   placeholder:"file"`
-	KubeContext        string        `flag:"secured-kubectl-context"                                                                    group:"Source" help:"context of the kubeconfig; its current context when unset"                                                                                                                                                                                                                      placeholder:"name"`
-	NodeSelector       string        `flag:"node-selector"                                                                              group:"Source" help:"label selector of the workers to publish (kubernetes); all when unset"                                                                                                                                                                                                          placeholder:"label selector"`
+	Kubeconfig         string        `flag:"secured-kubeconfig"                                                                         group:"Source" help:"kubeconfig of the secured cluster (kubernetes, service); in-cluster configuration when unset"                                                                                                  placeholder:"file"`
+	KubeContext        string        `flag:"secured-kubectl-context"                                                                    group:"Source" help:"context of the kubeconfig; its current context when unset"                                                                                                                                     placeholder:"name"`
+	NodeSelector       string        `flag:"node-selector"                                                                              group:"Source" help:"label selector of the workers to publish (kubernetes); all when unset"                                                                                                                         placeholder:"label selector"`
 	Cordoned           string        `flag:"cordoned"                default:"keep"       enum:"keep,drain"                             group:"Source" help:"what a cordon does (kubernetes): keep leaves the node state unchanged, drain makes it DRAINING"`
-	Workload           string        `flag:"workload"                                                                                   group:"Source" help:"Pods that a node needs (kubernetes), by their labels or by their Deployment, StatefulSet or DaemonSet: it is READY only while one of them is ready on it, and DRAINING once the last has left"                                                                                  placeholder:"namespace/label selector, or namespace/kind/name"`
-	Workloads          string        `flag:"workloads"                                                                                  group:"Source" help:"named workloads (kubernetes), each as in WORKLOAD, such as web=shop/deployment/web;api=shop/app=api: for a Service of the consuming cluster that chooses one by the annotation workload, the state of each node is what it would be if WORKLOAD were that workload; at most 16" placeholder:"name=workload;name=workload"`
-	SourceService      string        `flag:"source-service"                                                                             group:"Source" help:"Service whose endpoints are published (service); with SOURCE_SERVICE_SELECTOR, the one that the commands explain, list and preflight read"                                                                                                                                      placeholder:"namespace/name"`
-	ExportSelector     string        `flag:"source-service-selector"                                                                    group:"Source" help:"label selector of the Services that are exported, each as a set of its own that clients request by name (service); instead of SOURCE_SERVICE"                                                                                                                                   placeholder:"label selector"`
-	RecordsFile        string        `flag:"inventory-file-path"                                                                        group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"                                                                                                                                                                                                             placeholder:"file"`
-	Command            string        `flag:"inventory-command"                                                                          group:"Source" help:"program that prints the JSON records; run without a shell (command)"                                                                                                                                                                                                            placeholder:"program"`
-	CommandArgs        string        `flag:"inventory-command-args"                                                                     group:"Source" help:"arguments of the program, separated by white space or as a JSON array of strings (command)"                                                                                                                                                                                     placeholder:"arguments"`
-	StaticRecords      string        `flag:"inventory-static"                                                                           group:"Source" help:"JSON records of the nodes (static)"                                                                                                                                                                                                                                             placeholder:"JSON"`
-	SourcePollInterval time.Duration `flag:"source-poll-interval"    default:"5s"                                                       group:"Source" help:"how often file and command are read; for every kind, also the minimum time between two observations that confirm an anomaly, which is at least 5s"                                                                                                                                                                                             min:"1s" max:"1m"`
+	Workload           string        `flag:"workload"                                                                                   group:"Source" help:"Pods that a node needs (kubernetes), by their labels or by their Deployment, StatefulSet or DaemonSet: it is READY only while one of them is ready on it, and DRAINING once the last has left" placeholder:"namespace/label selector, or namespace/kind/name"`
+	SourceService      string        `flag:"source-service"                                                                             group:"Source" help:"Service whose endpoints are published (service); with SOURCE_SERVICE_SELECTOR, the one that the commands explain, list and preflight read"                                                     placeholder:"namespace/name"`
+	ExportSelector     string        `flag:"source-service-selector"                                                                    group:"Source" help:"label selector of the Services that are exported, each as a set of its own that clients request by name (service); instead of SOURCE_SERVICE"                                                  placeholder:"label selector"`
+	RecordsFile        string        `flag:"inventory-file-path"                                                                        group:"Source" help:"file with the JSON records of the nodes; reloaded on change (file)"                                                                                                                            placeholder:"file"`
+	Command            string        `flag:"inventory-command"                                                                          group:"Source" help:"program that prints the JSON records; run without a shell (command)"                                                                                                                           placeholder:"program"`
+	CommandArgs        string        `flag:"inventory-command-args"                                                                     group:"Source" help:"arguments of the program, separated by white space or as a JSON array of strings (command)"                                                                                                    placeholder:"arguments"`
+	StaticRecords      string        `flag:"inventory-static"                                                                           group:"Source" help:"JSON records of the nodes (static)"                                                                                                                                                            placeholder:"JSON"`
+	SourcePollInterval time.Duration `flag:"source-poll-interval"    default:"5s"                                                       group:"Source" help:"how often file and command are read; for every kind, also the minimum time between two observations that confirm an anomaly, which is at least 5s"                                                                                                            min:"1s" max:"1m"`
 
 	Resolver string            `flag:"resolver"            default:"ionos" enum:"ionos,node-address" group:"Address resolution" help:"where a worker's private address comes from (kubernetes): the NICs of its IONOS server, or the InternalIP of the Node; other kinds report addresses themselves"`
 	Subnets  []settings.Subnet `flag:"secured-subnet-cidr"                                           group:"Address resolution" help:"CIDRs of the private network; addresses outside them are ignored"                                                                                               env:"SECURED_SUBNET_PREFIX" required:"true" unset:"the CIDRs of the private network, such as 10.0.0.0/24, which inventory scripts assumed as 10.0.0. if nothing was set" placeholder:"CIDR"`
@@ -114,7 +112,6 @@ func (c *Config) validateSource(add func(setting, value, want string)) {
 	}{
 		{"NODE_SELECTOR", c.NodeSelector, "kubernetes", false, nil, ""},
 		{"WORKLOAD", c.Workload, "kubernetes", false, parseError(kubenodes.ParseWorkload), "a namespace and a label selector, or a kind and a name, such as ingress/app=gateway or ingress/deployment/gateway"},
-		{"WORKLOADS", c.Workloads, "kubernetes", false, parseError(kubenodes.ParseNamedWorkloads), "names with workloads, such as web=shop/deployment/web;api=shop/app=api"},
 		{"SOURCE_SERVICE", c.SourceService, "service", c.ExportSelector == "", parseError(exports.ParseServiceRef), "the Service to watch, such as shop/web"},
 		{"SOURCE_SERVICE_SELECTOR", c.ExportSelector, "service", false, parseError(parseExportSelector), "a label selector that not every Service matches, such as slicefeed.dev/export=true"},
 		{"INVENTORY_FILE_PATH", c.RecordsFile, "file", true, nil, "the file with the records"},
@@ -158,19 +155,6 @@ func (c *Config) ExportsServices() bool { return c.ExportSelector != "" }
 
 // UsesCluster reports whether the source is a Kubernetes cluster.
 func (c *Config) UsesCluster() bool { return c.SourceKind == "kubernetes" || c.SourceKind == "service" }
-
-// WorkloadNamespaces returns the namespaces of the workloads, sorted. Validate reports what cannot be parsed.
-func (c *Config) WorkloadNamespaces() (namespaces []string) {
-	if w, err := kubenodes.ParseWorkload(c.Workload); err == nil {
-		namespaces = append(namespaces, w.Namespace)
-	}
-	named, _ := kubenodes.ParseNamedWorkloads(c.Workloads)
-	for _, w := range named {
-		namespaces = append(namespaces, w.Workload.Namespace)
-	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
-}
 
 // UsesCloud reports whether addresses come from the cloud.
 func (c *Config) UsesCloud() bool { return c.SourceKind == "kubernetes" && c.Resolver == "ionos" }

@@ -99,9 +99,6 @@ func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {
 			return rules, err
 		}
 	}
-	if cfg.Workloads != "" {
-		rules.Named, err = kubenodes.ParseNamedWorkloads(cfg.Workloads)
-	}
 	return rules, err
 }
 

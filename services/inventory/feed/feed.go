@@ -93,7 +93,7 @@ func SameStatus(a, b source.Status) bool {
 		samePart(
 			a.Membership,
 			b.Membership,
-		) && samePart(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Workloads, b.Workloads)
+		) && samePart(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

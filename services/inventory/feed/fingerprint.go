@@ -29,13 +29,5 @@ func fingerprint(n *roster.Node, labels map[string]string) Digest {
 	if n.Hostname != "" { // without one, the fingerprint is that of versions that know none
 		h.AddString(n.Hostname)
 	}
-	if len(n.Workloads) > 0 { // without any, the fingerprint is that of versions that know none
-		h.AddString("") // ends the hostname, which is never empty
-		h.AddUint(uint64(len(n.Workloads)))
-		for _, name := range sortedKeys(n.Workloads) {
-			h.AddString(name)
-			h.AddUint(uint64(n.Workloads[name]))
-		}
-	}
 	return h.Fingerprint()
 }

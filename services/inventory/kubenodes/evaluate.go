@@ -45,19 +45,10 @@ type Rules struct {
 	Selector labels.Selector // nil: every worker
 	Cordoned CordonPolicy
 	Workload *Workload // nil: the state of a node does not depend on Pods
-	Named    []NamedWorkload
-}
-
-// workloadNames returns the names of the named workloads.
-func (r Rules) workloadNames() (names []string) {
-	for _, w := range r.Named {
-		names = append(names, w.Name)
-	}
-	return names
 }
 
 // nodeSummary is what is kept of a Node. Its candidate has no state yet: that may depend on the
-// Pods of a workload.
+// Pods of the workload.
 type nodeSummary struct {
 	candidate source.Candidate
 	signals   signals
@@ -76,28 +67,17 @@ func (s nodeSummary) equal(o nodeSummary) bool {
 	return s.signals == o.signals && s.candidate.Equal(o.candidate)
 }
 
-// EvaluateNode returns the candidate for a Node on which no Pod of a workload runs. It never
+// EvaluateNode returns the candidate for a Node on which no Pod of the workload runs. It never
 // fails: the candidate omits invalid fields of the Node.
 func EvaluateNode(node *corev1.Node, rules Rules) source.Candidate {
-	return summarizeNode(node, rules).evaluate(rules, workloadCounts{named: make([]podCounts, len(rules.Named))})
+	return summarizeNode(node, rules).evaluate(rules, podCounts{})
 }
 
 // evaluate returns the candidate for a Node with these Pods.
-func (s nodeSummary) evaluate(rules Rules, pods workloadCounts) source.Candidate {
+func (s nodeSummary) evaluate(rules Rules, pods podCounts) source.Candidate {
 	c := s.candidate
-	c.State = s.evaluateState(rules.Cordoned, rules.Workload != nil, pods.decisive)
-	c.Steps = slices.Concat(c.Steps, s.explainState(rules, pods.decisive, c.State))
-	for i, w := range rules.Named {
-		if c.Workloads == nil {
-			c.Workloads = make(map[string]source.NodeState, len(rules.Named))
-		}
-		state := s.evaluateState(rules.Cordoned, true, pods.named[i])
-		c.Workloads[w.Name] = state
-		c.Steps = append(c.Steps, source.Step{
-			Stage: source.StageState, Question: "State for Services with workload " + w.Name, Result: source.Note,
-			Detail: fmt.Sprintf("%s, %s", state, pods.named[i]),
-		})
-	}
+	c.State = s.evaluateState(rules.Cordoned, rules.Workload != nil, pods)
+	c.Steps = slices.Concat(c.Steps, s.explainState(rules, pods, c.State))
 	return c
 }
 

@@ -1,4 +1,4 @@
-// Package kubenodes reads the Nodes of the secured cluster, and the Pods of each workload that
+// Package kubenodes reads the Nodes of the secured cluster, and the Pods of the workload if one
 // is configured, and evaluates which Nodes are eligible and in which state. It guarantees what
 // kubewatch guarantees, and that a change costs only the evaluation of the Nodes it affects. It
 // does not write to the cluster, and it keeps only those fields of a Node or Pod that it evaluates.
@@ -43,10 +43,9 @@ type Nodes struct {
 	nodesByName map[string]nodeSummary
 	reported    map[string]source.Candidate // as last reported, by name
 	pods        *workloadPods               // of Rules.Workload; nil: there is none
-	named       []*workloadPods             // of Rules.Named, in its order
 }
 
-// workloadPods are the Pods of one workload.
+// workloadPods are the Pods of the workload.
 type workloadPods struct {
 	watch        *kubewatch.Watch[podState]
 	podsByName   map[string]podState
@@ -62,32 +61,16 @@ func New(cfg Config) *Nodes {
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
 	}
 	n.nodes = kubewatch.New(nodeKind(cfg.Client, cfg.Rules), watchConfig)
-	follow := func(w *Workload) *workloadPods {
-		return &workloadPods{
-			watch:      kubewatch.New(podKind(cfg.Client, *w), watchConfig),
+	watches := []kubewatch.Verifiable{n.nodes}
+	if cfg.Rules.Workload != nil {
+		n.pods = &workloadPods{
+			watch:      kubewatch.New(podKind(cfg.Client, *cfg.Rules.Workload), watchConfig),
 			podsByName: map[string]podState{}, countsByNode: map[string]podCounts{},
 		}
-	}
-	if cfg.Rules.Workload != nil {
-		n.pods = follow(cfg.Rules.Workload)
-	}
-	for _, w := range cfg.Rules.Named {
-		n.named = append(n.named, follow(w.Workload))
-	}
-	watches := []kubewatch.Verifiable{n.nodes}
-	for _, w := range n.workloads() {
-		watches = append(watches, w.watch)
+		watches = append(watches, n.pods.watch)
 	}
 	n.verifier = kubewatch.NewVerifier(watches...)
 	return n
-}
-
-// workloads returns the Pods of all workloads, always in the same order.
-func (n *Nodes) workloads() []*workloadPods {
-	if n.pods == nil {
-		return n.named
-	}
-	return append([]*workloadPods{n.pods}, n.named...)
 }
 
 func nodeKind(client kubernetes.Interface, rules Rules) kubewatch.Kind[nodeSummary] {
@@ -127,8 +110,8 @@ func podKind(client kubernetes.Interface, w Workload) kubewatch.Kind[podState] {
 func (n *Nodes) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.nodes.Run(ctx) })
-	for _, w := range n.workloads() {
-		g.Go(func() error { return w.watch.Run(ctx) })
+	if n.pods != nil {
+		g.Go(func() error { return n.pods.watch.Run(ctx) })
 	}
 	return g.Wait()
 }
@@ -146,7 +129,7 @@ func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 func (n *Nodes) Take() source.Update {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	update := source.Update{Workloads: n.rules.workloadNames()}
+	var update source.Update
 	dirty := map[string]struct{}{} // names of the Nodes to evaluate again
 
 	nodes := n.nodes.Take()
@@ -161,8 +144,8 @@ func (n *Nodes) Take() source.Update {
 	contacts, rvs := []time.Time{nodes.LastContact}, []uint64{nodes.ResourceVersion}
 	update.Failure, update.ChangedAt = nodes.Failure, nodes.ChangedAt
 
-	for _, w := range n.workloads() {
-		pods := w.take(dirty)
+	if n.pods != nil {
+		pods := n.pods.take(dirty)
 		contacts, rvs = append(contacts, pods.LastContact), append(rvs, pods.ResourceVersion)
 		update.Failure = joinFailures(update.Failure, pods.Failure)
 		if at := pods.ChangedAt; update.ChangedAt.IsZero() || !at.IsZero() && at.Before(update.ChangedAt) {
@@ -180,7 +163,11 @@ func (n *Nodes) Take() source.Update {
 			}
 			continue
 		}
-		c := s.evaluate(n.rules, n.countsOn(name))
+		var pods podCounts
+		if n.pods != nil {
+			pods = n.pods.countsByNode[name]
+		}
+		c := s.evaluate(n.rules, pods)
 		if wasReported && old.Equal(c) {
 			continue
 		}
@@ -189,17 +176,6 @@ func (n *Nodes) Take() source.Update {
 	}
 	update.LastContact, update.Verified = n.verifier.Progress(contacts, rvs)
 	return update
-}
-
-// countsOn returns how many Pods of the workloads run on a Node.
-func (n *Nodes) countsOn(node string) (counts workloadCounts) {
-	if n.pods != nil {
-		counts.decisive = n.pods.countsByNode[node]
-	}
-	for _, w := range n.named {
-		counts.named = append(counts.named, w.countsByNode[node])
-	}
-	return counts
 }
 
 // take takes the changes of the Pods, and marks the Nodes whose counts changed as dirty.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +34,6 @@ type testCluster struct {
 	t      *testing.T
 	client *fake.Clientset
 	states map[string]source.NodeState
-	named  map[string]map[string]source.NodeState
 }
 
 func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
@@ -72,46 +71,25 @@ func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 	if rules.Workload != nil {
 		<-watching
 	}
-	for range rules.Named {
-		<-watching
-	}
-	return &testCluster{
-		Nodes:  n,
-		t:      t,
-		client: client,
-		states: map[string]source.NodeState{},
-		named:  map[string]map[string]source.NodeState{},
-	}
+	return &testCluster{Nodes: n, t: t, client: client, states: map[string]source.NodeState{}}
 }
 
 // awaitStates takes updates until the nodes have exactly these states.
 func (c *testCluster) awaitStates(want map[string]source.NodeState) {
 	c.t.Helper()
-	c.await(func() string { return cmp.Diff(want, c.states) })
-}
-
-// awaitNamed takes updates until the nodes have exactly these states by workload.
-func (c *testCluster) awaitNamed(want map[string]map[string]source.NodeState) {
-	c.t.Helper()
-	c.await(func() string { return cmp.Diff(want, c.named) })
-}
-
-func (c *testCluster) await(diff func() string) {
-	c.t.Helper()
 	deadline := time.After(20 * time.Second)
-	for diff() != "" {
+	for !maps.Equal(want, c.states) {
 		select {
 		case <-c.Changed():
 		case <-deadline:
-			c.t.Fatal(diff())
+			c.t.Fatal(cmp.Diff(want, c.states))
 		}
 		update := c.Take()
 		for _, n := range update.Changed {
-			c.states[n.Name], c.named[n.Name] = n.State, n.Workloads
+			c.states[n.Name] = n.State
 		}
 		for _, name := range update.Removed {
 			delete(c.states, name)
-			delete(c.named, name)
 		}
 	}
 }
@@ -197,50 +175,13 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	}
 }
 
-func TestNamedWorkloadsAreIndependent(t *testing.T) {
-	named, err := ParseNamedWorkloads("web=ingress/app=gateway;api=shop/statefulset/api")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ofAPI := func(p *corev1.Pod) {
-		yes := true
-		p.Namespace, p.OwnerReferences = "shop", []metav1.OwnerReference{{Kind: "StatefulSet", Name: "api", Controller: &yes}}
-	}
-	type states = map[string]source.NodeState
-	c := startCluster(t, Rules{Named: named}, newWorker("a"), newWorker("b"), newPod("a", "web"), newPod("b", "api", ofAPI))
-	ctx, core := t.Context(), c.client.CoreV1()
-	c.awaitNamed(map[string]states{"a": {"web": source.Ready, "api": source.NotReady}, "b": {"web": source.NotReady, "api": source.Ready}})
-	if _, err := core.Pods("shop").Update(ctx, newPod("b", "api", ofAPI, deletingPod), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitNamed(
-		map[string]states{"a": {"web": source.Ready, "api": source.NotReady}, "b": {"web": source.NotReady, "api": source.Draining}},
-	)
-	if err := core.Pods("ingress").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitNamed(
-		map[string]states{"a": {"web": source.NotReady, "api": source.NotReady}, "b": {"web": source.NotReady, "api": source.Draining}},
-	)
-	c.awaitStates(states{"a": source.Ready, "b": source.Ready})
-	if number, err := c.Verify(ctx, source.FullVerification); err != nil {
-		t.Fatal(err)
-	} else if update := c.Take(); update.Verified != number || !slices.Equal(update.Workloads, []string{"api", "web"}) {
-		t.Errorf("verified %d, want %d; workloads %v", update.Verified, number, update.Workloads)
-	}
-}
-
-// While the Pods of one workload cannot be read, nothing is verified: the states that depend on them are unknown.
-func TestUnreadableNamedWorkloadKeepsTheSourceUnverified(t *testing.T) {
-	named, err := ParseNamedWorkloads("web=ingress/app=gateway;api=secret/app=api")
-	if err != nil {
-		t.Fatal(err)
-	}
+// While the Pods of the workload cannot be read, nothing is verified: the states that depend on them are unknown.
+func TestUnreadablePodsKeepTheSourceUnverified(t *testing.T) {
 	client := fake.NewClientset(newWorker("a"))
 	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, k8sruntime.Object, error) {
-		return a.GetNamespace() == "secret", nil, errors.New("forbidden in this test")
+		return true, nil, errors.New("forbidden in this test")
 	})
-	n := New(Config{Client: client, Rules: Rules{Named: named}, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	n := New(Config{Client: client, Rules: gatewayRules(t), Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx) }()
@@ -340,34 +281,6 @@ func TestParseWorkload(t *testing.T) {
 	}
 }
 
-func TestParseNamedWorkloads(t *testing.T) {
-	many := "w0=ns/app=x"
-	for i := range 16 {
-		many += fmt.Sprintf(";w%d=ns/app=x", i+1)
-	}
-	for _, tc := range []struct{ text, want string }{
-		{"web=shop/deployment/web; api=shop/app in (api,edge),tier!=test", "api shop/app in (api,edge),tier!=test, web shop/deployment/web"},
-		{"web=shop/app=web", "web shop/app=web"},
-		{"shop/app=web", ""}, // its name would be "shop/app"
-		{"web", ""},
-		{"", ""},
-		{"web=shop/app=web;", ""},
-		{"Web=shop/app=web", ""},
-		{"web=shop/", ""},
-		{"web=shop/app=web;web=shop/app=api", ""},
-		{many, ""},
-	} {
-		var got []string
-		all, err := ParseNamedWorkloads(tc.text)
-		for _, w := range all {
-			got = append(got, w.Name+" "+w.Workload.String())
-		}
-		if (err == nil) != (tc.want != "") || strings.Join(got, ", ") != tc.want {
-			t.Errorf("%q: %v, %v", tc.text, got, err)
-		}
-	}
-}
-
 func TestStateFromWorkload(t *testing.T) {
 	workload := &Workload{Namespace: "ingress", Selector: labels.SelectorFromSet(labels.Set{"app": "gateway"})}
 	ready, terminating, none, failing := podCounts{all: 1, ready: 1}, podCounts{all: 1, readyDeleting: 1}, podCounts{}, podCounts{all: 1}
@@ -395,24 +308,8 @@ func TestStateFromWorkload(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			node := newWorker("w", tc.edit...)
 			rules := Rules{Cordoned: tc.cordoned, Workload: workload}
-			if got := summarizeNode(
-				node,
-				rules,
-			).evaluate(rules, workloadCounts{decisive: tc.pods}); got.State != tc.want ||
-				got.Workloads != nil {
+			if got := summarizeNode(node, rules).evaluate(rules, tc.pods); got.State != tc.want {
 				t.Errorf("got %s, want %s", got.State, tc.want)
-			}
-			rules.Named = []NamedWorkload{{"api", workload}, {"web", workload}}
-			got := summarizeNode(node, rules).evaluate(rules, workloadCounts{named: []podCounts{{}, tc.pods}})
-			if without := summarizeNode(
-				node,
-				rules,
-			).evaluate(rules, workloadCounts{named: make([]podCounts, 2)}); got.State != without.State ||
-				got.Workloads["api"] != without.State {
-				t.Errorf("named workloads change more than their own state: %v, %v", got.State, got.Workloads)
-			}
-			if got.Workloads["web"] != tc.want {
-				t.Errorf("named: got %v, want %s", got.Workloads, tc.want)
 			}
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -91,36 +90,6 @@ func (w *Workload) has(p *corev1.Pod) bool {
 	return kind == w.Kind && name == w.Name
 }
 
-// NamedWorkload is a workload that Services of the consuming cluster choose by its name.
-type NamedWorkload struct {
-	Name     string
-	Workload *Workload
-}
-
-// ParseNamedWorkloads parses name=workload;name=workload, each as ParseWorkload does, and sorts them by name.
-func ParseNamedWorkloads(text string) (all []NamedWorkload, err error) {
-	for part := range strings.SplitSeq(text, ";") {
-		name, of, ok := strings.Cut(strings.TrimSpace(part), "=")
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("%.100q has no name", part)
-		case !contract.IsWorkloadName(name):
-			return nil, fmt.Errorf("%.100q is not a name of lower-case letters, digits and dashes", name)
-		case slices.ContainsFunc(all, func(w NamedWorkload) bool { return w.Name == name }):
-			return nil, fmt.Errorf("the name %s occurs twice", name)
-		case len(all) == contract.MaxWorkloads:
-			return nil, fmt.Errorf("more than %d workloads", contract.MaxWorkloads)
-		}
-		workload, err := ParseWorkload(of)
-		if err != nil {
-			return nil, fmt.Errorf("workload %s: %w", name, err)
-		}
-		all = append(all, NamedWorkload{name, workload})
-	}
-	slices.SortFunc(all, func(a, b NamedWorkload) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
-}
-
 // podState is where a Pod of the workload runs, and whether it serves.
 type podState struct {
 	node            string
@@ -159,12 +128,6 @@ func (c podCounts) plus(p podState) podCounts {
 		c.ready++
 	}
 	return c
-}
-
-// workloadCounts are the Pods on one node: those of Rules.Workload, and those of Rules.Named in its order.
-type workloadCounts struct {
-	decisive podCounts
-	named    []podCounts
 }
 
 func (c podCounts) String() string {

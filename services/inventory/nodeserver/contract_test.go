@@ -2,7 +2,6 @@ package nodeserver
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -52,24 +51,12 @@ var anyCandidate = rapid.Custom(func(t *rapid.T) source.Candidate {
 		Zone:        anyText("z").Draw(t, "zone"),
 		Region:      anyText("r").Draw(t, "region"),
 		Hostname:    anyText("", "db-0", "DB", "db.0", "-").Draw(t, "hostname"),
-		Workloads:   anyWorkloads.Draw(t, "workloads"),
 		Labels: map[string]string{
 			"pool": anyText("blue", "red").Draw(t, "pool"), anyText("k").Draw(t, "key"): anyText("v").Draw(t, "value"),
 		},
 		Excluded: source.OmissionReason(rapid.SampledFrom([]uint8{0, 0, 0, 1}).Draw(t, "excluded")),
 		Invalid:  rapid.SampledFrom([]string{"", "", "", "bad"}).Draw(t, "bad"),
 	}
-})
-
-var anyWorkloads = rapid.Custom(func(t *rapid.T) map[string]source.NodeState {
-	all := map[string]source.NodeState{}
-	for i := range rapid.SampledFrom([]int{0, 0, 2, 16, 17}).Draw(t, "workloads") {
-		all[fmt.Sprintf("w%d", i)] = source.NodeState(rapid.SampledFrom([]uint8{1, 1, 1, 1, 1, 2, 3, 0, 4}).Draw(t, "state by workload"))
-	}
-	if rapid.IntRange(0, 9).Draw(t, "invalid") == 0 {
-		all[anyText("", "Web", "a.b").Draw(t, "workload")] = source.Ready
-	}
-	return all
 })
 
 var anyUpdate = rapid.Custom(func(t *rapid.T) source.Update {
@@ -83,7 +70,6 @@ var anyUpdate = rapid.Custom(func(t *rapid.T) source.Update {
 				Number: rapid.SampledFrom([]uint16{0, 1, 80, 65535}).Draw(t, "port"),
 			}
 		}), 0, 20).Draw(t, "ports"),
-		Workloads: rapid.SampledFrom([][]string{nil, {"api", "web"}}).Draw(t, "workloads of the source"),
 	}
 })
 

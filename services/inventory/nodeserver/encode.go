@@ -57,24 +57,16 @@ func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 	for i, a := range n.Addresses {
 		addresses[i] = a.String()
 	}
-	encoded := &inventoryv1.Node{
+	return &inventoryv1.Node{
 		Name: n.Name, Uid: n.UID, Addresses: addresses,
 		State: inventoryv1.NodeState(n.State), StateAge: encodeDuration(now.Sub(n.Since)),
 		Zone: n.Zone, Region: n.Region, Hostname: n.Hostname, Labels: e.Labels, Fingerprint: e.Fingerprint[:],
 	}
-	if len(n.Workloads) > 0 {
-		encoded.WorkloadStates = make(map[string]inventoryv1.NodeState, len(n.Workloads))
-		for name, state := range n.Workloads {
-			encoded.WorkloadStates[name] = inventoryv1.NodeState(state)
-		}
-	}
-	return encoded
 }
 
 func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 	encoded := &inventoryv1.SourceStatus{
 		Membership: encodePart(s.Membership, now), Addresses: encodePart(s.Addresses, now), Observation: s.Observation,
-		Workloads: s.Workloads,
 	}
 	if s.Observation > 0 {
 		encoded.ObservationAge = encodeDuration(now.Sub(s.ObservedAt))

@@ -167,13 +167,6 @@ func checkNode(n *inventoryv1.Node) error {
 		}
 		families[a.Is4()] = true
 	}
-	for name, state := range n.GetWorkloadStates() {
-		if !hostnameText.MatchString(name) || state < inventoryv1.NodeState_NODE_STATE_READY ||
-			state > inventoryv1.NodeState_NODE_STATE_NOT_READY ||
-			len(n.GetWorkloadStates()) > 16 {
-			return fmt.Errorf("states by workload %v", n.GetWorkloadStates())
-		}
-	}
 	for key, value := range n.GetLabels() {
 		if len(key) > 317 || len(value) > 63 {
 			return fmt.Errorf("label of %d and %d bytes", len(key), len(value))
@@ -183,7 +176,7 @@ func checkNode(n *inventoryv1.Node) error {
 }
 
 func checkStatus(s *inventoryv1.SourceStatus) error {
-	if s.GetMembership() == nil || s.GetAddresses() == nil || len(s.GetPorts()) > 16 || len(s.GetWorkloads()) > 16 {
+	if s.GetMembership() == nil || s.GetAddresses() == nil || len(s.GetPorts()) > 16 {
 		return fmt.Errorf("status %v", s)
 	}
 	for _, p := range s.GetPorts() {

@@ -50,7 +50,6 @@ type Observer struct {
 
 	partialError string // of the source
 	ports        []source.Port
-	workloads    []string
 
 	number     uint64    // of the last complete observation
 	observedAt time.Time // when it was complete

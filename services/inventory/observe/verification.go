@@ -47,7 +47,7 @@ type pendingVerification struct {
 
 // UpdateSource records the contact, the errors and the ports of an update. The changes of its nodes come before it.
 func (o *Observer) UpdateSource(now time.Time, update source.Update) {
-	o.partialError, o.ports, o.workloads = sanitize(update.PartialError), source.PublishablePorts(update.Ports), update.Workloads
+	o.partialError, o.ports = sanitize(update.PartialError), source.PublishablePorts(update.Ports)
 	v := &o.verifications
 	if !update.LastContact.IsZero() {
 		if v.failure != "" && v.failures > 0 {

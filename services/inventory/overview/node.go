@@ -2,8 +2,6 @@ package overview
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -87,16 +85,6 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 	if n.Hostname != "" {
 		i.Detail += ", hostname " + n.Hostname
 		i.Values["hostname"] = n.Hostname
-	}
-	if len(n.Workloads) > 0 {
-		states, texts := statuspage.Values{}, []string(nil)
-		for _, name := range slices.Sorted(maps.Keys(n.Workloads)) {
-			state := n.Workloads[name]
-			states[name] = strings.ToUpper(state.String())
-			texts = append(texts, fmt.Sprintf("%s %s", name, strings.ReplaceAll(state.String(), "_", " ")))
-		}
-		i.Values["workloads"] = states
-		i.AddFact("by workload", statuspage.Linef("%s", strings.Join(texts, ", ")))
 	}
 	if n.ServerID != "" {
 		i.AddFact("resolved", statuspage.Linef("Node %s → server %s → %s", n.Name, n.ServerID, at))

@@ -126,9 +126,6 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 		}
 		s.Lines = append(s.Lines, statuspage.Linef("The source's endpoints use the ports %s.", strings.Join(ports, ", ")))
 	}
-	if len(b.Status.Workloads) > 0 {
-		s.Lines = append(s.Lines, statuspage.Linef("Services can choose the workloads %s.", strings.Join(b.Status.Workloads, ", ")))
-	}
 	return s
 }
 

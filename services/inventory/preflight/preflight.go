@@ -20,6 +20,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -198,9 +199,9 @@ func (c *preflightChecker) requiredPermissions() []preflight.Permission {
 		return append([]preflight.Permission{{Verb: "get", Resource: "services", Namespaces: in, Name: s.Name}}, slicePermissions(in)...)
 	}
 	all := []preflight.Permission{{Verb: "list", Resource: "nodes"}, {Verb: "watch", Resource: "nodes"}}
-	for _, namespace := range cfg.WorkloadNamespaces() {
+	if w, err := kubenodes.ParseWorkload(cfg.Workload); err == nil {
 		for _, verb := range []string{"list", "watch"} {
-			all = append(all, preflight.Permission{Verb: verb, Resource: "pods", Namespaces: []string{namespace}})
+			all = append(all, preflight.Permission{Verb: verb, Resource: "pods", Namespaces: []string{w.Namespace}})
 		}
 	}
 	return all

@@ -35,7 +35,6 @@ func TestPreflightChecksRequiredPermissions(t *testing.T) {
 	}{
 		{nil, []string{"list nodes", "watch nodes"}},
 		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress"}},
-		{map[string]string{"WORKLOAD": "ingress/app=gateway", "WORKLOADS": "web=shop/app=web;api=ingress/deployment/api;db=shop/statefulset/db"}, []string{"list nodes", "watch nodes", "list pods in ingress", "watch pods in ingress", "list pods in shop", "watch pods in shop"}},
 		{configtest.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"get services web in shop", "list endpointslices in shop", "watch endpointslices in shop"}},
 		{
 			exporting(t, "[shop/web, shop/api, pay/*]"),

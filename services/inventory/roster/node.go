@@ -21,8 +21,6 @@ type Node struct {
 	State source.NodeState
 	Since time.Time // when the node entered its state, by this process's clock
 
-	Workloads map[string]source.NodeState // its state if one named workload decides, by the workload's name
-
 	Zone, Region string
 	Hostname     string            // by which a headless Service names it; empty: none
 	Labels       map[string]string // all labels of the Node; views select from them
@@ -36,7 +34,7 @@ func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && n.State == o.State &&
 		n.Zone == o.Zone && n.Region == o.Region && n.Hostname == o.Hostname &&
 		n.ProviderID == o.ProviderID && n.ServerID == o.ServerID &&
-		slices.Equal(n.Addresses, o.Addresses) && maps.Equal(n.Labels, o.Labels) && maps.Equal(n.Workloads, o.Workloads)
+		slices.Equal(n.Addresses, o.Addresses) && maps.Equal(n.Labels, o.Labels)
 }
 
 // equalNodes reports whether two published nodes are equal, including their time in their state.

@@ -18,10 +18,9 @@ func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 		"name": func(n *Node) { n.Name = "b" }, "UID": func(n *Node) { n.UID = "b" },
 		"addresses": func(n *Node) { n.Addresses = addrs("10.0.0.2") }, "state": func(n *Node) { n.State = source.NotReady },
 		"zone": func(n *Node) { n.Zone = "b" }, "region": func(n *Node) { n.Region = "b" },
-		"hostname":            func(n *Node) { n.Hostname = "db-0" },
-		"a state by workload": func(n *Node) { n.Workloads = map[string]source.NodeState{"web": source.Ready} },
-		"labels":              func(n *Node) { n.Labels = map[string]string{"k": "w"} },
-		"provider ID":         func(n *Node) { n.ProviderID = "b" }, "server": func(n *Node) { n.ServerID = "b" },
+		"hostname":    func(n *Node) { n.Hostname = "db-0" },
+		"labels":      func(n *Node) { n.Labels = map[string]string{"k": "w"} },
+		"provider ID": func(n *Node) { n.ProviderID = "b" }, "server": func(n *Node) { n.ServerID = "b" },
 	} {
 		n := base()
 		if alter(&n); n.Equal(base()) {

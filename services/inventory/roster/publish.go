@@ -24,7 +24,7 @@ func (r *Roster) publish(m *member, changes observe.MemberChanges) {
 		r.setPublished(m, nil, resolve.Omission{Reason: m.Excluded, Advice: m.Advice}, changes)
 	case !assigned.Empty():
 		node := &Node{
-			Name: m.Name, UID: m.UID, Addresses: assigned.List(), State: m.State, Since: m.stateSince, Workloads: m.Workloads,
+			Name: m.Name, UID: m.UID, Addresses: assigned.List(), State: m.State, Since: m.stateSince,
 			Zone: m.Zone, Region: m.Region, Hostname: m.Hostname, Labels: m.Labels, ProviderID: m.ProviderID, ServerID: m.serverID,
 		}
 		if equalNodes(node, m.node) {

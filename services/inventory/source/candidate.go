@@ -13,7 +13,6 @@ type Candidate struct {
 	SystemUUID   string       // status.nodeInfo.systemUUID, unchanged
 	InternalIPs  []netip.Addr // status.addresses of type InternalIP, canonical
 	State        NodeState
-	Workloads    map[string]NodeState // its state if one named workload decides, by the workload's name
 	Zone, Region string
 	Hostname     string // by which a headless Service names it; empty: none
 	Labels       map[string]string
@@ -38,7 +37,7 @@ func (c Candidate) Equal(o Candidate) bool {
 		slices.Equal(
 			c.InternalIPs,
 			o.InternalIPs,
-		) && maps.Equal(c.Labels, o.Labels) && maps.Equal(c.Workloads, o.Workloads) && slices.Equal(c.Steps, o.Steps)
+		) && maps.Equal(c.Labels, o.Labels) && slices.Equal(c.Steps, o.Steps)
 }
 
 // NodeState is the state of a node in the control plane. The zero value is no state.

@@ -39,11 +39,6 @@ func (c Candidate) ContractProblem() string {
 	case c.State < Ready || c.State > NotReady:
 		return fmt.Sprintf("Its state is %d, want %d to %d.", c.State, Ready, NotReady)
 	}
-	for name, state := range c.Workloads {
-		if !contract.IsWorkloadName(name) || state < Ready || state > NotReady || len(c.Workloads) > contract.MaxWorkloads {
-			return "Its states by workload are invalid. Correct them in the source."
-		}
-	}
 	for key, value := range c.Labels {
 		if textProblem(key, maxLabelKeyLength) != "" || textProblem(value, maxLabelValueLength) != "" {
 			return "A label is longer than Kubernetes allows, or not UTF-8. Correct it in the source."

@@ -57,8 +57,6 @@ type Update struct {
 	PartialError string
 	// Ports are the current ports of the source's own endpoints, if it has any, sorted.
 	Ports []Port
-	// Workloads are the names of the workloads of which each node has a state, sorted.
-	Workloads []string
 }
 
 // Port is a port of the source's own endpoints.

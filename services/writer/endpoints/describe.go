@@ -94,7 +94,7 @@ func (r *SourceReport) describe(now time.Time) string {
 	case r.Member == nil:
 		text += "does not list it"
 	default:
-		text += r.describeState(now) + ", as " + r.Member.Name
+		text += stateNames[r.Member.State] + " for " + formatAge(r.Member.Since, now) + ", as " + r.Member.Name
 	}
 	if !r.ObservedAt.IsZero() {
 		text += fmt.Sprintf(" (observation %d, received %s ago)", r.Observation, formatAge(r.ObservedAt, now))
@@ -103,13 +103,6 @@ func (r *SourceReport) describe(now time.Time) string {
 		text += "; " + r.Reason
 	}
 	return text
-}
-
-func (r *SourceReport) describeState(now time.Time) string {
-	if r.Workload != "" {
-		return stateNames[r.Member.State] + " by workload " + r.Workload
-	}
-	return stateNames[r.Member.State] + " for " + formatAge(r.Member.Since, now)
 }
 
 var stateNames = [...]string{

@@ -68,10 +68,7 @@ type Target struct {
 	Input    verdict.Input
 	Decision verdict.Decision
 
-	// Sources are the snapshots of the target's sources, and Workload is the named workload that decides the states of
-	// their nodes; empty: none.
-	Sources  []subscriber.Snapshot
-	Workload string
+	Sources []subscriber.Snapshot // of the target's sources
 }
 
 // Port is a port to connect to.

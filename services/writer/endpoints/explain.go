@@ -19,7 +19,6 @@ type Summary struct {
 	Ready, Draining, NotReady int
 	OutOfSync                 int      // addresses of a managed target that its slices do not list as decided
 	Sources                   []string // by name
-	Workload                  string   // see Target
 	Guards                    []verdict.Guard
 	NextDecisionAt            time.Time // without a change; zero: only on a change
 	FollowsProbes             bool      // see Target
@@ -29,7 +28,7 @@ func (p *storedTarget) summarize() Summary {
 	l := Summary{
 		Namespace: p.target.Namespace, Service: p.target.Service,
 		TargetStatus: p.published.TargetStatus, Guards: p.target.Decision.Guards, NextDecisionAt: p.target.Decision.Wake,
-		FollowsProbes: p.target.FollowsProbes, Workload: p.target.Workload,
+		FollowsProbes: p.target.FollowsProbes,
 	}
 	for _, b := range p.publishedBackends().backends {
 		switch {
@@ -130,7 +129,6 @@ type SourceReport struct {
 
 	EverSynced  bool            // once since this writer started
 	Member      *verdict.Member // nil: not listed
-	Workload    string          // that decides the state of the member; empty: none
 	Observation uint64          // the last complete one
 	ObservedAt  time.Time       // when it was received; zero: never
 }
@@ -204,7 +202,6 @@ func (t *Target) sourceReport(s *verdict.Source, address netip.Addr) SourceRepor
 	w := SourceReport{
 		SourceStatus: SourceStatus{Name: s.Name, Connected: s.Connected},
 		EverSynced:   s.EverSynced,
-		Workload:     t.Workload,
 		Observation:  s.Observation,
 		ObservedAt:   s.ObservationAt,
 	}

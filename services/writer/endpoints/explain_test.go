@@ -122,12 +122,11 @@ func TestExplainsAddressWithAdvice(t *testing.T) {
 			w.decided.Verdict, w.decided.Conditions = verdict.Drain, draining
 		}, "Listed as draining", "Node worker-1 is draining"},
 		{"a state of a newer inventory", outBy(verdict.Hold, member(verdict.Unknown)), "Unchanged", "Update the writer"},
-		{"the source does not export the workload", outBy(verdict.Hold, func(w *world) {
+		{"the source reports no port of the Service", outBy(verdict.Hold, func(w *world) {
 			member(verdict.Unknown)(w)
 			w.decided.Rule, w.decided.Listed = verdict.RuleTrust, false
-			w.source.MembershipSynced, w.source.Unusable = true, `no workload "web" is exported`
-			w.target.Workload = "web"
-		}), "Not listed yet", `no workload "web" is exported`},
+			w.source.MembershipSynced, w.source.Unusable = true, "no port is reported"
+		}), "Not listed yet", "no port is reported"},
 		{"no source lists it", func(w *world) {
 			w.source.Members, w.target.Decision.Endpoints = nil, nil
 		}, "No source and no slice lists this address", "slicefeed-inventory explain NODE"},

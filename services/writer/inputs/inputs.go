@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,7 +24,6 @@ import (
 type Choice struct {
 	Families []discoveryv1.AddressType
 	Selector labels.Selector   // nil: all nodes
-	Workload string            // the named workload that decides the state of a node; empty: the node's own state
 	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
 }
 
@@ -38,7 +36,7 @@ func (c Choice) selectorText() string {
 }
 
 // key is equal for two choices only if they select the same.
-func (c Choice) key() string { return fmt.Sprint(c.Families, c.Workload, " ", c.selectorText()) }
+func (c Choice) key() string { return fmt.Sprint(c.Families, " ", c.selectorText()) }
 
 var states = [...]verdict.State{
 	subscriber.Unknown:  verdict.Unknown,
@@ -52,14 +50,10 @@ func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) 
 	if c.Selector != nil && !c.Selector.Matches(labels.Set(member.Labels)) {
 		return list
 	}
-	state, since := states[member.StateBy(c.Workload)], member.Since
-	if c.Workload != "" {
-		since = time.Time{} // the source reports no age of it
-	}
 	for _, a := range member.Addresses {
 		if slices.Contains(c.Families, planner.FamilyOf(a)) {
 			list = append(list, verdict.Member{
-				Address: a, Name: member.Name, State: state, Since: since,
+				Address: a, Name: member.Name, State: states[member.State], Since: member.Since,
 				Zone: c.Zones[member.Zone], Hostname: member.Hostname,
 			})
 		}
@@ -73,10 +67,6 @@ type Source struct{ current, trusted members }
 // Convert returns what a snapshot reports, as input of a decision.
 func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist verdict.Allowlist) verdict.Source {
 	current, trusted := s.members(snapshot, choice)
-	unusable := ""
-	if snapshot.LacksWorkload(choice.Workload) {
-		unusable = fmt.Sprintf("no workload %q is exported", choice.Workload)
-	}
 	return verdict.Source{
 		Name:               snapshot.Source,
 		EverSynced:         snapshot.EverSynced,
@@ -89,7 +79,6 @@ func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist 
 		Members:            current,
 		Trusted:            trusted,
 		Selector:           choice.selectorText(),
-		Unusable:           unusable,
 		Allowlist:          allowlist,
 	}
 }

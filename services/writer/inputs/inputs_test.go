@@ -2,7 +2,6 @@ package inputs
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,52 +69,6 @@ func TestMembersAreThoseThatTheNodeSelectorMatches(t *testing.T) {
 		if got := m.convert(s, tt.of); len(got) != tt.want {
 			t.Errorf("%q selects %v", tt.of.selectorText(), got)
 		}
-	}
-}
-
-func TestStatesAreThoseOfTheChosenWorkload(t *testing.T) {
-	s := dualStack()
-	s.EverSynced, s.SyncedInStream, s.Connected = true, true, true
-	s.Workloads = []string{"api", "web"}
-	s.Members[0].WorkloadStates = map[string]subscriber.NodeState{"web": subscriber.Ready, "api": subscriber.NotReady}
-	s.Members[1].WorkloadStates = map[string]subscriber.NodeState{"web": subscriber.NotReady, "api": subscriber.Draining}
-	var kept Source // as of one Service, whose annotation changes
-	for _, tt := range []struct {
-		workload string
-		want     []verdict.State // of a, b and c
-		unusable string
-	}{
-		{"", []verdict.State{verdict.Ready, verdict.Draining, verdict.Unknown}, ""},
-		{"web", []verdict.State{verdict.NotReady, verdict.Ready, verdict.Unknown}, ""},
-		{"api", []verdict.State{verdict.Draining, verdict.NotReady, verdict.Unknown}, ""},
-		{"other", []verdict.State{verdict.Unknown, verdict.Unknown, verdict.Unknown}, `no workload "other" is exported`},
-		{"web", []verdict.State{verdict.NotReady, verdict.Ready, verdict.Unknown}, ""},
-	} {
-		got := kept.Convert(
-			s,
-			Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Workload: tt.workload},
-			verdict.Allowlist{},
-		)
-		var is []verdict.State
-		for _, m := range got.Members {
-			is = append(is, m.State)
-		}
-		if !slices.Equal(is, tt.want) || got.Unusable != tt.unusable {
-			t.Errorf("%q: got %v, %q; want %v, %q", tt.workload, is, got.Unusable, tt.want, tt.unusable)
-		}
-	}
-}
-
-func TestAnInventoryThatIsTooOldExportsNoWorkload(t *testing.T) {
-	s := dualStack()
-	choice := Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Workload: "web"}
-	var kept Source
-	if got := kept.Convert(s, choice, verdict.Allowlist{}); got.Unusable != "" {
-		t.Errorf("before it has reported anything: %q", got.Unusable)
-	}
-	s.SyncedInStream = true
-	if got := kept.Convert(s, choice, verdict.Allowlist{}); got.Unusable == "" {
-		t.Error("its report counts")
 	}
 }
 

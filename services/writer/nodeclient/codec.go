@@ -23,15 +23,15 @@ type fieldLimits map[protowire.Number]struct {
 var responseLimits = fieldLimits{
 	3: {
 		max:    contract.MaxChunk,
-		nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}, 11: {max: contract.MaxWorkloads}},
-	}, // upserts: addresses, labels, workload states
+		nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}},
+	}, // upserts: addresses, labels
 	4: {
 		max: contract.MaxChunk,
 	}, // removed
 	6: {
 		max:    1,
-		nested: fieldLimits{5: {max: contract.MaxSourcePorts}, 6: {max: contract.MaxWorkloads}},
-	}, // status, whose occurrences decoding merges: ports, workloads
+		nested: fieldLimits{5: {max: contract.MaxSourcePorts}},
+	}, // status, whose occurrences decoding merges: ports
 }
 
 // allow reports whether an encoded message is within the limits. It accepts malformed messages,
@@ -63,7 +63,7 @@ func (f fieldLimits) allow(b []byte) bool {
 	return true
 }
 
-var errFieldLimits = errors.New("more upserts, removed names, addresses, labels, workloads or ports than the contract allows")
+var errFieldLimits = errors.New("more upserts, removed names, addresses, labels or ports than the contract allows")
 
 // limitedCodec is gRPC's proto codec, with a check of responseLimits before decoding.
 type limitedCodec struct{ encoding.CodecV2 }

@@ -136,10 +136,6 @@ func (m *pageModel) addDetails(nth int, s *statuspage.Item, v *endpoints.TargetV
 	if len(v.Ports) > 0 {
 		s.AddFact("ports", statuspage.Line{Text: endpoints.DescribePorts(v.Ports)})
 	}
-	if v.Workload != "" {
-		s.AddFact("workload", statuspage.Linef("%s of the inventory decides the states of nodes", v.Workload))
-		s.Values["workload"] = v.Workload
-	}
 	if v.PortsDiffer {
 		s.AddFact("current ports", statuspage.Errorf("slices list other ports"))
 	}

@@ -119,7 +119,7 @@ func (sc *sourceCheck) addressesFor(t targets.Target) []netip.Addr {
 		for _, a := range m.Addresses {
 			switch {
 			case !slices.Contains(t.Families, planner.FamilyOf(a)):
-			case m.StateBy(t.Settings.Workload) == subscriber.Ready:
+			case m.State == subscriber.Ready:
 				ready = append(ready, a)
 			default:
 				others = append(others, a)

@@ -141,18 +141,6 @@ func TestProbeCheckDialsAllowedMembers(t *testing.T) {
 		wantPrefixes(t, []string{"ok probes 1 of 1 addresses"}, runCheck(t, pc.sources[0].probeCheck()))
 	})
 
-	t.Run("a workload", func(t *testing.T) {
-		pc, _ := newTestChecker(t, map[string]string{"SECURED_SUBNET_CIDR": "127.0.0.0/24"})
-		other, here := member(subscriber.Ready, "127.0.0.2"), member(subscriber.NotReady, "127.0.0.1")
-		here.WorkloadStates = map[string]subscriber.NodeState{"web": subscriber.Ready}
-		pc.sources[0].snapshot.Members = []*subscriber.Member{other, here}
-		target := probedService("a", port, "default").Target
-		target.Settings.Workload = "web"
-		if got := pc.sources[0].addressesFor(target); got[0].String() != "127.0.0.1" {
-			t.Errorf("the first address is %s", got[0])
-		}
-	})
-
 	t.Run("more ports than are dialed", func(t *testing.T) {
 		pc, _ := newTestChecker(t, map[string]string{"SECURED_SUBNET_CIDR": "127.0.0.0/24"})
 		pc.sources[0].snapshot.Members = []*subscriber.Member{member(subscriber.Ready, "127.0.0.1")}

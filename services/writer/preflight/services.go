@@ -17,7 +17,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
-	"github.com/slicefeed/slicefeed/services/writer/warnings"
 )
 
 // checkServices finds all targets, and checks whether each can be managed.
@@ -143,23 +142,10 @@ func (pc *checker) evaluateService(resolution targets.Resolution) preflight.Find
 			display.List(slices.Concat(t.ForeignSlices, t.OtherClassSlices)),
 		)
 	}
-	if found.Err == nil {
-		found.Err = pc.checkWorkload(t)
-	}
 	var ports []string
 	for _, p := range t.Ports {
 		ports = append(ports, fmt.Sprintf("%d/%s", *p.Port, *p.Protocol))
 	}
 	found.Observed = fmt.Sprintf("%s can be managed, port %s; owned slices: %d", t.Key, display.List(ports), owned)
 	return found
-}
-
-// checkWorkload warns if a source of the Service does not export its workload.
-func (pc *checker) checkWorkload(t targets.Target) error {
-	for _, sc := range pc.sources {
-		if slices.Contains(t.Settings.AllSources(), sc.Name) && sc.snapshot.LacksWorkload(t.Settings.Workload) {
-			return preflight.Warning("%s", warnings.UnknownWorkload(sc.snapshot, t))
-		}
-	}
-	return nil
 }

@@ -16,7 +16,6 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/writer/planner"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -69,22 +68,6 @@ func TestServicesCheckOfOneService(t *testing.T) {
 			detail, err := pc.findCheck(servicesCheckName).Run(t.Context())
 			wantOutcome(t, tt.want, detail, err)
 		})
-	}
-}
-
-func TestServicesCheckWarnsAboutAWorkloadThatIsNotExported(t *testing.T) {
-	for workload, want := range map[string]string{
-		"web":   "ok|web/shop can be managed",
-		"other": `WARN|web/shop: |no workload "other"|Available: api, web.`,
-	} {
-		pc, _ := newTestChecker(t, nil, newService(withAnnotation("workload", workload)))
-		pc.sources[0].snapshot = subscriber.Snapshot{SyncedInStream: true, Workloads: []string{"api", "web"}}
-		detail, err := pc.findCheck(servicesCheckName).Run(t.Context())
-		wantOutcome(t, want, detail, err)
-
-		pc, _ = newTestChecker(t, nil, newService(withAnnotation("workload", workload)))
-		detail, err = pc.findCheck(servicesCheckName).Run(t.Context()) // no set was received
-		wantOutcome(t, "ok|web/shop can be managed", detail, err)
 	}
 }
 

@@ -209,7 +209,6 @@ func (r *Reconciler) sourceInputs(
 	choice := inputs.Choice{
 		Families: view.Target.Families,
 		Selector: view.Target.Settings.NodeSelector,
-		Workload: view.Target.Settings.Workload,
 		Zones:    r.Zones,
 	}
 	all := make([]verdict.Source, 0, len(snapshots))

@@ -79,7 +79,6 @@ func (r *Reconciler) publishTarget(
 		Input:        input,
 		Decision:     s.decision,
 		Sources:      r.usedSnapshots(view, snapshots),
-		Workload:     view.Target.Settings.Workload,
 	}
 	switch {
 	case view.ReadOnly:

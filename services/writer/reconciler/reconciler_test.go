@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -486,76 +485,6 @@ func TestDryRunDoesNotClaimToLead(t *testing.T) {
 		if all, status := f.Board.List(nil); len(all) != 1 || status.Leading == dry {
 			t.Errorf("dry run: %t: %d targets, leading: %t", dry, len(all), status.Leading)
 		}
-	}
-}
-
-// workloadFeed reports two nodes, each with a ready Pod of another workload.
-type workloadFeed struct {
-	silentFeed
-
-	workloads []string
-}
-
-func (f workloadFeed) Snapshot() subscriber.Snapshot {
-	var members []*subscriber.Member
-	for i, name := range []string{"api", "web"} {
-		states := map[string]subscriber.NodeState{"api": subscriber.NotReady, "web": subscriber.NotReady}
-		states[name] = subscriber.Ready
-		members = append(members, &subscriber.Member{
-			Name:           name,
-			Addresses:      []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})},
-			State:          subscriber.Ready,
-			WorkloadStates: states,
-		})
-	}
-	return subscriber.Snapshot{
-		Source:             "default",
-		EverSynced:         true,
-		SyncedInStream:     true,
-		Connected:          true,
-		Generation:         1,
-		Members:            members,
-		TrustedMembers:     members,
-		TrustedGeneration:  1,
-		Membership:         subscriber.PartStatus{State: subscriber.Synced},
-		MembershipSyncedAt: time.Now(),
-		Observation:        1,
-		ObservationEpoch:   "e",
-		Workloads:          f.workloads,
-	}
-}
-
-func TestServiceListsTheNodesOfItsWorkload(t *testing.T) {
-	exported := []string{"api", "web"}
-	for name, tt := range map[string]struct {
-		workload string
-		exported []string
-		want     string
-	}{
-		"none is chosen":       {"", exported, "10.0.0.1 ready, 10.0.0.2 ready"},
-		"one is chosen":        {"api", exported, "10.0.0.1 ready"},
-		"the other is chosen":  {"web", exported, "10.0.0.2 ready"},
-		"an unknown one":       {"www", exported, ""},
-		"an inventory too old": {"web", nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			view := managed()
-			view.Target.Settings.Workload = tt.workload
-			f := newFixture(view)
-			source := f.sources["default"]
-			source.Feed = workloadFeed{workloads: tt.exported}
-			f.sources["default"] = source
-			f.Decide(fixtureKey, time.Now())
-			var listed []string
-			for _, e := range f.state(fixtureKey).decision.Endpoints {
-				if e.Listed && e.Conditions.Ready {
-					listed = append(listed, e.Address.String()+" ready")
-				}
-			}
-			if got := strings.Join(listed, ", "); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
 	}
 }
 

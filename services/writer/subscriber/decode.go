@@ -3,7 +3,6 @@ package subscriber
 import (
 	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,33 +37,12 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 			return nil, violationf(LimitExceeded, "node %q: label too long", name)
 		}
 	}
-	states, v := decodeWorkloadStates(name, n.GetWorkloadStates())
-	if v != nil {
-		return nil, v
-	}
 	return &Member{
 		Name: name, UID: n.GetUid(), Addresses: addresses,
-		State: decodeState(n.GetState()), Since: received.Add(-clampAge(n.GetStateAge())), WorkloadStates: states,
+		State: decodeState(n.GetState()), Since: received.Add(-clampAge(n.GetStateAge())),
 		Zone: n.GetZone(), Region: n.GetRegion(), Hostname: n.GetHostname(), Labels: maps.Clone(n.GetLabels()),
 		fingerprint: deltaset.Digest(n.GetFingerprint()),
 	}, nil
-}
-
-func decodeWorkloadStates(node string, all map[string]inventoryv1.NodeState) (map[string]NodeState, *Violation) {
-	if len(all) == 0 {
-		return nil, nil
-	}
-	if len(all) > contract.MaxWorkloads {
-		return nil, violationf(LimitExceeded, "node %q: states of %d workloads: want at most %d", node, len(all), contract.MaxWorkloads)
-	}
-	states := make(map[string]NodeState, len(all))
-	for name, state := range all {
-		if !contract.IsWorkloadName(name) {
-			return nil, violationf(InvalidName, "node %q: workload %.64q: want a DNS label", node, name)
-		}
-		states[name] = decodeState(state)
-	}
-	return states, nil
 }
 
 func decodeAddresses(name string, texts []string) ([]netip.Addr, *Violation) {
@@ -139,19 +117,6 @@ func decodePorts(all []*inventoryv1.SourcePort) ([]SourcePort, *Violation) {
 		ports = append(ports, SourcePort{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetPort())})
 	}
 	return ports, nil
-}
-
-// decodeWorkloads checks the names of the workloads of a source.
-func decodeWorkloads(all []string) ([]string, *Violation) {
-	if len(all) > contract.MaxWorkloads {
-		return nil, violationf(LimitExceeded, "status with %d workloads: want at most %d", len(all), contract.MaxWorkloads)
-	}
-	for _, name := range all {
-		if !contract.IsWorkloadName(name) {
-			return nil, violationf(InvalidName, "status workload %.64q: want a DNS label", name)
-		}
-	}
-	return slices.Clone(all), nil
 }
 
 // clampAge limits a duration from a peer to a possible age.

@@ -29,9 +29,6 @@ func (m *Member) memoryCost() int {
 	for key, value := range m.Labels {
 		sum += labelOverhead + len(key) + len(value)
 	}
-	for name := range m.WorkloadStates {
-		sum += labelOverhead + len(name)
-	}
 	return sum
 }
 
@@ -88,10 +85,6 @@ func (mirror *Mirror) Snapshot() Snapshot { return mirror.current }
 // error is a *Violation: the set is unchanged, and the caller must end the stream.
 func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (synced bool, err error) {
 	ports, violation := decodePorts(m.GetStatus().GetPorts())
-	var workloads []string
-	if violation == nil {
-		workloads, violation = decodeWorkloads(m.GetStatus().GetWorkloads())
-	}
 	if violation == nil {
 		violation = mirror.stageMessage(received, m)
 	}
@@ -109,7 +102,7 @@ func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesRespons
 	if m.GetStatus() != nil {
 		current.Membership = decodePartStatus(received, m.GetStatus().GetMembership(), current.Membership)
 		current.Addresses = decodePartStatus(received, m.GetStatus().GetAddresses(), current.Addresses)
-		current.Ports, current.Workloads = ports, workloads
+		current.Ports = ports
 		if m.GetSynced() && current.Membership.State == Synced {
 			current.MembershipSyncedAt = received
 		}

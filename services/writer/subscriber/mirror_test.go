@@ -159,22 +159,6 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		status.Ports = ports
 		return &message{Status: status}
 	}
-	working := func(names ...string) *message {
-		status := sourceStatus(1)
-		status.Workloads = names
-		return &message{Status: status}
-	}
-	states := func(names ...string) map[string]inventoryv1.NodeState {
-		all := map[string]inventoryv1.NodeState{}
-		for _, name := range names {
-			all[name] = inventoryv1.NodeState_NODE_STATE_READY
-		}
-		return all
-	}
-	var tooMany []string
-	for i := range 17 {
-		tooMany = append(tooMany, fmt.Sprintf("w%d", i))
-	}
 	next := []*wireNode{a, b, c}
 	type row struct {
 		name string
@@ -192,11 +176,6 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		{"too many ports of the source", LimitExceeded, ported(make([]*inventoryv1.SourcePort, 17)...)},
 		{"an invalid port of the source", LimitExceeded, ported(&inventoryv1.SourcePort{Port: 65536})},
 		{"a port of 0", LimitExceeded, ported(&inventoryv1.SourcePort{})},
-		{"too many workloads of the source", LimitExceeded, working(tooMany...)},
-		{"a workload of the source that is no DNS label", InvalidName, working("Web")},
-		{"states by too many workloads", LimitExceeded, with(func(n *wireNode) { n.WorkloadStates = states(tooMany...) })},
-		{"a state by a workload that is no DNS label", InvalidName, with(func(n *wireNode) { n.WorkloadStates = states("a.b") })},
-		{"a state by a workload without a name", InvalidName, with(func(n *wireNode) { n.WorkloadStates = states("") })},
 		{"two nodes of one name in a message", DuplicateName, synced("e", 11, next, upserts(c, c))},
 		{"a name removed twice in a message", DuplicateName, synced("e", 11, next, removed("a", "a"))},
 		{"a name removed and upserted", RemovedAndUpserted, synced("e", 11, []*wireNode{a, b}, upserts(a), removed("a"))},
@@ -330,7 +309,6 @@ func TestR7StagesOnItsSetWithoutAReset(t *testing.T) {
 func TestR12AcceptsUnknownValues(t *testing.T) {
 	n := node("n", "10.0.0.9")
 	n.State = 77
-	n.WorkloadStates = map[string]inventoryv1.NodeState{"web": 77, "api": inventoryv1.NodeState_NODE_STATE_DRAINING}
 	n.ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 0x01}) // field 2047, a varint
 	m := synced("e", 11, []*wireNode{a, b, n}, upserts(n))
 	m.Status.Membership = &inventoryv1.PartStatus{State: 42}
@@ -339,7 +317,6 @@ func TestR12AcceptsUnknownValues(t *testing.T) {
 	applyMessages(t, mirror, m)
 	s := mirror.Snapshot()
 	checkEqual(t, "state of the node", s.Member("n").State, Unknown)
-	checkEqual(t, "states by workload", s.Member("n").WorkloadStates, map[string]NodeState{"web": Unknown, "api": Draining})
 	checkEqual(t, "membership", s.Membership.State, Degraded)
 	checkEqual(t, "addresses", s.Addresses.State, Degraded)
 }

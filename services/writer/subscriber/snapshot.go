@@ -59,22 +59,11 @@ type Member struct {
 	State NodeState
 	Since time.Time // when the node entered the state, by the local clock
 
-	WorkloadStates map[string]NodeState // its state if one named workload decides, by the workload's name
-
 	Zone, Region string
 	Hostname     string            // by which a headless Service names it; empty: none
 	Labels       map[string]string // those that the inventory's client list allows this writer to see
 
 	fingerprint deltaset.Digest
-}
-
-// StateBy returns the state of the node, or the one that a named workload decides. A state that is not reported is
-// Unknown.
-func (m *Member) StateBy(workload string) NodeState {
-	if workload == "" {
-		return m.State
-	}
-	return m.WorkloadStates[workload]
 }
 
 // Cursor is a position in the stream. The zero value is no position.
@@ -128,9 +117,6 @@ type Snapshot struct {
 	// Ports are the ports of the source's own endpoints, if the last message reported any.
 	Ports []SourcePort
 
-	// Workloads are the names of the workloads of which the source reports states.
-	Workloads []string
-
 	// MembershipSyncedAt is when a synced message last reported membership as Synced, by the local clock.
 	MembershipSyncedAt time.Time
 
@@ -180,12 +166,7 @@ func (s Snapshot) Differs(o Snapshot) bool {
 		!equal(
 			s.Membership,
 			o.Membership,
-		) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports) || !slices.Equal(s.Workloads, o.Workloads)
-}
-
-// LacksWorkload reports whether the source is known not to export a workload; an empty name stands for none.
-func (s Snapshot) LacksWorkload(name string) bool {
-	return name != "" && s.SyncedInStream && !slices.Contains(s.Workloads, name)
+		) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports)
 }
 
 // NotSyncedReason explains why the inventory has not delivered a set.

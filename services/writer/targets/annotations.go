@@ -25,7 +25,6 @@ type Settings struct {
 	// FailoverBelow is the number of ready endpoints of earlier tiers that keep a later one out.
 	FailoverBelow int
 	NodeSelector  labels.Selector // of members; nil: all
-	Workload      string          // of its sources, whose Pods decide the states of nodes; empty: the nodes' own states
 	// Ports are port numbers at a source that has others than the Service, by source and by name of the port.
 	Ports           map[string]map[string]uint16
 	PortsFromSource bool // the ports of other sources are those that they report
@@ -140,16 +139,6 @@ var knownAnnotations = []annotationSpec{
 			selector, err := labels.Parse(text)
 			s.NodeSelector = selector
 			return err == nil && len(text) <= maxSelector
-		},
-	},
-	{
-		"workload",
-		"a name such as web",
-		"the nodes' own states",
-		"named workload of the inventory (`WORKLOADS`): a node's state is what it would be if `WORKLOAD` were that workload",
-		func(s *Settings, text string) bool {
-			s.Workload = text
-			return contract.IsWorkloadName(text)
 		},
 	},
 	{

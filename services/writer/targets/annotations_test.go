@@ -39,7 +39,6 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		"expire-after":    {"720h", func(s *Settings) { s.ExpireAfter = 720 * time.Hour }},
 		"source-service":  {"shop/web", func(s *Settings) { s.SourceService = "shop/web" }},
 		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = mustParseSelector(t, "pool in (a,b),disk!=slow") }},
-		"workload":        {" web ", func(s *Settings) { s.Workload = "web" }},
 		"probe":           {"https", func(s *Settings) { s.Probe.Mode = probe.HTTPS }},
 		"probe-port":      {"65535", func(s *Settings) { s.ProbePort = 65535 }},
 		"probe-path":      {"/healthz?deep=1", func(s *Settings) { s.Probe.Path = "/healthz?deep=1" }},

@@ -4,7 +4,6 @@
 package warnings
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -118,7 +117,6 @@ func OfTarget(view targets.Resolution, snapshots []subscriber.Snapshot) []events
 	}
 	for _, snapshot := range snapshots {
 		all = append(all, portWarnings(snapshot, view.Target)...)
-		all = append(all, workloadWarnings(snapshot, view.Target)...)
 	}
 	if view.AnnotationError != nil {
 		all = append(
@@ -185,25 +183,6 @@ func foreignWarnings(view targets.Resolution) (all []events.Warning) {
 		})
 	}
 	return all
-}
-
-// workloadWarnings reports a source that does not export the workload of the target. Its reports have no effect then.
-func workloadWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
-	if !s.LacksWorkload(t.Settings.Workload) {
-		return nil
-	}
-	return []events.Warning{{
-		Reason: "UnknownWorkload", Source: s.Source, Action: "Hold",
-		Note: UnknownWorkload(s, t), ByNote: true,
-		Recovery: events.Recovery{Reason: "WorkloadKnown", Note: fmt.Sprintf("Source %s exports the workload of this Service.", s.Source)},
-	}}
-}
-
-// UnknownWorkload is the note of the Event about a source that does not export the workload of a target.
-func UnknownWorkload(s subscriber.Snapshot, t targets.Target) string {
-	return fmt.Sprintf("Source %s exports no workload %q, so its endpoints are kept as they are and none is added. "+
-		"Correct annotation slicefeed.dev/workload, or add the workload to WORKLOADS of the inventory. Available: %s.",
-		s.Source, t.Settings.Workload, cmp.Or(strings.Join(s.Workloads, ", "), "none"))
 }
 
 // portWarnings reports a target whose port none of the source's own endpoints has. A source only publishes

@@ -2,7 +2,6 @@ package warnings
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,34 +62,6 @@ func TestReportsPortThatTheSourceDoesNotHave(t *testing.T) {
 		{"it has it by another protocol", []subscriber.SourcePort{{Protocol: "UDP", Number: 8080}}, true},
 	} {
 		if got := portWarnings(subscriber.Snapshot{Source: "default", Ports: tt.ports}, target); (len(got) == 1) != tt.reporter {
-			t.Errorf("%s: %v", tt.name, got)
-		}
-	}
-}
-
-func TestReportsWorkloadThatTheSourceDoesNotExport(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		workload string
-		snapshot subscriber.Snapshot
-		want     string // part of the note; empty: none
-	}{
-		{"the Service chooses none", "", subscriber.Snapshot{SyncedInStream: true}, ""},
-		{"the source exports it", "web", subscriber.Snapshot{SyncedInStream: true, Workloads: []string{"api", "web"}}, ""},
-		{"it exports others", "www", subscriber.Snapshot{SyncedInStream: true, Workloads: []string{"api", "web"}}, `no workload "www"`},
-		{"it lists the others", "www", subscriber.Snapshot{SyncedInStream: true, Workloads: []string{"api", "web"}}, "Available: api, web."},
-		{"its inventory is too old", "web", subscriber.Snapshot{SyncedInStream: true}, "Available: none."},
-		{"it is not known yet what it exports", "web", subscriber.Snapshot{}, ""},
-	} {
-		tt.snapshot.Source = "blue"
-		got := OfTarget(
-			targets.Resolution{Target: targets.Target{Settings: targets.Settings{Workload: tt.workload}}},
-			[]subscriber.Snapshot{tt.snapshot},
-		)
-		switch {
-		case tt.want == "" && len(got) > 0:
-			t.Errorf("%s: %v", tt.name, got)
-		case tt.want != "" && (len(got) != 1 || got[0].Reason != "UnknownWorkload" || got[0].Source != "blue" || !strings.Contains(got[0].Note, tt.want)):
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

@@ -666,10 +666,6 @@ type Node struct {
 	// hostname by which a headless Service names the addresses: a DNS label (RFC 1123), at most 63 bytes.
 	// Several nodes may have the same. Empty: none; Nodes never have one.
 	Hostname string `protobuf:"bytes,10,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	// workload_states are the states of the node if one named workload decides, by the name of the workload: one for
-	// each name in SourceStatus.workloads. A client uses one of them in place of state for what only that workload
-	// serves. Names are DNS labels (RFC 1123). At most 16.
-	WorkloadStates map[string]NodeState `protobuf:"bytes,11,rep,name=workload_states,json=workloadStates,proto3" json:"workload_states,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=slicefeed.inventory.v1.NodeState"`
 	// fingerprint of all fields above except state_age: 16 bytes, opaque (R4). Replicas compute the
 	// same fingerprint for the same node and view.
 	Fingerprint   []byte `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
@@ -770,13 +766,6 @@ func (x *Node) GetHostname() string {
 	return ""
 }
 
-func (x *Node) GetWorkloadStates() map[string]NodeState {
-	if x != nil {
-		return x.WorkloadStates
-	}
-	return nil
-}
-
 func (x *Node) GetFingerprint() []byte {
 	if x != nil {
 		return x.Fingerprint
@@ -799,9 +788,7 @@ type SourceStatus struct {
 	ObservationAge *durationpb.Duration `protobuf:"bytes,4,opt,name=observation_age,json=observationAge,proto3" json:"observation_age,omitempty"`
 	// ports of the source's own endpoints, if it has any (the endpoints of a Service do, Nodes do not),
 	// sorted, at most 16. For people: a target with other ports is probably misconfigured.
-	Ports []*SourcePort `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
-	// workloads are the names in workload_states of the nodes, sorted, at most 16. Empty: the source has none.
-	Workloads     []string `protobuf:"bytes,6,rep,name=workloads,proto3" json:"workloads,omitempty"`
+	Ports         []*SourcePort `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -867,13 +854,6 @@ func (x *SourceStatus) GetObservationAge() *durationpb.Duration {
 func (x *SourceStatus) GetPorts() []*SourcePort {
 	if x != nil {
 		return x.Ports
-	}
-	return nil
-}
-
-func (x *SourceStatus) GetWorkloads() []string {
-	if x != nil {
-		return x.Workloads
 	}
 	return nil
 }
@@ -1849,7 +1829,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06digest\x18\b \x01(\fR\x06digest\x12H\n" +
 	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12\x18\n" +
 	"\aservice\x18\n" +
-	" \x01(\tR\aservice\"\xe3\x04\n" +
+	" \x01(\tR\aservice\"\xa2\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
@@ -1860,15 +1840,11 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06region\x18\a \x01(\tR\x06region\x12@\n" +
 	"\x06labels\x18\b \x03(\v2(.slicefeed.inventory.v1.Node.LabelsEntryR\x06labels\x12\x1a\n" +
 	"\bhostname\x18\n" +
-	" \x01(\tR\bhostname\x12Y\n" +
-	"\x0fworkload_states\x18\v \x03(\v20.slicefeed.inventory.v1.Node.WorkloadStatesEntryR\x0eworkloadStates\x12 \n" +
+	" \x01(\tR\bhostname\x12 \n" +
 	"\vfingerprint\x18\t \x01(\fR\vfingerprint\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1ad\n" +
-	"\x13WorkloadStatesEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
-	"\x05value\x18\x02 \x01(\x0e2!.slicefeed.inventory.v1.NodeStateR\x05value:\x028\x01\"\xd2\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
 	"\fSourceStatus\x12B\n" +
 	"\n" +
 	"membership\x18\x01 \x01(\v2\".slicefeed.inventory.v1.PartStatusR\n" +
@@ -1876,8 +1852,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\taddresses\x18\x02 \x01(\v2\".slicefeed.inventory.v1.PartStatusR\taddresses\x12 \n" +
 	"\vobservation\x18\x03 \x01(\x04R\vobservation\x12B\n" +
 	"\x0fobservation_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0eobservationAge\x128\n" +
-	"\x05ports\x18\x05 \x03(\v2\".slicefeed.inventory.v1.SourcePortR\x05ports\x12\x1c\n" +
-	"\tworkloads\x18\x06 \x03(\tR\tworkloads\"P\n" +
+	"\x05ports\x18\x05 \x03(\v2\".slicefeed.inventory.v1.SourcePortR\x05ports\"P\n" +
 	"\n" +
 	"SourcePort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -2005,7 +1980,7 @@ func file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP() []byte {
 }
 
 var file_slicefeed_inventory_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slicefeed_inventory_v1_inventory_proto_goTypes = []any{
 	(NodeState)(0),                      // 0: slicefeed.inventory.v1.NodeState
 	(SyncState)(0),                      // 1: slicefeed.inventory.v1.SyncState
@@ -2032,54 +2007,51 @@ var file_slicefeed_inventory_v1_inventory_proto_goTypes = []any{
 	(*NodeExplanation)(nil),             // 22: slicefeed.inventory.v1.NodeExplanation
 	(*ExplanationStep)(nil),             // 23: slicefeed.inventory.v1.ExplanationStep
 	nil,                                 // 24: slicefeed.inventory.v1.Node.LabelsEntry
-	nil,                                 // 25: slicefeed.inventory.v1.Node.WorkloadStatesEntry
-	(*durationpb.Duration)(nil),         // 26: google.protobuf.Duration
+	(*durationpb.Duration)(nil),         // 25: google.protobuf.Duration
 }
 var file_slicefeed_inventory_v1_inventory_proto_depIdxs = []int32{
 	5,  // 0: slicefeed.inventory.v1.WatchNodesRequest.cursor:type_name -> slicefeed.inventory.v1.Cursor
 	5,  // 1: slicefeed.inventory.v1.WatchNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
 	8,  // 2: slicefeed.inventory.v1.WatchNodesResponse.upserts:type_name -> slicefeed.inventory.v1.Node
 	9,  // 3: slicefeed.inventory.v1.WatchNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	26, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	25, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
 	0,  // 5: slicefeed.inventory.v1.Node.state:type_name -> slicefeed.inventory.v1.NodeState
-	26, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
+	25, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
 	24, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
-	25, // 8: slicefeed.inventory.v1.Node.workload_states:type_name -> slicefeed.inventory.v1.Node.WorkloadStatesEntry
-	11, // 9: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
-	11, // 10: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
-	26, // 11: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
-	10, // 12: slicefeed.inventory.v1.SourceStatus.ports:type_name -> slicefeed.inventory.v1.SourcePort
-	1,  // 13: slicefeed.inventory.v1.PartStatus.state:type_name -> slicefeed.inventory.v1.SyncState
-	26, // 14: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
-	5,  // 15: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	9,  // 16: slicefeed.inventory.v1.ListNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	8,  // 17: slicefeed.inventory.v1.ListNodesResponse.nodes:type_name -> slicefeed.inventory.v1.Node
-	5,  // 18: slicefeed.inventory.v1.ListNodeDetailsResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
-	9,  // 19: slicefeed.inventory.v1.ListNodeDetailsResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	18, // 20: slicefeed.inventory.v1.ListNodeDetailsResponse.nodes:type_name -> slicefeed.inventory.v1.NodeDetails
-	8,  // 21: slicefeed.inventory.v1.NodeDetails.published:type_name -> slicefeed.inventory.v1.Node
-	19, // 22: slicefeed.inventory.v1.NodeDetails.omitted:type_name -> slicefeed.inventory.v1.Omission
-	4,  // 23: slicefeed.inventory.v1.Omission.reason:type_name -> slicefeed.inventory.v1.OmissionReason
-	22, // 24: slicefeed.inventory.v1.ExplainNodesResponse.explanations:type_name -> slicefeed.inventory.v1.NodeExplanation
-	23, // 25: slicefeed.inventory.v1.NodeExplanation.steps:type_name -> slicefeed.inventory.v1.ExplanationStep
-	2,  // 26: slicefeed.inventory.v1.ExplanationStep.stage:type_name -> slicefeed.inventory.v1.ExplanationStage
-	3,  // 27: slicefeed.inventory.v1.ExplanationStep.result:type_name -> slicefeed.inventory.v1.StepResult
-	0,  // 28: slicefeed.inventory.v1.Node.WorkloadStatesEntry.value:type_name -> slicefeed.inventory.v1.NodeState
-	6,  // 29: slicefeed.inventory.v1.InventoryService.WatchNodes:input_type -> slicefeed.inventory.v1.WatchNodesRequest
-	12, // 30: slicefeed.inventory.v1.InventoryService.ListNodes:input_type -> slicefeed.inventory.v1.ListNodesRequest
-	14, // 31: slicefeed.inventory.v1.InventoryService.RequestObservations:input_type -> slicefeed.inventory.v1.RequestObservationsRequest
-	16, // 32: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:input_type -> slicefeed.inventory.v1.ListNodeDetailsRequest
-	20, // 33: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:input_type -> slicefeed.inventory.v1.ExplainNodesRequest
-	7,  // 34: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
-	13, // 35: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
-	15, // 36: slicefeed.inventory.v1.InventoryService.RequestObservations:output_type -> slicefeed.inventory.v1.RequestObservationsResponse
-	17, // 37: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:output_type -> slicefeed.inventory.v1.ListNodeDetailsResponse
-	21, // 38: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:output_type -> slicefeed.inventory.v1.ExplainNodesResponse
-	34, // [34:39] is the sub-list for method output_type
-	29, // [29:34] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	11, // 8: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
+	11, // 9: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
+	25, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
+	10, // 11: slicefeed.inventory.v1.SourceStatus.ports:type_name -> slicefeed.inventory.v1.SourcePort
+	1,  // 12: slicefeed.inventory.v1.PartStatus.state:type_name -> slicefeed.inventory.v1.SyncState
+	25, // 13: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
+	5,  // 14: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	9,  // 15: slicefeed.inventory.v1.ListNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
+	8,  // 16: slicefeed.inventory.v1.ListNodesResponse.nodes:type_name -> slicefeed.inventory.v1.Node
+	5,  // 17: slicefeed.inventory.v1.ListNodeDetailsResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
+	9,  // 18: slicefeed.inventory.v1.ListNodeDetailsResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
+	18, // 19: slicefeed.inventory.v1.ListNodeDetailsResponse.nodes:type_name -> slicefeed.inventory.v1.NodeDetails
+	8,  // 20: slicefeed.inventory.v1.NodeDetails.published:type_name -> slicefeed.inventory.v1.Node
+	19, // 21: slicefeed.inventory.v1.NodeDetails.omitted:type_name -> slicefeed.inventory.v1.Omission
+	4,  // 22: slicefeed.inventory.v1.Omission.reason:type_name -> slicefeed.inventory.v1.OmissionReason
+	22, // 23: slicefeed.inventory.v1.ExplainNodesResponse.explanations:type_name -> slicefeed.inventory.v1.NodeExplanation
+	23, // 24: slicefeed.inventory.v1.NodeExplanation.steps:type_name -> slicefeed.inventory.v1.ExplanationStep
+	2,  // 25: slicefeed.inventory.v1.ExplanationStep.stage:type_name -> slicefeed.inventory.v1.ExplanationStage
+	3,  // 26: slicefeed.inventory.v1.ExplanationStep.result:type_name -> slicefeed.inventory.v1.StepResult
+	6,  // 27: slicefeed.inventory.v1.InventoryService.WatchNodes:input_type -> slicefeed.inventory.v1.WatchNodesRequest
+	12, // 28: slicefeed.inventory.v1.InventoryService.ListNodes:input_type -> slicefeed.inventory.v1.ListNodesRequest
+	14, // 29: slicefeed.inventory.v1.InventoryService.RequestObservations:input_type -> slicefeed.inventory.v1.RequestObservationsRequest
+	16, // 30: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:input_type -> slicefeed.inventory.v1.ListNodeDetailsRequest
+	20, // 31: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:input_type -> slicefeed.inventory.v1.ExplainNodesRequest
+	7,  // 32: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
+	13, // 33: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
+	15, // 34: slicefeed.inventory.v1.InventoryService.RequestObservations:output_type -> slicefeed.inventory.v1.RequestObservationsResponse
+	17, // 35: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:output_type -> slicefeed.inventory.v1.ListNodeDetailsResponse
+	21, // 36: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:output_type -> slicefeed.inventory.v1.ExplainNodesResponse
+	32, // [32:37] is the sub-list for method output_type
+	27, // [27:32] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_slicefeed_inventory_v1_inventory_proto_init() }
@@ -2097,7 +2069,7 @@ func file_slicefeed_inventory_v1_inventory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slicefeed_inventory_v1_inventory_proto_rawDesc), len(file_slicefeed_inventory_v1_inventory_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   21,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -141,7 +141,7 @@ const (
 //
 //   - an upsert without a name or without a valid address, or with a fingerprint that is not 16
 //     bytes long;
-//   - a hostname, or a name of a workload, that is no DNS label;
+//   - a hostname that is no DNS label;
 //   - a name that occurs twice in one message, or that is both removed and upserted in it;
 //   - an address that two nodes of a synced set have;
 //   - the removal of a node that the staged set does not have;
@@ -366,7 +366,7 @@ func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *Re
 //
 //   - an upsert without a name or without a valid address, or with a fingerprint that is not 16
 //     bytes long;
-//   - a hostname, or a name of a workload, that is no DNS label;
+//   - a hostname that is no DNS label;
 //   - a name that occurs twice in one message, or that is both removed and upserted in it;
 //   - an address that two nodes of a synced set have;
 //   - the removal of a node that the staged set does not have;
