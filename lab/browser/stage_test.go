@@ -95,7 +95,7 @@ func troubled(t *testing.T) *pair.Pair {
 	service(ctx, t, p, "cart", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "cart"} })
 	service(ctx, t, p, "mail", func(s *corev1.Service) { s.Annotations["slicefeed.dev/paused"] = "true" })
 	service(ctx, t, p, "search", func(s *corev1.Service) { s.Annotations["slicefeed.dev/node-selector"] = "pool=gpu" })
-	must(p.StartHalves(ctx))
+	must(p.StartComponents(ctx))
 	_, err = p.WaitSlices(
 		ctx,
 		pair.Are(pair.Ready, workers[0].Address, workers[1].Address, workers[2].Address, workers[3].Address, workers[4].Address),
@@ -130,7 +130,7 @@ func service(ctx context.Context, t *testing.T, p *pair.Pair, name string, chang
 }
 
 // statusz is where a half's page is.
-func statusz(h *pair.Half) string {
+func statusz(h *pair.Component) string {
 	for _, line := range h.Env() {
 		if address, ok := strings.CutPrefix(line, "DEBUG_ADDRESS="); ok {
 			return "http://" + address + "/statusz"
@@ -140,7 +140,7 @@ func statusz(h *pair.Half) string {
 }
 
 // says waits until a half's page says all of this.
-func says(t *testing.T, h *pair.Half, all ...string) {
+func says(t *testing.T, h *pair.Component, all ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

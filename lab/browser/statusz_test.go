@@ -70,7 +70,7 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(chromium, patience)
 	defer cancel()
-	for name, half := range map[string]*pair.Half{"writer": leader, "inventory": p.Inventory} {
+	for name, half := range map[string]*pair.Component{"writer": leader, "inventory": p.Inventory} {
 		for kind, screen := range screens {
 			t.Run(name+" "+kind, func(t *testing.T) { look(ctx, t, name+"-"+kind, statusz(half), screen) })
 		}

@@ -21,13 +21,6 @@ var cart = types.NamespacedName{Namespace: pair.OtherNamespace, Name: "cart"}
 
 // label takes a Service of another namespace under management, by nothing but the Service.
 func (s *story) label(ctx context.Context) error {
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	fleet, err := s.pair.Follow(watching)
-	if err != nil {
-		return err
-	}
-	defer func() { stop(); fleet.Wait() }()
 	var all []netip.Addr
 	for _, w := range s.workers {
 		all = append(all, w.Address)
@@ -41,7 +34,7 @@ func (s *story) label(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := fleet.WaitSince(ctx, begun, cart, pair.AreJust(pair.Ready, all...))
+	d, err := s.pair.WaitOf(ctx, begun, cart, pair.AreJust(pair.Ready, all...))
 	if err != nil {
 		return err
 	}
@@ -64,14 +57,14 @@ func (s *story) label(ctx context.Context) error {
 	if service, err = services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	event, err := fleet.WaitEvent(ctx, service.UID, func(e *eventsv1.Event) bool { return e.Reason == "InvalidAnnotation" })
+	event, err := s.pair.WaitEventOn(ctx, service.UID, func(e *eventsv1.Event) bool { return e.Reason == "InvalidAnnotation" })
 	if err != nil {
 		return err
 	}
 	s.sayf("Someone mistypes an annotation. The Service keeps its previous settings, and an Event says so:")
 	s.quote(event.Type + " " + event.Reason + ": " + event.Note)
-	if are := pair.AreJust(pair.Ready, all...); !are(fleet.Of(cart)) {
-		return fmt.Errorf("a mistyped annotation changed the slices: %s", pair.Describe(fleet.Of(cart)))
+	if are := pair.AreJust(pair.Ready, all...); !are(s.pair.Of(cart)) {
+		return fmt.Errorf("a mistyped annotation changed the slices: %s", pair.Describe(s.pair.Of(cart)))
 	}
 
 	service.Annotations, service.Labels = nil, map[string]string{"slicefeed.dev/class": "none"}
@@ -79,7 +72,7 @@ func (s *story) label(ctx context.Context) error {
 	if _, err := services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	d, err = fleet.WaitSince(ctx, begun, cart, func(all []*discoveryv1.EndpointSlice) bool { return len(all) == 0 })
+	d, err = s.pair.WaitOf(ctx, begun, cart, func(all []*discoveryv1.EndpointSlice) bool { return len(all) == 0 })
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func (s *story) failed(err error) error {
 	s.pair.Keep()
 	s.sayf("Logs, keys and data stay in %s.", s.pair.Dir())
 	fmt.Fprintln(s.out)
-	for _, half := range append([]*pair.Half{s.pair.Inventory}, s.pair.Writers...) {
+	for _, half := range append([]*pair.Component{s.pair.Inventory}, s.pair.Writers...) {
 		fmt.Fprintln(s.out, half.Tail())
 	}
 	return fmt.Errorf("the story did not come true in scene %d", s.scenes)

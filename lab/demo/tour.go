@@ -60,7 +60,7 @@ func (s *story) tour() error {
 
 // stopAndStart returns the commands that stop each component and start it again.
 func (s *story) stopAndStart() (commands []string, err error) {
-	for _, half := range append([]*pair.Half{s.pair.Inventory}, s.pair.Writers...) {
+	for _, half := range append([]*pair.Component{s.pair.Inventory}, s.pair.Writers...) {
 		script, err := half.StartScript()
 		if err != nil {
 			return nil, fmt.Errorf("say how to start %s: %w", half.Name, err)

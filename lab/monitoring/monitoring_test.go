@@ -135,7 +135,7 @@ func TestAPrometheusSeesWhatHappensToThePair(t *testing.T) {
 	) + ".signature"
 	p.Cloud.SetToken(token)
 	must(t, os.WriteFile(filepath.Join(p.Inventory.Dir(), "ionos-token"), []byte(token), 0o600))
-	must(t, p.StartHalves(t.Context()))
+	must(t, p.StartComponents(t.Context()))
 	prom, err := Start(t.Context(), o)
 	must(t, err)
 	t.Cleanup(func() { must(t, prom.Stop()) })
@@ -442,7 +442,7 @@ func (r *room) spoil() {
 
 func (r *room) mend() { must(r.t, os.Rename(r.cert()+".whole", r.cert())) }
 
-func (r *room) leader() *pair.Half {
+func (r *room) leader() *pair.Component {
 	for _, w := range r.Writers {
 		if text, err := w.Get(r.ctx(), "/metrics"); err == nil && strings.Contains(text, "\nslicefeed_writer_leader 1\n") {
 			return w

@@ -33,8 +33,8 @@ func until(ctx context.Context, what string, yes func(context.Context) (bool, er
 	}
 }
 
-// Metric reads a metric without labels from the half's /metrics.
-func (h *Half) Metric(ctx context.Context, name string) (float64, error) {
+// Metric reads a metric without labels from the component's /metrics.
+func (h *Component) Metric(ctx context.Context, name string) (float64, error) {
 	text, err := h.Get(ctx, "/metrics")
 	if err != nil {
 		return 0, err
@@ -48,7 +48,7 @@ func (h *Half) Metric(ctx context.Context, name string) (float64, error) {
 }
 
 // Leading returns the writer that says that it leads.
-func (p *Pair) Leading(ctx context.Context) (*Half, error) {
+func (p *Pair) Leading(ctx context.Context) (*Component, error) {
 	for _, writer := range p.Writers {
 		if !writer.Running() {
 			continue
@@ -63,7 +63,7 @@ func (p *Pair) Leading(ctx context.Context) (*Half, error) {
 }
 
 // WaitLeading waits until one of the writers says that it leads.
-func (p *Pair) WaitLeading(ctx context.Context) (leader *Half, err error) {
+func (p *Pair) WaitLeading(ctx context.Context) (leader *Component, err error) {
 	return leader, until(ctx, "a writer leads", func(ctx context.Context) (bool, error) {
 		var err error
 		leader, err = p.Leading(ctx)

@@ -9,22 +9,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pair/audit"
-	"github.com/slicefeed/slicefeed/lab/pair/watch"
 )
 
 // OtherNamespace is one more that the admission policy lets the writers write in. They have no
@@ -107,7 +100,7 @@ const RivalUser = "system:serviceaccount:" + rivalNamespace + ":slicefeed-writer
 // Lease of its own, may write slices of this class where the first one may, in these namespaces, and
 // is set like it; its class is for the caller to set.
 // The caller ends it.
-func (p *Pair) AddRival(ctx context.Context, class string, namespaces ...string) (*Half, error) {
+func (p *Pair) AddRival(ctx context.Context, class string, namespaces ...string) (*Component, error) {
 	h, err := p.addRival(ctx, class, namespaces)
 	if err != nil {
 		return nil, fmt.Errorf("prepare another installation: %w", err)
@@ -115,7 +108,7 @@ func (p *Pair) AddRival(ctx context.Context, class string, namespaces ...string)
 	return h, nil
 }
 
-func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) (*Half, error) {
+func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) (*Component, error) {
 	err := p.applyManifest(
 		ctx,
 		"writer-rbac.yaml",
@@ -152,141 +145,18 @@ func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) 
 	return p.newFurther(rivalAddress, "rival", first.program, first.settings(), map[string]string{"TARGET_KUBECONFIG": kubeconfig})
 }
 
-// Fleet is what can be seen of all Services at once, in every namespace.
-type Fleet struct {
-	slices *watch.Set[*discoveryv1.EndpointSlice]
-	events *watch.Set[*eventsv1.Event]
-}
-
-// Follow follows all EndpointSlices and Events of the consuming cluster until ctx ends.
-func (p *Pair) Follow(ctx context.Context) (*Fleet, error) {
-	f := &Fleet{}
-	var err error
-	slices := cache.NewListWatchFromClient(
-		p.consumingClient.DiscoveryV1().RESTClient(),
-		"endpointslices",
-		metav1.NamespaceAll,
-		fields.Everything(),
-	)
-	if f.slices, err = watch.Follow(ctx, slices, &discoveryv1.EndpointSlice{}); err != nil {
-		return nil, err
-	}
-	events := cache.NewListWatchFromClient(p.consumingClient.EventsV1().RESTClient(), "events", metav1.NamespaceAll, fields.Everything())
-	f.events, err = watch.Follow(ctx, events, &eventsv1.Event{})
-	return f, err
-}
-
-// Wait returns when nothing is followed any more; the context of Follow must have ended.
-func (f *Fleet) Wait() {
-	f.slices.Wait()
-	f.events.Wait()
-}
-
-// Of returns a Service's EndpointSlices.
-func (f *Fleet) Of(service types.NamespacedName) []*discoveryv1.EndpointSlice {
-	return of(service, f.slices.Now())
-}
-
-func of(service types.NamespacedName, all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	var its []*discoveryv1.EndpointSlice
-	for _, one := range all {
-		if one.Namespace == service.Namespace && one.Labels[discoveryv1.LabelServiceName] == service.Name {
-			its = append(its, one)
-		}
-	}
-	return its
-}
-
-// WaitSince waits until a Service's slices are as told, and returns how long after start
-// they first were.
-func (f *Fleet) WaitSince(
-	ctx context.Context,
-	start time.Time,
-	service types.NamespacedName,
-	are func([]*discoveryv1.EndpointSlice) bool,
-) (time.Duration, error) {
-	took, err := f.slices.Since(ctx, start, func(all []*discoveryv1.EndpointSlice) bool { return are(of(service, all)) })
-	if err != nil {
-		return 0, fmt.Errorf("the EndpointSlices of %s are not as expected but: %s: %w", service, Describe(f.Of(service)), err)
-	}
-	return took, nil
-}
-
-// Saw reports whether a Service's slices were as told at any time since start.
-func (f *Fleet) Saw(start time.Time, service types.NamespacedName, are func([]*discoveryv1.EndpointSlice) bool) bool {
-	over, end := context.WithCancel(context.Background())
-	end()
-	_, err := f.WaitSince(over, start, service, are)
-	return err == nil
-}
-
-// WaitEach waits until the slices of each of these Services are as told, all at once, and
-// returns how long after start they first were.
-func (f *Fleet) WaitEach(
-	ctx context.Context,
-	start time.Time,
-	services []types.NamespacedName,
-	are func([]*discoveryv1.EndpointSlice) bool,
-) (time.Duration, error) {
-	missing := 0
-	took, err := f.slices.Since(ctx, start, func(all []*discoveryv1.EndpointSlice) bool {
-		by := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
-		for _, one := range all {
-			service := types.NamespacedName{Namespace: one.Namespace, Name: one.Labels[discoveryv1.LabelServiceName]}
-			by[service] = append(by[service], one)
-		}
-		missing = 0
-		for _, service := range services {
-			if !are(by[service]) {
-				missing++
-			}
-		}
-		return missing == 0
-	})
-	if err != nil {
-		return 0, fmt.Errorf("the EndpointSlices of %d of %d Services are not as expected: %w", missing, len(services), err)
-	}
-	return took, nil
-}
-
-// WaitEvent waits for an Event about an object that is as told, or finds one from before.
-func (f *Fleet) WaitEvent(ctx context.Context, about types.UID, is func(*eventsv1.Event) bool) (*eventsv1.Event, error) {
-	var found *eventsv1.Event
-	_, err := f.events.Since(ctx, time.Now(), func(all []*eventsv1.Event) bool {
-		for _, e := range all {
-			if e.Regarding.UID == about && is(e) {
-				found = e
-				return true
-			}
-		}
-		return false
-	})
-	return found, err
-}
-
-// Events returns all that has been told about an object.
-func (f *Fleet) Events(about types.UID) []*eventsv1.Event {
-	var its []*eventsv1.Event
-	for _, e := range f.events.Now() {
-		if e.Regarding.UID == about {
-			its = append(its, e)
-		}
-	}
-	return its
-}
-
 // WritesBy returns a user's writes of EndpointSlices so far, in all namespaces.
 func (p *Pair) WritesBy(ctx context.Context, user string) ([]audit.Write, error) {
 	return p.audit.Writes(ctx, user)
 }
 
-// newFurther makes a half beside those that every pair has. Stop ends it too.
-func (p *Pair) newFurther(address netip.Addr, name, program string, settings ...map[string]string) (*Half, error) {
+// newFurther makes a component beside those that every pair has. Stop ends it too.
+func (p *Pair) newFurther(address netip.Addr, name, program string, settings ...map[string]string) (*Component, error) {
 	if err := netns.AddAddr(address); err != nil {
 		return nil, err
 	}
 	own := map[string]string{"ADMIN_ADDRESS": port(address, adminPort), "DEBUG_ADDRESS": debugAddress(address)}
-	h, err := newHalf(p.dir, program, address, name, append(settings, own)...)
+	h, err := newComponent(p.dir, program, address, name, append(settings, own)...)
 	if err != nil {
 		return nil, err
 	}

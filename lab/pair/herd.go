@@ -19,7 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 )
 
-// HerdSubnet is where the workers of a herd are. The admission policy allows it; both halves
+// HerdSubnet is where the workers of a herd are. The admission policy allows it; both components
 // have to be told by SECURED_SUBNET_CIDR.
 const HerdSubnet = SourcesSubnet
 

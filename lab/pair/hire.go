@@ -42,7 +42,7 @@ func (p *Pair) WriterCert() pki.Cert {
 	return pki.Cert{CommonName: "writer", URIs: []string{WriterSAN}, Usage: pki.Client}
 }
 
-func inventoryCert(h *Half, san string) pki.Cert {
+func inventoryCert(h *Component, san string) pki.Cert {
 	return pki.Cert{
 		CommonName: h.Name, URIs: []string{san}, DNS: []string{h.Name + ".lab.example"},
 		IPs:   []netip.Addr{h.Address}, // grpcurl goes by the address here: there is no DNS
@@ -50,7 +50,7 @@ func inventoryCert(h *Half, san string) pki.Cert {
 	}
 }
 
-// hire gives each half its credentials and settings, and no more than those: the RBAC
+// hire gives each component its credentials and settings, and no more than those: the RBAC
 // manifests and the admission policy of deploy/, a certificate of its own side's CA, the
 // other side's CA.
 func (p *Pair) hire(ctx context.Context, options Options) error {
@@ -86,7 +86,7 @@ func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pk
 	if p.kubeconfig, err = p.Secured.ServiceAccountKubeconfig(ctx, "slicefeed", "slicefeed-inventory"); err != nil {
 		return err
 	}
-	p.Inventory, err = newHalf(p.dir, filepath.Join(options.Bin, "slicefeed-inventory"), InventoryAddress, "inventory")
+	p.Inventory, err = newComponent(p.dir, filepath.Join(options.Bin, "slicefeed-inventory"), InventoryAddress, "inventory")
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (p *Pair) hireInventory(ctx context.Context, options Options, own, peer *pk
 }
 
 // serverSettings are an inventory's side of the link, with a certificate of its own CA.
-func serverSettings(h *Half, own, peer *pki.CA, san string) (map[string]string, error) {
+func serverSettings(h *Component, own, peer *pki.CA, san string) (map[string]string, error) {
 	cert, key, err := issue(own, h.dir, inventoryCert(h, san))
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (p *Pair) hireWriter(ctx context.Context, i int, options Options, own, peer
 	if err != nil {
 		return err
 	}
-	writer, err := newHalf(p.dir, filepath.Join(options.Bin, "slicefeed-writer"), writerAddress(i), "writer-"+itoa(i+1))
+	writer, err := newComponent(p.dir, filepath.Join(options.Bin, "slicefeed-writer"), writerAddress(i), "writer-"+itoa(i+1))
 	if err != nil {
 		return err
 	}

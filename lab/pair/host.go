@@ -10,10 +10,10 @@ import (
 	"github.com/slicefeed/slicefeed/lab/netns"
 )
 
-// Settle has the half run on a machine of its own from the next start on: its network can
+// Settle has the component run on a machine of its own from the next start on: its network can
 // then be cut, and an API server's audit log tells it by its address. Its owner calls leave
-// when the half has ended, or is about to be killed.
-func (h *Half) Settle() (host *netns.Host, leave func() error, err error) {
+// when the component has ended, or is about to be killed.
+func (h *Component) Settle() (host *netns.Host, leave func() error, err error) {
 	if h.Running() {
 		return nil, nil, fmt.Errorf("settle %s on a host: it runs", h.Name)
 	}
@@ -22,7 +22,7 @@ func (h *Half) Settle() (host *netns.Host, leave func() error, err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// A script, since a half is started as one program with one argument.
+	// A script, since a component is started as one program with one argument.
 	home, script := h.program, filepath.Join(h.dir, "on-its-host")
 	text := "#!/bin/sh\nexec " + strings.Join(host.Command(home), " ") + ` "$@"` + "\n"
 	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {

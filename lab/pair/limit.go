@@ -18,7 +18,7 @@ const (
 
 // Limit sets a limit of the running process, and returns what sets it back; that is safe when
 // the process has ended.
-func (h *Half) Limit(what Resource, to uint64) (back func() error, err error) {
+func (h *Component) Limit(what Resource, to uint64) (back func() error, err error) {
 	pid := h.PID()
 	if pid == 0 {
 		return nil, fmt.Errorf("limit %s: it does not run", h.Name)

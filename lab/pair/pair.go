@@ -1,8 +1,8 @@
 // Package pair is the whole set-up on one machine: a secured and a consuming control
-// plane, a cloud, the two halves as real processes with their own credentials, workers
+// plane, a cloud, the two components as real processes with their own credentials, workers
 // that come and go, and watches on what becomes of it. It promises that everything dies
 // with the program and that a failing start shows the end of the log; it refuses to know
-// how the halves work: it sees only what an operator could see.
+// how the components work: it sees only what an operator could see.
 package pair
 
 import (
@@ -36,7 +36,7 @@ var (
 	firstWriter      = netip.MustParseAddr("10.0.0.21")
 )
 
-// What the halves are told to use.
+// What the components are told to use.
 const (
 	Namespace = "web"  // of the Service and the writers
 	Service   = "shop" // the selector-less Service
@@ -73,11 +73,11 @@ type Options struct {
 	Dir      string // for data, keys and logs; empty: a temporary one, removed by Stop
 	Writers  int    // 0: one
 	Cloud    CloudOptions
-	Bare     bool // without halves, and without anything of theirs in the clusters: somebody else installs them
+	Bare     bool // without components, and without anything of theirs in the clusters: somebody else installs them
 
 	APIServerArg []string // further arguments of both API servers
 
-	// Settings of the halves, by environment name, beside those that the set-up needs, or
+	// Settings of the components, by environment name, beside those that the set-up needs, or
 	// instead of them; an empty value takes one away.
 	Inventory, Writer map[string]string
 }
@@ -88,8 +88,8 @@ type Pair struct {
 
 	Secured, Consuming *controlplane.ControlPlane
 	Cloud              *Cloud
-	Inventory          *Half
-	Writers            []*Half
+	Inventory          *Component
+	Writers            []*Component
 	Operator           Operator
 	CAs                Authorities
 
@@ -105,10 +105,10 @@ type Pair struct {
 
 	mu      sync.Mutex
 	workers map[netip.Addr]*Worker
-	further []*Half // beside the inventory and the writers
+	further []*Component // beside the inventory and the writers
 }
 
-// Start starts everything but the halves: those are Inventory and Writers, ready to be
+// Start starts everything but the components: those are Inventory and Writers, ready to be
 // started, or none if Bare. It must be called in a namespace with Addresses (see netns).
 func Start(ctx context.Context, options Options) (*Pair, error) {
 	p := &Pair{dir: options.Dir, workers: map[netip.Addr]*Worker{}}
@@ -165,7 +165,7 @@ func (p *Pair) startControlPlanes(ctx context.Context, options Options) error {
 	both.Go(func() (err error) {
 		p.Secured, err = controlplane.Start(ctx, controlplane.Options{
 			Programs: options.Programs, Name: "secured", Address: SecuredAddress, Dir: filepath.Join(p.dir, "secured"),
-			Accounts: options.Bare, // where there are halves they have kubeconfigs, and there are no Pods
+			Accounts: options.Bare, // where there are components they have kubeconfigs, and there are no Pods
 			// It would taint each new Node as not ready, and only a controller manager
 			// would ever take that away.
 			APIServerArg: append([]string{"--disable-admission-plugins=TaintNodesByCondition"}, options.APIServerArg...),
@@ -206,8 +206,8 @@ func (p *Pair) CreateService(ctx context.Context) error {
 	return nil
 }
 
-// StartHalves starts the inventory and all writers, and returns when they are ready.
-func (p *Pair) StartHalves(ctx context.Context) error {
+// StartComponents starts the inventory and all writers, and returns when they are ready.
+func (p *Pair) StartComponents(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return p.Inventory.Start(ctx) })
 	for _, writer := range p.Writers {
@@ -234,15 +234,15 @@ func (p *Pair) Writes(ctx context.Context) ([]audit.Write, error) {
 func (p *Pair) Keep() { p.ownDir = false }
 
 // Stop ends everything and removes the directory if Start made it. It is safe to call it
-// on a pair that is half started.
+// on a pair that has started in part only.
 func (p *Pair) Stop() error {
 	var errs []error
 	p.mu.Lock()
-	halves := slices.Concat([]*Half{p.Inventory}, p.Writers, p.further)
+	components := slices.Concat([]*Component{p.Inventory}, p.Writers, p.further)
 	p.mu.Unlock()
-	for _, half := range halves {
-		if half != nil {
-			errs = append(errs, half.Kill())
+	for _, component := range components {
+		if component != nil {
+			errs = append(errs, component.Kill())
 		}
 	}
 	if p.stopWatching != nil {
@@ -292,18 +292,19 @@ func Root() (string, error) {
 	return "", errors.New("find the checkout: neither the working directory nor the program is in one")
 }
 
-// Halves returns the directory of the two halves that tests run: those with the race detector,
-// and, with a word on the standard error, those without where there are none.
-func Halves() (string, error) {
+// Programs returns the directory of the two components that tests run: with SLICEFEED_RACE=1 those with the race detector.
+func Programs() (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
 	bin := filepath.Join(root, ".bin")
-	if _, err := os.Stat(filepath.Join(bin, "race", "slicefeed-writer")); err == nil {
-		return filepath.Join(bin, "race"), nil
+	if os.Getenv("SLICEFEED_RACE") == "1" {
+		bin = filepath.Join(bin, "race")
 	}
-	fmt.Fprintln(os.Stderr, "no halves with the race detector in .bin/race (make race builds them): taking those in .bin")
+	if _, err := os.Stat(filepath.Join(bin, "slicefeed-writer")); err != nil {
+		return "", fmt.Errorf("find the components (make build, or make race, builds them): %w", err)
+	}
 	return bin, nil
 }
 

@@ -21,19 +21,19 @@ func (p *Pair) FrontSecured() (proxy *apifault.Proxy, kubeconfig string, err err
 
 // FrontConsuming does the same for the consuming cluster and a writer: a value for its
 // TARGET_KUBECONFIG.
-func (p *Pair) FrontConsuming(writer *Half) (proxy *apifault.Proxy, kubeconfig string, err error) {
+func (p *Pair) FrontConsuming(writer *Component) (proxy *apifault.Proxy, kubeconfig string, err error) {
 	return front(p.Consuming, writer.setting("TARGET_KUBECONFIG"), writer)
 }
 
-func front(cluster *controlplane.ControlPlane, kubeconfig string, half *Half) (*apifault.Proxy, string, error) {
+func front(cluster *controlplane.ControlPlane, kubeconfig string, component *Component) (*apifault.Proxy, string, error) {
 	admin := cluster.AdminConfig()
 	proxy, err := apifault.Start(apifault.Options{Upstream: admin.Host, UpstreamCA: admin.CAData})
 	if err != nil {
 		return nil, "", err
 	}
-	through, err := detour(kubeconfig, proxy, half.Dir())
+	through, err := detour(kubeconfig, proxy, component.Dir())
 	if err != nil {
-		return nil, "", errors.Join(fmt.Errorf("lead %s through a proxy: %w", half.Name, err), proxy.Close())
+		return nil, "", errors.Join(fmt.Errorf("lead %s through a proxy: %w", component.Name, err), proxy.Close())
 	}
 	return proxy, through, nil
 }

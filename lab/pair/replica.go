@@ -7,7 +7,7 @@ import (
 
 // AddReplica prepares a further process of the pair's own inventory at another address: the
 // same certificates, settings and sources, and an epoch of its own.
-func (p *Pair) AddReplica(name string, address netip.Addr) (*Half, error) {
+func (p *Pair) AddReplica(name string, address netip.Addr) (*Component, error) {
 	first := p.Inventory
 	replica, err := p.newFurther(address, name, first.program, first.settings(), map[string]string{
 		"LISTEN_ADDRESS": port(address, LinkPort),

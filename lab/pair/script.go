@@ -8,7 +8,7 @@ import (
 
 // StartScript writes a script that starts the component as Start does, in the user's terminal, and returns its
 // path. The component ends with that terminal; Stop does not wait for it.
-func (h *Half) StartScript() (path string, err error) {
+func (h *Component) StartScript() (path string, err error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#!/bin/sh\n# Starts %s in this terminal. Ctrl-C stops it.\ncd %s && exec env -i", h.Name, quote(h.dir))
 	for _, setting := range h.Env() {

@@ -18,7 +18,7 @@ func TestScriptStartsTheComponentAsStartDoes(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\"\npwd\nenv\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	h, err := newHalf(
+	h, err := newComponent(
 		dir,
 		program,
 		netip.MustParseAddr("10.0.0.22"),

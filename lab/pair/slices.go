@@ -13,6 +13,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -20,8 +21,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair/watch"
 )
 
-// Slices is what can be seen of our work in the consuming cluster: the Service's
-// EndpointSlices, the Events about it, the writers' Lease.
+// Slices is what can be seen of our work in the consuming cluster: all EndpointSlices and Events, and the writers' Leases.
 type Slices struct {
 	endpoints *watch.Set[*discoveryv1.EndpointSlice]
 	events    *watch.Set[*eventsv1.Event]
@@ -32,18 +32,11 @@ type Slices struct {
 func follow(ctx context.Context, client *kubernetes.Clientset, log audit.Log) (*Slices, error) {
 	s := &Slices{audit: log}
 	var err error
-	ofService := cache.NewFilteredListWatchFromClient(
-		client.DiscoveryV1().RESTClient(),
-		"endpointslices",
-		Namespace,
-		func(o *metav1.ListOptions) {
-			o.LabelSelector = discoveryv1.LabelServiceName + "=" + Service
-		},
-	)
-	if s.endpoints, err = watch.Follow(ctx, ofService, &discoveryv1.EndpointSlice{}); err != nil {
+	endpoints := cache.NewListWatchFromClient(client.DiscoveryV1().RESTClient(), "endpointslices", metav1.NamespaceAll, fields.Everything())
+	if s.endpoints, err = watch.Follow(ctx, endpoints, &discoveryv1.EndpointSlice{}); err != nil {
 		return s, err
 	}
-	events := cache.NewListWatchFromClient(client.EventsV1().RESTClient(), "events", Namespace, fields.Everything())
+	events := cache.NewListWatchFromClient(client.EventsV1().RESTClient(), "events", metav1.NamespaceAll, fields.Everything())
 	if s.events, err = watch.Follow(ctx, events, &eventsv1.Event{}); err != nil {
 		return s, err
 	}
@@ -72,8 +65,11 @@ func (p *Pair) StopWatching() {
 	p.wait()
 }
 
-// Now returns the Service's EndpointSlices as the watch tells them.
-func (s *Slices) Now() []*discoveryv1.EndpointSlice { return s.endpoints.Now() }
+// own is the Service that every pair has.
+var own = types.NamespacedName{Namespace: Namespace, Name: Service}
+
+// Now returns the EndpointSlices of the pair's own Service, as the watch tells them.
+func (s *Slices) Now() []*discoveryv1.EndpointSlice { return s.Of(own) }
 
 // WaitSlices waits until the slices are as told, and returns how long it took.
 func (s *Slices) WaitSlices(ctx context.Context, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
@@ -83,11 +79,7 @@ func (s *Slices) WaitSlices(ctx context.Context, are func([]*discoveryv1.Endpoin
 // WaitSlicesSince is WaitSlices for something that was begun at start: it measures until
 // the watch event that made the slices as told, however late the wait begins.
 func (s *Slices) WaitSlicesSince(ctx context.Context, start time.Time, are func([]*discoveryv1.EndpointSlice) bool) (time.Duration, error) {
-	took, err := s.endpoints.Since(ctx, start, are)
-	if err != nil {
-		return 0, fmt.Errorf("the EndpointSlices are not as expected but: %s: %w", Describe(s.Now()), err)
-	}
-	return took, nil
+	return s.WaitOf(ctx, start, own, are)
 }
 
 // Propagation makes a change and returns how long after its beginning the slices were as told.
@@ -103,12 +95,105 @@ func (s *Slices) Propagation(
 	return s.WaitSlicesSince(ctx, start, are)
 }
 
+// Of returns a Service's EndpointSlices.
+func (s *Slices) Of(service types.NamespacedName) []*discoveryv1.EndpointSlice {
+	return of(service, s.endpoints.Now())
+}
+
+func of(service types.NamespacedName, all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	var its []*discoveryv1.EndpointSlice
+	for _, one := range all {
+		if one.Namespace == service.Namespace && one.Labels[discoveryv1.LabelServiceName] == service.Name {
+			its = append(its, one)
+		}
+	}
+	return its
+}
+
+// WaitOf waits until a Service's slices are as told, and returns how long after start
+// they first were.
+func (s *Slices) WaitOf(
+	ctx context.Context,
+	start time.Time,
+	service types.NamespacedName,
+	are func([]*discoveryv1.EndpointSlice) bool,
+) (time.Duration, error) {
+	took, err := s.endpoints.Since(ctx, start, func(all []*discoveryv1.EndpointSlice) bool { return are(of(service, all)) })
+	if err != nil {
+		return 0, fmt.Errorf("the EndpointSlices of %s are not as expected but: %s: %w", service, Describe(s.Of(service)), err)
+	}
+	return took, nil
+}
+
+// Saw reports whether a Service's slices were as told at any time since start.
+func (s *Slices) Saw(start time.Time, service types.NamespacedName, are func([]*discoveryv1.EndpointSlice) bool) bool {
+	over, end := context.WithCancel(context.Background())
+	end()
+	_, err := s.WaitOf(over, start, service, are)
+	return err == nil
+}
+
+// WaitEach waits until the slices of each of these Services are as told, all at once, and
+// returns how long after start they first were.
+func (s *Slices) WaitEach(
+	ctx context.Context,
+	start time.Time,
+	services []types.NamespacedName,
+	are func([]*discoveryv1.EndpointSlice) bool,
+) (time.Duration, error) {
+	missing := 0
+	took, err := s.endpoints.Since(ctx, start, func(all []*discoveryv1.EndpointSlice) bool {
+		by := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
+		for _, one := range all {
+			service := types.NamespacedName{Namespace: one.Namespace, Name: one.Labels[discoveryv1.LabelServiceName]}
+			by[service] = append(by[service], one)
+		}
+		missing = 0
+		for _, service := range services {
+			if !are(by[service]) {
+				missing++
+			}
+		}
+		return missing == 0
+	})
+	if err != nil {
+		return 0, fmt.Errorf("the EndpointSlices of %d of %d Services are not as expected: %w", missing, len(services), err)
+	}
+	return took, nil
+}
+
+// WaitEventOn waits for an Event about an object that is as told, or finds one from before.
+func (s *Slices) WaitEventOn(ctx context.Context, about types.UID, is func(*eventsv1.Event) bool) (*eventsv1.Event, error) {
+	var found *eventsv1.Event
+	_, err := s.events.Since(ctx, time.Now(), func(all []*eventsv1.Event) bool {
+		for _, e := range all {
+			if e.Regarding.UID == about && is(e) {
+				found = e
+				return true
+			}
+		}
+		return false
+	})
+	return found, err
+}
+
+// Events returns all that has been told about an object.
+func (s *Slices) Events(about types.UID) []*eventsv1.Event {
+	var its []*eventsv1.Event
+	for _, e := range s.events.Now() {
+		if e.Regarding.UID == about {
+			its = append(its, e)
+		}
+	}
+	return its
+}
+
 // WaitEvent waits for an Event about the Service that is as told, or finds one from before.
 func (s *Slices) WaitEvent(ctx context.Context, is func(*eventsv1.Event) bool) (*eventsv1.Event, error) {
 	var found *eventsv1.Event
 	_, err := s.events.Since(ctx, time.Now(), func(all []*eventsv1.Event) bool {
 		for _, e := range all {
-			if e.Regarding.Kind == "Service" && e.Regarding.Name == Service && is(e) {
+			if e.Regarding.Kind == "Service" && e.Regarding.Namespace == Namespace && e.Regarding.Name == Service && is(e) {
 				found = e
 				return true
 			}

@@ -12,7 +12,7 @@ import (
 
 // Source is an inventory as the writers are to know it: an entry of SOURCES_FILE.
 type Source struct {
-	*Half
+	*Component
 
 	Name string
 	SAN  string
@@ -27,7 +27,7 @@ type Source struct {
 // Default is the pair's own inventory as a source.
 func (p *Pair) Default() *Source {
 	return &Source{
-		Half: p.Inventory, Name: "default", SAN: InventorySAN, CA: filepath.Join(p.Writers[0].dir, "peer-ca.crt"),
+		Component: p.Inventory, Name: "default", SAN: InventorySAN, CA: filepath.Join(p.Writers[0].dir, "peer-ca.crt"),
 		CIDRs: []string{Subnet},
 	}
 }
@@ -47,13 +47,13 @@ func (p *Pair) addSource(s *Source, address netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if s.Half, err = p.newFurther(address, "inventory-"+s.Name, p.Inventory.program); err != nil {
+	if s.Component, err = p.newFurther(address, "inventory-"+s.Name, p.Inventory.program); err != nil {
 		return err
 	}
 	if s.CA, err = ca.Write(s.dir, "own-ca"); err != nil {
 		return err
 	}
-	settings, err := serverSettings(s.Half, ca, p.CAs.Writer, s.SAN)
+	settings, err := serverSettings(s.Component, ca, p.CAs.Writer, s.SAN)
 	if err != nil {
 		return err
 	}

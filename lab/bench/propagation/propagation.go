@@ -86,7 +86,7 @@ func (b *bench) measure(ctx context.Context, out io.Writer) (all []*size, err er
 	if b.herd, err = b.pair.NewHerd(); err != nil {
 		return nil, err
 	}
-	if err := b.pair.StartHalves(ctx); err != nil {
+	if err := b.pair.StartComponents(ctx); err != nil {
 		return nil, err
 	}
 	account, err := newAccount(ctx, b.pair)
@@ -221,7 +221,7 @@ func (b *bench) alone(ctx context.Context, s *size, ours *sight) error {
 
 // usage is that of the inventory and the writer.
 func (b *bench) usage() (both [2]figures.Usage, err error) {
-	for i, component := range []*pair.Half{b.pair.Inventory, b.pair.Writers[0]} {
+	for i, component := range []*pair.Component{b.pair.Inventory, b.pair.Writers[0]} {
 		if both[i], err = figures.UsageOf(component.PID()); err != nil {
 			return both, err
 		}

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/grpc"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/lab/pair"
+	"github.com/slicefeed/slicefeed/lab/pki"
+)
+
+// InventoryEndpoint is where the inventory listens.
+func InventoryEndpoint() string {
+	return netip.AddrPortFrom(pair.InventoryAddress, pair.LinkPort).String()
+}
+
+// Dial makes a connection to the inventory.
+func (s *Setup) Dial(certFile, keyFile, caFile string) *grpc.ClientConn {
+	s.T.Helper()
+	conn, err := pair.Dial(pair.InventoryAddress, certFile, keyFile, caFile)
+	s.Must(err)
+	s.T.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// OperatorConn connects with the operator's certificate.
+func (s *Setup) OperatorConn() *grpc.ClientConn {
+	s.T.Helper()
+	return s.Dial(s.Operator.CertFile, s.Operator.KeyFile, s.Operator.CAFile)
+}
+
+// WriterConn connects with the writer's own certificate.
+func (s *Setup) WriterConn() *grpc.ClientConn {
+	s.T.Helper()
+	dir := s.Writers[0].Dir()
+	return s.Dial(dir+"/tls.crt", dir+"/tls.key", dir+"/peer-ca.crt")
+}
+
+// ListNodes calls ListNodes.
+func (s *Setup) ListNodes(conn *grpc.ClientConn) *inventoryv1.ListNodesResponse {
+	s.T.Helper()
+	list, err := inventoryv1.NewInventoryServiceClient(conn).ListNodes(s.Ctx(), &inventoryv1.ListNodesRequest{}, grpc.WaitForReady(true))
+	s.Must(err)
+	return list
+}
+
+// NodeDetails returns all nodes that the inventory knows, as an operator sees them.
+func (s *Setup) NodeDetails() *inventoryv1.ListNodeDetailsResponse {
+	s.T.Helper()
+	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.OperatorConn()).
+		ListNodeDetails(s.Ctx(), &inventoryv1.ListNodeDetailsRequest{}, grpc.WaitForReady(true))
+	s.Must(err)
+	return list
+}
+
+// Observe requests observations now, as a subscriber does that holds a change. It requests three, since
+// requests that overlap share them, and the last one may be over.
+func (s *Setup) Observe() {
+	s.T.Helper()
+	_, err := inventoryv1.NewInventoryServiceClient(s.OperatorConn()).
+		RequestObservations(s.Ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3})
+	s.Must(err)
+}
+
+// WriteFile replaces a file in one step.
+func (s *Setup) WriteFile(file, text string) {
+	s.T.Helper()
+	s.Must(pki.WriteFile(file, []byte(text)))
+}
+
+// ContainsAll reports whether a text contains all parts.
+func ContainsAll(text string, parts ...string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// ClientWith returns a client with a credential from a file.
+func (s *Setup) ClientWith(kubeconfig string) *kubernetes.Clientset {
+	s.T.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	s.Must(err)
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	s.Must(err)
+	return client
+}
+
+// WriterKubeconfig is the file that the writer is started with.
+func (s *Setup) WriterKubeconfig() string {
+	s.T.Helper()
+	for _, line := range s.Writers[0].Env() {
+		if file, ok := strings.CutPrefix(line, "TARGET_KUBECONFIG="); ok {
+			return file
+		}
+	}
+	s.T.Fatal("the writer has no kubeconfig")
+	return ""
+}
+
+// Issue writes a certificate of a CA, and its key, into a directory.
+func (s *Setup) Issue(ca *pki.CA, dir string, cert pki.Cert) {
+	s.T.Helper()
+	issued, err := ca.Issue(cert)
+	s.Must(err)
+	_, _, err = issued.Write(dir, "tls")
+	s.Must(err)
+}
+
+// Explain is the explanation of a node, as an operator gets it.
+func (s *Setup) Explain(name string) string {
+	s.T.Helper()
+	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.OperatorConn()).ExplainNodes(s.Ctx(),
+		&inventoryv1.ExplainNodesRequest{Names: []string{name}}, grpc.WaitForReady(true))
+	s.Must(err)
+	var b strings.Builder
+	for _, e := range list.GetExplanations() {
+		for _, step := range e.GetSteps() {
+			fmt.Fprintf(&b, "%s: %s %s: %s\n", step.GetStage(), step.GetQuestion(), step.GetResult(), step.GetDetail())
+		}
+		b.WriteString(e.GetConclusion() + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,121 @@
+package outages
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/e2e"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+func TestTheConsumingClusterGoesAway(t *testing.T) {
+	s := e2e.New(t, e2e.Options{})
+	s.StartAll()
+	workers := s.Join(2)
+	inventory, writer := s.Inventory.PID(), s.Writers[0].PID()
+
+	s.StopAPIServer(s.Consuming)
+	s.Must(workers[0].Set(backend.Refuse))
+	late := s.Machine(pair.WorkerOptions{})
+	s.Must(late.Join(s.Ctx()))
+	s.AwaitMetric(s.Writers[0], e2e.SourceMembers, e2e.Equals(3))
+	s.Must(s.Writers[0].Check(s.Ctx(), "/livez"))
+	s.Must(s.Consuming.StartAPIServer(s.Ctx()))
+
+	s.Await("what happened meanwhile is written", func(all []*discoveryv1.EndpointSlice) bool {
+		return pair.Are(pair.Out, workers[0].Address)(all) && pair.Are(pair.Ready, workers[1].Address, late.Address)(all)
+	})
+	if s.Inventory.PID() != inventory || s.Writers[0].PID() != writer || !s.Inventory.Running() || !s.Writers[0].Running() {
+		t.Error("a half did not live through it")
+	}
+}
+
+func TestTheInventoryGoesAway(t *testing.T) {
+	s := e2e.New(t, e2e.Options{})
+	s.StartAll()
+	workers := s.Join(2)
+	both := pair.AreJust(pair.Ready, e2e.Addresses(workers)...)
+	dies := func(s *e2e.Setup) {
+		s.Must(workers[0].Set(backend.Refuse))
+		s.Await("the dead backend is out", pair.Are(pair.Out, workers[0].Address))
+		s.Expect(pair.Ready, workers[1])
+		s.Must(workers[0].Set(backend.Serve))
+		s.Await("and in again", both)
+	}
+	s.Step("killed, everything stays, and a dead backend goes out by its probe alone", func(s *e2e.Setup) {
+		s.ExpectNoWrites(func() {
+			s.Must(s.Inventory.Kill())
+			s.AwaitMetric(s.Writers[0], e2e.SourceConnected, e2e.Equals(0))
+			s.AwaitEvent("SourceNotTrusted")
+		})
+		dies(s)
+	})
+	s.Step("started again, it is believed, and nothing is written", func(s *e2e.Setup) {
+		s.ExpectNoWrites(func() {
+			s.Must(s.Inventory.Start(s.Ctx()))
+			back := time.Now()
+			s.AwaitMetric(s.Writers[0], e2e.SourceSynced, e2e.Equals(1))
+			if took := time.Since(back); took > 5*time.Second { // rule R14
+				t.Errorf("the writer is synced %s after the inventory's return, want 5s at most", took)
+			}
+		})
+	})
+	s.Step("frozen, with its connections open, it is found out by its silence", func(s *e2e.Setup) {
+		s.ExpectNoWrites(func() {
+			s.Must(s.Inventory.Signal(syscall.SIGSTOP))
+			s.AwaitMetric(s.Writers[0], e2e.SourceConnected, e2e.Equals(0))
+		})
+		dies(s)
+	})
+	s.Step("thawed, it is believed again", func(s *e2e.Setup) {
+		s.Must(s.Inventory.Signal(syscall.SIGCONT))
+		s.AwaitMetric(s.Writers[0], e2e.SourceSynced, e2e.Equals(1))
+		s.Must(workers[0].Leave(s.Ctx()))
+		s.Await("the feed is acted upon", pair.AreJust(pair.Ready, workers[1].Address))
+	})
+}
+
+func TestEmptyInventoryCountsAfterThreeObservationsFourSecondsApart(t *testing.T) {
+	s := e2e.New(t, e2e.Options{Writer: map[string]string{"HEALTH_CHECK_MODE": "off"}})
+	s.StartAll()
+	s.Join(2)
+	s.With(s.Inventory, map[string]string{"NODE_SELECTOR": "pool=bleu"})
+	s.Must(s.Inventory.Terminate(20 * time.Second))
+	begun := time.Now()
+	s.Must(s.Inventory.Start(s.Ctx()))
+	s.AwaitEvent("SourceEmpty")
+	took, err := s.WaitSlicesSince(s.Ctx(), begun, pair.AreJust(pair.Ready))
+	s.Must(err)
+	t.Logf("empty after %s", took)
+	if took < 8*time.Second {
+		t.Errorf("empty after %s, which is too soon for three observations 4 s apart", took)
+	}
+}
+
+func TestACloudTokenExpiresAndIsReplaced(t *testing.T) {
+	s := e2e.New(t, e2e.Options{})
+	token := s.Inventory.Dir() + "/ionos-token"
+	s.RestoreFiles(token)
+	s.StartAll()
+	workers := s.Join(2)
+	inventory := s.Inventory.PID()
+	s.ExpectNoWrites(func() {
+		before := s.Cloud.SetToken("another-token")
+		t.Cleanup(func() { s.Cloud.SetToken(before) })
+		s.AwaitMetric(s.Inventory, e2e.PartSynced("addresses"), e2e.Equals(0))
+		if list := s.ListNodes(s.OperatorConn()); list.GetStatus().GetAddresses().GetReason() == "" || len(list.GetNodes()) != 2 {
+			t.Errorf("an operator is told %v", list)
+		}
+		s.WriteFile(token, "another-token\n")
+		s.AwaitMetric(s.Inventory, e2e.PartSynced("addresses"), e2e.Equals(1))
+	})
+	s.Await("nothing is lost", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
+	s.CatchUp()
+	if s.Inventory.PID() != inventory {
+		t.Error("it was restarted")
+	}
+}

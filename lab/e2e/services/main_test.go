@@ -1,0 +1,9 @@
+package services
+
+import (
+	"testing"
+
+	"github.com/slicefeed/slicefeed/lab/e2e"
+)
+
+func TestMain(m *testing.M) { e2e.Main(m) }

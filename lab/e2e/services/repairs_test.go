@@ -1,0 +1,72 @@
+package services
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/lab/e2e"
+	"github.com/slicefeed/slicefeed/lab/pair"
+	"github.com/slicefeed/slicefeed/lab/pair/audit"
+)
+
+func TestRepeatedEditsAreRepairedLaterAndLaterAndTheirEditorIsNamed(t *testing.T) {
+	f := e2e.NewLabeled(t, e2e.Options{})
+	f.StartAll()
+	workers := f.Join(2)
+	ready := pair.AreJust(pair.Ready, e2e.Addresses(workers)...)
+	edit := func(f *e2e.Setup) *discoveryv1.EndpointSlice {
+		slice := f.Slice().DeepCopy()
+		slice.Endpoints = slice.Endpoints[:1]
+		slices := f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace)
+		edited, err := slices.Update(f.Ctx(), slice, metav1.UpdateOptions{FieldManager: "meddler"})
+		f.Must(err)
+		return edited
+	}
+	repaired := func(f *e2e.Setup, edited *discoveryv1.EndpointSlice) {
+		f.Await("it is repaired", func(all []*discoveryv1.EndpointSlice) bool {
+			return ready(all) && all[0].Generation > edited.Generation
+		})
+	}
+	f.Step("five times it is repaired at once", func(f *e2e.Setup) {
+		for range 5 {
+			repaired(f, edit(f))
+		}
+		// The Event comes before a repair that waits, which is for a second at least.
+		if events := f.DescribeEvents(f.Service); strings.Contains(events, "RepairsBackedOff") {
+			f.T.Errorf("a repair had to wait: %s", events)
+		}
+	})
+	f.Step("then later and later", func(f *e2e.Setup) {
+		for range 3 {
+			repaired(f, edit(f))
+		}
+		f.AwaitEventOn(f.Service, "RepairsBackedOff", "meddler")
+		var repairs []audit.Write
+		for _, write := range f.WritesSince(0) {
+			if write.Verb == "update" {
+				repairs = append(repairs, write)
+			}
+		}
+		repairs = repairs[len(repairs)-4:]
+		for i, least := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			const rounded = 100 * time.Millisecond // the log has the time of the answer
+			if pause := repairs[i+1].At.Sub(repairs[i].At); pause < least-rounded {
+				f.T.Errorf("repair %d came %s after the last one, want %s at least", 6+i, pause, least)
+			}
+		}
+	})
+	f.Step("a change of the source is written without such a pause", func(f *e2e.Setup) {
+		edit(f) // its repair would come 8 s after the last one
+		third := f.Machine(pair.WorkerOptions{})
+		f.Must(third.Join(f.Ctx()))
+		f.Await("all serve", pair.Are(pair.Ready, append(e2e.Addresses(workers), third.Address)...))
+		all := f.WritesSince(0)
+		if pause := all[len(all)-1].At.Sub(all[len(all)-2].At); pause > 7*time.Second {
+			f.T.Errorf("it was written %s after the last repair", pause)
+		}
+	})
+}

@@ -1,0 +1,379 @@
+package targets
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slicefeed/slicefeed/lab/backend"
+	"github.com/slicefeed/slicefeed/lab/e2e"
+	"github.com/slicefeed/slicefeed/lab/netns"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// The addresses of the one node of the tests of shapes, and the ports at which it answers.
+var (
+	shapeV4, shapeV6 = netip.MustParseAddr("10.1.9.1"), netip.MustParseAddr("fd00:1::9:1")
+	shapePorts       = []uint16{pair.NodePort, 30443, 8080}
+)
+
+// enterShapes is the stage with one node of both families, and no cloud.
+func enterShapes(t *testing.T, writer map[string]string) *e2e.Setup {
+	t.Helper()
+	const subnets = pair.SourcesSubnet + ",fd00:1::/64"
+	inventory := e2e.WithoutCloud()
+	inventory["SECURED_SUBNET_CIDR"], writer["SECURED_SUBNET_CIDR"] = subnets, subnets
+	f := e2e.NewLabeled(t, e2e.Options{Inventory: inventory, Writer: writer})
+	for _, address := range []netip.Addr{shapeV4, shapeV6} {
+		f.Must(netns.AddAddr(address))
+		for _, port := range shapePorts {
+			b, err := backend.Start("node-1", netip.AddrPortFrom(address, port))
+			f.Must(err)
+			t.Cleanup(func() { f.Must(b.Close()) })
+		}
+	}
+	f.CreateNode("node-1", shapeV4, shapeV6)
+	return f
+}
+
+// with gives a Service these ports.
+func withPorts(ports ...corev1.ServicePort) func(*corev1.Service) {
+	return func(service *corev1.Service) { service.Spec.Ports = ports }
+}
+
+func ofFamilies(policy corev1.IPFamilyPolicy, families ...corev1.IPFamily) func(*corev1.Service) {
+	return func(service *corev1.Service) {
+		service.Spec.IPFamilyPolicy, service.Spec.IPFamilies = &policy, families
+	}
+}
+
+func headless(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone }
+
+func ofKind(kind corev1.ServiceType) func(*corev1.Service) {
+	return func(service *corev1.Service) { service.Spec.Type = kind }
+}
+
+// manyPorts are so many, all within the fence.
+func manyPorts(n int) []corev1.ServicePort {
+	var all []corev1.ServicePort
+	for i := range int32(n) {
+		all = append(all, e2e.PortTo(fmt.Sprint("p-", i), corev1.ProtocolTCP, 1000+i, pair.NodePort+i))
+	}
+	return all
+}
+
+func TestEachShapeThatWorksIsServed(t *testing.T) {
+	const tcp, udp, sctp = corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP
+	const single, both = corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyRequireDualStack
+	v4 := []netip.Addr{shapeV4}
+	grpcPort := e2e.PortTo("grpc", tcp, 80, pair.NodePort)
+	grpcPort.AppProtocol = new("kubernetes.io/h2c")
+	shapes := []struct {
+		name      string
+		change    []func(*corev1.Service)
+		ports     []string // name protocol number
+		addresses []netip.Addr
+	}{
+		{"one port", nil, []string{"http TCP 30080"}, v4},
+		{"one port without a name", []func(*corev1.Service){withPorts(e2e.PortTo("", tcp, 80, pair.NodePort))}, []string{" TCP 30080"}, v4},
+		{
+			"one port without a targetPort",
+			[]func(*corev1.Service){withPorts(corev1.ServicePort{Port: pair.NodePort})},
+			[]string{" TCP 30080"},
+			v4,
+		},
+		{
+			"several ports",
+			[]func(*corev1.Service){
+				withPorts(
+					e2e.PortTo("http", tcp, 80, pair.NodePort),
+					e2e.PortTo("https", tcp, 443, 30443),
+					e2e.PortTo("dns", udp, 53, 30053),
+				),
+			},
+			[]string{"dns UDP 30053", "http TCP 30080", "https TCP 30443"},
+			v4,
+		},
+		{"an application protocol", []func(*corev1.Service){withPorts(grpcPort)}, []string{"grpc TCP 30080 kubernetes.io/h2c"}, v4},
+		{
+			"another probe-port",
+			[]func(*corev1.Service){withPorts(e2e.PortTo("quiet", tcp, 80, 30999)), e2e.Annotated("probe-port", "30443")},
+			[]string{"quiet TCP 30999"},
+			v4,
+		},
+		{
+			"only UDP, with a probe-port",
+			[]func(*corev1.Service){withPorts(e2e.PortTo("dns", udp, 53, 30053)), e2e.Annotated("probe-port", "30080")},
+			[]string{"dns UDP 30053"},
+			v4,
+		},
+		{
+			"only SCTP, not probed",
+			[]func(*corev1.Service){withPorts(e2e.PortTo("diameter", sctp, 3868, 30868)), e2e.Annotated("probe", "off")},
+			[]string{"diameter SCTP 30868"},
+			v4,
+		},
+		{"both families", []func(*corev1.Service){ofFamilies(both)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
+		{
+			"both families, IPv6 first",
+			[]func(*corev1.Service){ofFamilies(both, corev1.IPv6Protocol, corev1.IPv4Protocol)},
+			[]string{"http TCP 30080"},
+			[]netip.Addr{shapeV4, shapeV6},
+		},
+		{"IPv6 alone", []func(*corev1.Service){ofFamilies(single, corev1.IPv6Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV6}},
+		{
+			"publishing not ready addresses",
+			[]func(*corev1.Service){func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }},
+			[]string{"http TCP 30080"},
+			v4,
+		},
+		{"headless of one family", []func(*corev1.Service){headless, ofFamilies(single)}, []string{"http TCP 30080"}, v4},
+		{
+			"headless, which is of both unless it says otherwise",
+			[]func(*corev1.Service){headless},
+			[]string{"http TCP 30080"},
+			[]netip.Addr{shapeV4, shapeV6},
+		},
+		{
+			"headless without a port, not probed",
+			[]func(*corev1.Service){headless, ofFamilies(single), withPorts(), e2e.Annotated("probe", "off")},
+			nil,
+			v4,
+		},
+		{"of type NodePort", []func(*corev1.Service){ofKind(corev1.ServiceTypeNodePort)}, []string{"http TCP 30080"}, v4},
+		{"of type LoadBalancer", []func(*corev1.Service){ofKind(corev1.ServiceTypeLoadBalancer)}, []string{"http TCP 30080"}, v4},
+		{"the longest name " + strings.Repeat("x", 63), nil, []string{"http TCP 30080"}, v4},
+		{"a hundred ports", []func(*corev1.Service){withPorts(manyPorts(100)...)}, nil, v4}, // of more, the policy passes 8,192 bytes
+	}
+	// The stage's own Service is given by name, and has no label.
+	f := enterShapes(t, map[string]string{"TARGET_NAMESPACE": pair.Namespace, "TARGET_SERVICE_NAME": pair.Service, "TARGET_PORT": "8080"})
+	f.SetClass(f.Service, "")
+	f.PatchService(f.Service, `{"spec":{"ports":[{"name":"http","port":80,"targetPort":"named"}]}}`)
+	made := make([]*corev1.Service, len(shapes))
+	for i, shape := range shapes {
+		name := fmt.Sprint("shape-", i)
+		if _, long, is := strings.Cut(shape.name, "the longest name "); is {
+			name = long
+		}
+		made[i] = f.CreateService(e2e.NewLabeledService(name, shape.change...))
+	}
+	f.StartAll()
+	for i, shape := range shapes {
+		t.Run(strings.TrimRight(shape.name, " x"), func(t *testing.T) {
+			f := on(f, t)
+			f.AwaitOf(made[i], "it is served", pair.AreJust(pair.Ready, shape.addresses...))
+			for _, slice := range f.SlicesOf(made[i]) {
+				if len(slice.Ports) != len(made[i].Spec.Ports) {
+					t.Errorf("%d ports, want %d", len(slice.Ports), len(made[i].Spec.Ports))
+				}
+				if diff := cmp.Diff(shape.ports, portsOf(slice)); diff != "" && shape.ports != nil {
+					t.Errorf("the ports of %s (-want +got):\n%s", slice.Name, diff)
+				}
+				if want := familyOf(slice); len(slice.Endpoints) != 1 || slice.AddressType != want {
+					t.Errorf("%s is of type %s with %d endpoints", slice.Name, slice.AddressType, len(slice.Endpoints))
+				}
+			}
+			if n := len(f.SlicesOf(made[i])); n != len(shape.addresses) {
+				t.Errorf("%d slices for %d families", n, len(shape.addresses))
+			}
+			said := f.DescribeEvents(made[i])
+			if made[i].Spec.PublishNotReadyAddresses {
+				if !strings.Contains(said, "PublishNotReadyAddresses: ") || strings.Count(said, "\n") != 1 {
+					t.Errorf("want one remark, on publishNotReadyAddresses:%s", said)
+				}
+			} else if said != "" {
+				t.Errorf("it was complained of:%s", said)
+			}
+		})
+	}
+	t.Run("TARGET_PORT is written whatever the Service given by name says", func(t *testing.T) {
+		f := on(f, t)
+		f.Await("it is served", pair.AreJust(pair.Ready, v4...))
+		if diff := cmp.Diff([]string{"http TCP 8080"}, portsOf(f.Slice())); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// on is the setup in a subtest that fails alone.
+func on(f *e2e.Setup, t *testing.T) *e2e.Setup {
+	inner := *f
+	inner.T = t
+	return &inner
+}
+
+// portsOf are a slice's ports as lines.
+func portsOf(slice *discoveryv1.EndpointSlice) []string {
+	var lines []string
+	for _, p := range slice.Ports {
+		line := fmt.Sprintf("%s %s %d", *p.Name, *p.Protocol, *p.Port)
+		if p.AppProtocol != nil {
+			line += " " + *p.AppProtocol
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func familyOf(slice *discoveryv1.EndpointSlice) discoveryv1.AddressType {
+	if strings.Contains(slice.Endpoints[0].Addresses[0], ":") {
+		return discoveryv1.AddressTypeIPv6
+	}
+	return discoveryv1.AddressTypeIPv4
+}
+
+func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.T) {
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	named := e2e.PortTo("http", corev1.ProtocolTCP, 80, 0)
+	named.TargetPort = intstr.FromString("web")
+	// By http, so that the backend notices if it is asked.
+	to := func(port int32) func(*corev1.Service) {
+		return func(s *corev1.Service) {
+			e2e.Annotated("probe", "http")(s)
+			withPorts(e2e.PortTo("http", corev1.ProtocolTCP, 80, port))(s)
+		}
+	}
+	const mendedPorts = `{"spec":{"ports":[{"name":"http","port":80,"protocol":"TCP","targetPort":30080}]}}`
+	annotation := func(name, value string) string {
+		raw, err := json.Marshal(
+			map[string]any{"metadata": map[string]any{"annotations": map[string]string{"slicefeed.dev/" + name: value}}},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	shapes := []struct {
+		name   string
+		change func(*corev1.Service)
+		reason string
+		says   []string
+		mend   string // the patch that does what is said
+	}{
+		{
+			"a selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} },
+			"ServiceHasSelector",
+			[]string{"Remove spec.selector", "the Endpoints object shape-"},
+			`{"spec":{"selector":null}}`,
+		},
+		{
+			"of type ExternalName", func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "shop.example"
+			},
+			"ExternalName",
+			[]string{"Use ClusterIP"},
+			`{"spec":{"type":"ClusterIP","externalName":null}}`,
+		},
+		{
+			"internalTrafficPolicy: Local", func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local },
+			"LocalTrafficPolicy",
+			[]string{"internalTrafficPolicy", "Set it to Cluster"},
+			`{"spec":{"internalTrafficPolicy":"Cluster"}}`,
+		},
+		{"externalTrafficPolicy: Local", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
+		}, "LocalTrafficPolicy", []string{"externalTrafficPolicy", "Set it to Cluster"}, `{"spec":{"externalTrafficPolicy":"Cluster"}}`},
+		{"a named targetPort", withPorts(named), "NamedTargetPort", []string{`"web"`, "Use a number"}, mendedPorts},
+		{"a port outside the fence", to(22), "PortNotAllowed", []string{"Port 22", "ALLOWED_PORTS"}, mendedPorts},
+		{"a port that is only TARGET_PORT of another", to(8080), "PortNotAllowed", []string{"Port 8080", "ALLOWED_PORTS"}, mendedPorts},
+		{
+			"a probe-port outside the fence",
+			e2e.Annotated("probe", "http", "probe-port", "6443"),
+			"PortNotAllowed",
+			[]string{"Port 6443", "probe port", "Change it"},
+			annotation("probe-port", "30443"),
+		},
+		{
+			"only UDP",
+			withPorts(e2e.PortTo("dns", corev1.ProtocolUDP, 53, 30053)),
+			"NoProbePort",
+			[]string{"slicefeed.dev/probe-port"},
+			annotation("probe-port", "30080"),
+		},
+		{"headless without a port", func(s *corev1.Service) {
+			s.Spec.Ports = nil
+			headless(s)
+			ofFamilies(corev1.IPFamilyPolicySingleStack)(s)
+		}, "NoProbePort", []string{"turn probing off"}, annotation("probe", "off")},
+		{
+			"an annotation that cannot be read, from the first",
+			e2e.Annotated("probe", "ping"),
+			"InvalidAnnotation",
+			[]string{"slicefeed.dev/probe", `"ping"`, "tcp"},
+			annotation("probe", "tcp"),
+		},
+		{
+			"two annotations that cannot be read", e2e.Annotated("probe", "ping", "shrink-window", "2d"), "InvalidAnnotation",
+			[]string{"slicefeed.dev/probe", "slicefeed.dev/shrink-window", "1h"},
+			`{"metadata":{"annotations":null}}`,
+		},
+		{
+			"a source that there is not",
+			e2e.Annotated("source", "east"),
+			"UnknownSource",
+			[]string{`"east"`, "Available: default"},
+			annotation("source", "default"),
+		},
+	}
+	f := enterShapes(t, map[string]string{"TARGET_NAMESPACE": pair.Namespace, "TARGET_SERVICE_NAME": pair.Service, "TARGET_PORT": "8080"})
+	// Somebody listens at the ports outside of the fence, and must not be asked.
+	outside := map[uint16]*backend.Backend{}
+	for _, port := range []uint16{22, 6443} {
+		b, err := backend.Start("outside", netip.AddrPortFrom(shapeV4, port))
+		f.Must(err)
+		t.Cleanup(func() { f.Must(b.Close()) })
+		outside[port] = b
+	}
+	made := make([]*corev1.Service, len(shapes))
+	for i, shape := range shapes {
+		made[i] = f.CreateService(e2e.NewLabeledService(fmt.Sprint("shape-", i), e2e.Annotated("probe-path", "/"), shape.change))
+	}
+	legacy := f.CreateService(e2e.NewLabeledService("legacy"))
+	mirrored := legacyEndpoints(f, legacy)
+	f.StartAll()
+	f.Await("the stage's own Service is served", pair.AreJust(pair.Ready, shapeV4))
+	for i, shape := range shapes {
+		t.Run(shape.name, func(t *testing.T) {
+			f := on(f, t)
+			t.Log(f.AwaitEventOn(made[i], shape.reason, shape.says...).Note)
+			if !e2e.None(f.SlicesOf(made[i])) {
+				t.Errorf("it has slices: %s", pair.Describe(f.SlicesOf(made[i])))
+			}
+			f.PatchService(made[i], shape.mend)
+			f.AwaitOf(made[i], "it is served", pair.AreJust(pair.Ready, shapeV4))
+		})
+	}
+	t.Run("legacy Endpoints", func(t *testing.T) {
+		f := on(f, t)
+		t.Log(f.AwaitEventOn(legacy, "LegacyEndpoints", mirrored, "Delete Endpoints legacy").Note)
+		if n := len(f.SlicesOf(legacy)); n != 1 {
+			t.Errorf("it has %d slices", n)
+		}
+		f.Must(f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Delete(f.Ctx(), mirrored, metav1.DeleteOptions{}))
+		f.AwaitOf(legacy, "it is served", pair.AreJust(pair.Ready, shapeV4))
+	})
+	for port, b := range outside {
+		if n := b.Requests(); n != 0 {
+			t.Errorf("port %d was asked %d times", port, n)
+		}
+	}
+}
+
+// legacyEndpoints makes the mirrored slice of an Endpoints object, as the controller manager
+// would, which is not there. The object itself is nothing that we read.
+func legacyEndpoints(f *e2e.Setup, service *corev1.Service) (name string) {
+	f.T.Helper()
+	slice := e2e.NewSlice(service.Name+"-mirrored", "endpointslicemirroring-controller.k8s.io", netip.MustParseAddr("10.1.9.7"))
+	slice.Labels[discoveryv1.LabelServiceName] = service.Name
+	return f.CreateSlice(slice).Name
+}
