@@ -17,11 +17,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// recovery is how long after the end of a fault the slices may take to be right: the longest
-// wait between two attempts that a fault of some seconds leads to, with slack for machines that
-// have other things to do.
-const recovery = 15 * time.Second
-
 // clinic is a stage whose writer reaches the consuming API server through a proxy.
 type clinic struct {
 	*e2e.Setup
@@ -168,10 +163,7 @@ func (c *clinic) suffer(row fault) {
 	right := pair.AreJust(pair.Ready, append(e2e.Addresses(c.stay), late.Address)...)
 	_, err := c.WaitSlices(c.Ctx(), right)
 	c.Must(err)
-	took := time.Since(lifted)
-	if c.T.Logf("right %s after its end", took.Round(time.Millisecond)); took > recovery {
-		c.T.Errorf("right %s after its end, want %s", took, recovery)
-	}
+	c.T.Logf("right %s after its end", time.Since(lifted).Round(time.Millisecond))
 	c.kept(began)
 	if row.event != "" {
 		c.AwaitEvent(row.event)

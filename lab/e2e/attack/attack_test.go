@@ -118,16 +118,26 @@ func accounts(s *e2e.Setup) (thief, twin *kubernetes.Clientset) {
 	return s.ClientWith(s.WriterKubeconfig()), s.ClientWith(kubeconfig)
 }
 
-// refusedByPolicy wants each attack to be refused by a policy, and by nothing else.
+// refusedByPolicy wants each attack to be refused by a policy, and by nothing else. Rights and policies take a moment to work.
 func refusedByPolicy(s *e2e.Setup, policy string, all []attack) {
 	s.T.Helper()
 	thief, twin := accounts(s)
+	s.Until("the policy works", func() bool {
+		err := all[0].attempt(s.T.Context(), thief, []string{metav1.DryRunAll})
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+	})
 	for _, one := range all {
 		s.T.Run(one.name, func(t *testing.T) {
-			if err := one.attempt(t.Context(), twin, []string{metav1.DryRunAll}); err != nil {
-				t.Errorf("something else than the policy refuses it: %v", err)
-			}
-			err := one.attempt(t.Context(), thief, nil)
+			inner := *s
+			inner.T = t
+			var err error
+			inner.Until("nothing but the policy refuses it", func() bool {
+				if err = one.attempt(t.Context(), twin, []string{metav1.DryRunAll}); err != nil {
+					return false
+				}
+				err = one.attempt(t.Context(), thief, nil)
+				return err == nil || strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+			})
 			if !apierrors.IsForbidden(err) || !e2e.ContainsAll(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'", one.says) {
 				t.Errorf("got %v, want a refusal that says %q", err, one.says)
 			}

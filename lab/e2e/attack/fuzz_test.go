@@ -84,6 +84,7 @@ const (
 // what would become of the slice, which the API server itself says to the twin, and by an oracle that
 // knows nothing of the policy's expressions; and then by what has become of all slices.
 func TestAttackWithTheWritersOwnCredentialAtRandom(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	s.Must(s.Consuming.ApplyYAML(s.Ctx(), []byte(anyRight)))
 	s.Must(s.OpenNamespace(s.Ctx(), pair.OtherNamespace))

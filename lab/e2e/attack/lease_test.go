@@ -152,6 +152,7 @@ func TestAttackLeaseThatOutlivesTheCredential(t *testing.T) {
 
 // A Lease as it could be written before there was a policy: the account was replaced since, and nobody renews it.
 func TestAttackPoisonedLeaseDelaysNewLeaderBySeconds(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	_, err := s.ConsumingClient().CoordinationV1().Leases(pair.Namespace).Create(s.Ctx(), leaseOf(func(l *coordinationv1.Lease) {
 		l.Spec.LeaseDurationSeconds, l.Spec.LeaseTransitions = new(int32(math.MaxInt32)), new(int32(math.MaxInt32))
@@ -178,6 +179,7 @@ func TestAttackPoisonedLeaseDelaysNewLeaderBySeconds(t *testing.T) {
 
 // No policy can tell the leader's renewal from a thief's update. It is not silent, and does not last.
 func TestAttackLeaseTakenFromTheLeader(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	s.StartAll()
 	s.Join(1)
@@ -220,6 +222,7 @@ func eventOf(service *corev1.Service, alter ...func(*eventsv1.Event)) *eventsv1.
 }
 
 func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	extraRightsGiven(s)
 	thief, _ := accounts(s)

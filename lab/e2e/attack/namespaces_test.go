@@ -21,6 +21,7 @@ import (
 // What a further namespace opens to whoever steals the writer's credential: what the manifest
 // for it says, and of that only what the policy lets pass.
 func TestAttackInAFurtherNamespace(t *testing.T) {
+	e2e.Long(t)
 	f := e2e.NewLabeled(t, e2e.Options{})
 	f.Must(f.OpenNamespace(f.Ctx(), pair.OtherNamespace))
 	thief := f.ClientWith(f.WriterKubeconfig())

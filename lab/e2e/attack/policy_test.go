@@ -22,6 +22,7 @@ import (
 )
 
 func TestAttackPolicyLetsPassWhatTheWriterMayWrite(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	writer := s.ClientWith(s.WriterKubeconfig())
 	template := e2e.NewSlice("allowed", "slicefeed-default", netip.MustParseAddr("10.0.1.66"))
@@ -77,6 +78,7 @@ func TestAttackPolicyLetsPassWhatTheWriterMayWrite(t *testing.T) {
 }
 
 func TestAttackPolicyIsNotInTheWayOfTheWritersLife(t *testing.T) {
+	e2e.Long(t)
 	const manager = "endpoint-updater"
 	s := e2e.New(t, e2e.Options{Writer: map[string]string{"TARGET_ENDPOINTSLICE_NAME": "from-before", "TARGET_MANAGED_BY": manager}})
 	earlier := s.WriteCount()
@@ -121,6 +123,7 @@ func TestAttackPolicyIsNotInTheWayOfTheWritersLife(t *testing.T) {
 
 // The commands of docs/design/policy.md, run as they are written there.
 func TestAttackPolicyCanBeSeenToWork(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	root, err := pair.Root()
 	s.Must(err)

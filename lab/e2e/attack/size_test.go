@@ -71,6 +71,7 @@ func endpoint(alter func(*discoveryv1.Endpoint)) func(*discoveryv1.EndpointSlice
 
 // Large slices are what fills etcd, until it takes no write from anybody.
 func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	extraRightsGiven(s)
 	thief, twin := accounts(s)

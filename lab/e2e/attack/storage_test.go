@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,9 +27,7 @@ const etcdQuota = 2 << 30
 // honest writer takes for 500 Services, both with and without the FlowSchema. It takes minutes, and some hundred MB of
 // disk, so it runs on demand: SLICEFEED_LONG=1.
 func TestAttackStorageIsMeasured(t *testing.T) {
-	if os.Getenv("SLICEFEED_LONG") != "1" {
-		t.Skip("it measures for minutes: SLICEFEED_LONG=1 runs it")
-	}
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
 	s.Patience = 20 * time.Minute
 	thief := s.ClientWith(s.WriterKubeconfig())

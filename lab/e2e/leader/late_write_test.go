@@ -188,6 +188,7 @@ func mended(s *e2e.Setup, since int) {
 }
 
 func TestLateWriteToUntouchedSliceIsRepairedWithOneWrite(t *testing.T) {
+	e2e.Long(t)
 	s, proxy := late(t, e2e.Options{})
 	workers := s.Join(2)
 	serve := pair.AreJust(pair.Ready, e2e.Addresses(workers)...)

@@ -245,15 +245,8 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	})
 }
 
-func TestATargetHasToNameAServiceOfAnExportingSource(t *testing.T) {
-	x := enterExports(t, "[shop/*]", nil)
-	x.StartAll()
-	x.AwaitEventOn(x.Service, "SourceServiceRequired", "source-service")
-	x.Annotate(x.Service, "source-service", "web")
-	x.AwaitEventOn(x.Service, "InvalidAnnotation", "source-service", "namespace/name")
-}
-
 func TestEndpointsOfTheEarlierServiceKeepTheirPort(t *testing.T) {
+	e2e.Long(t)
 	x := enterExports(t, "[shop/*]", e2e.Annotated("source-service", "shop/web", "ports", "from-source"),
 		"SHRINK_WINDOW", "30s", "ALLOWED_PORTS", "30080-30090")
 	a, b := x.Machine(pair.WorkerOptions{}), x.Machine(pair.WorkerOptions{})
@@ -292,6 +285,7 @@ func TestEndpointsOfTheEarlierServiceKeepTheirPort(t *testing.T) {
 const exported = 200
 
 func TestHundredsOfExportedServicesAreFollowedOnOneConnection(t *testing.T) {
+	e2e.Long(t)
 	x := enterExports(t, "[shop/*]", e2e.Annotated("source-service", "shop/s-000"))
 	a, b := x.Machine(pair.WorkerOptions{}), x.Machine(pair.WorkerOptions{})
 	backends := func(of string, first pair.Condition) []discoveryv1.Endpoint {

@@ -48,6 +48,7 @@ func degraded(s *e2e.Setup, reason string) {
 }
 
 func TestTheRecordsOfAFileOrACommandAreFollowed(t *testing.T) {
+	e2e.Long(t)
 	for kind, settings := range map[string]map[string]string{
 		"file":    {"INVENTORY_FILE_PATH": "nodes.json"},
 		"command": {"INVENTORY_COMMAND": "cat", "INVENTORY_COMMAND_ARGS": "nodes.json"},
@@ -91,18 +92,10 @@ func TestTheRecordsOfAFileOrACommandAreFollowed(t *testing.T) {
 	}
 }
 
-func TestStaticRecordsAreTold(t *testing.T) {
-	a, b := e2e.NextAddress(), e2e.NextAddress()
-	text := `[{"name":"a","private_ip":"` + a.String() + `","ready":true,"worker":true},{"name":"b","private_ip":"` + b.String() + `","ready":true,"worker":false}]`
-	s := e2e.New(t, e2e.Options{Inventory: map[string]string{"SOURCE_KIND": "static", "INVENTORY_STATIC": text}})
-	w := s.Machine(pair.WorkerOptions{Name: "a", Address: a})
-	s.StartAll()
-	s.Await("the worker serves", pair.AreJust(pair.Ready, w.Address))
-}
-
 // The cases in which a copier that looks a Service up by the slice's own name fails are here:
 // slices that are not named like the Service, several of them, and two families.
 func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{Inventory: map[string]string{
 		"SOURCE_KIND": "service", "SOURCE_SERVICE": e2e.Shop + "/" + e2e.Web, "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64",
 	}})
@@ -178,6 +171,7 @@ func hostnames(s *e2e.Setup) map[netip.Addr]string {
 }
 
 func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{
 		Inventory: map[string]string{"SOURCE_KIND": "service", "SOURCE_SERVICE": e2e.Shop + "/" + e2e.Web},
 		Service:   func(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone },
@@ -293,6 +287,7 @@ func gateway(s *e2e.Setup, on *pair.Worker) string {
 }
 
 func TestWithAWorkloadADrainLosesNothing(t *testing.T) {
+	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{
 		Inventory: map[string]string{"WORKLOAD": ingress + "/app=gateway"},
 		// The probe would put out what it finds dead; here every backend answers, Pod or not.

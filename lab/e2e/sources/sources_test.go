@@ -206,8 +206,8 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		f.Must(west.Tell())
 		f.T.Log(f.AwaitEventOn(f.Service, "SourceEmpty", "west").Note)
 		stay(f)
-		took := f.Await("its own are gone", pair.AreJust(pair.Ready, easts[0].Address, easts[1].Address, norths[0].Address))
-		f.T.Logf("believed after %s", time.Since(start))
+		f.Await("its own are gone", pair.AreJust(pair.Ready, easts[0].Address, easts[1].Address, norths[0].Address))
+		took := time.Since(start)
 		if f.Saw(start, e2e.NameOf(f.Service), func(all []*discoveryv1.EndpointSlice) bool {
 			return !pair.Are(pair.Ready, easts[0].Address, easts[1].Address, norths[0].Address)(all)
 		}) {
@@ -220,6 +220,7 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 }
 
 func TestASourceThatAServiceNoLongerNamesIsLeftAtOnce(t *testing.T) {
+	e2e.Long(t)
 	// Not even the guard against too many leaving holds that up: it is our own wish.
 	f := enterSources(
 		t,
@@ -242,6 +243,7 @@ func TestASourceThatAServiceNoLongerNamesIsLeftAtOnce(t *testing.T) {
 }
 
 func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
+	e2e.Long(t)
 	f := enterSources(t, e2e.Options{Service: e2e.Annotated("source", "east,west")}, func(all map[string]*pair.Source) {
 		all["west"].CIDRs = all["east"].CIDRs
 	}, plot{"east", 14, 1}, plot{"west", 15, 2})
@@ -317,6 +319,7 @@ func listsAll(all []*discoveryv1.EndpointSlice, workers []*pair.Worker) bool {
 }
 
 func TestEachSourceHasItsOwnAllowlist(t *testing.T) {
+	e2e.Long(t)
 	f := enterSources(t, e2e.Options{
 		Writer:  map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace},
 		Service: e2e.Annotated("source", "east"),

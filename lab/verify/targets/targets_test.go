@@ -103,20 +103,6 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 	f.AwaitOf(cart, "both serve", both)
 }
 
-func TestAShrinkWindowIsEachServicesOwn(t *testing.T) {
-	f := e2e.NewLabeled(t, e2e.Options{Writer: map[string]string{"SHRINK_WINDOW": "1h"}})
-	quick := f.CreateService(e2e.NewLabeledService("quick", e2e.Annotated("shrink-window", "0s")))
-	f.StartAll()
-	workers := f.Join(3)
-	f.AwaitOf(quick, "all serve", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
-	for _, w := range workers[1:] {
-		f.Must(w.Leave(f.Ctx()))
-	}
-	f.AwaitOf(quick, "they leave the one at once", pair.AreJust(pair.Ready, workers[0].Address))
-	f.AwaitEventOn(f.Service, "ShrinkLimited", "1h0m0s")
-	f.AwaitOf(f.Service, "and stay in the other", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
-}
-
 func TestRemovedLabelOptsOutAfterAMinute(t *testing.T) {
 	f := e2e.NewLabeled(t, e2e.Options{Writer: map[string]string{"HEALTH_CHECK_INTERVAL": "1s"}})
 	f.Patience = 2 * time.Minute
