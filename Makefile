@@ -20,7 +20,7 @@ export GORACE ?= atexit_sleep_ms=0
 # The tests of each package belong to one of three parts: what is listed neither here nor there is `make unit`.
 # The packages of `make e2e` start real kube-apiservers, each its own: three at a time, those that take longest first. The
 # last one measures times, so it runs alone.
-E2E := ./lab/e2e/leader ./lab/e2e/apis ./lab/e2e/outages ./lab/e2e/sources ./lab/e2e/services ./lab/e2e/migration ./lab/e2e/attack ./lab/charts ./lab/controlplane ./lab/e2e/bounds
+E2E := ./lab/e2e/apis ./lab/e2e/leader ./lab/e2e/sources ./lab/e2e/outages ./lab/e2e/services ./lab/e2e/migration ./lab/e2e/attack ./lab/charts ./lab/controlplane ./lab/e2e/bounds
 # Packages that only `make verify` runs.
 VERIFY := ./lab/verify/...
 # Packages that leave out the race detector are `make worlds`. In sim and search one goroutine plays each world;

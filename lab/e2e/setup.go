@@ -221,7 +221,7 @@ func (s *Setup) clear() {
 	}
 	s.Must(client.CoordinationV1().Leases(pair.Namespace).DeleteCollection(ctx, at, all))
 	s.Await("none is left", None)
-	s.Until("nobody holds the Lease", func() bool { return s.Leader() == "" })
+	s.Until("the Lease is not held", func() bool { return s.Leader() == "" })
 }
 
 // RecreateService creates the own Service, with a change if there is one.

@@ -27,7 +27,7 @@ func TestEveryFaultOfTheCloudAPI(t *testing.T) {
 	// Some faults hit the first server of a list, some the last: workers are both.
 	first := p.Machine(pair.WorkerOptions{Name: "a-first"})
 	p.Must(first.Join(p.Ctx()))
-	p.hire(3)
+	p.joinWith(3)
 	p.stay = append(p.stay, first, p.scout)
 	const second = ionosapi.Duration(time.Second)
 	table := []cloudFault{

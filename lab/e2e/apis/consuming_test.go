@@ -17,7 +17,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// clinic is a stage whose writer reaches the consuming API server through a proxy.
+// clinic is a setup whose writer reaches the consuming API server through a proxy.
 type clinic struct {
 	*e2e.Setup
 
@@ -33,8 +33,9 @@ type fault struct {
 	apply, lift func(*clinic)
 	lasts       time.Duration // from the first attempt on that meets it
 	most        int           // requests for single slices, reads included, until it ends
+	long        bool          // another row is of the same class
 	log         string        // what the writer's log says
-	event       string        // what is told on the Service, if anything
+	event       string        // the reason of an Event on the Service, if there is one
 	// also is what else must be so; the requests are those from the fault's beginning until
 	// the slices were right.
 	also func(c *clinic, requests []apifault.Request)
@@ -104,7 +105,7 @@ func TestTheConsumingAPIServerIsIll(t *testing.T) {
 		{
 			// Not right after the last one for all writes: the Lease has to be renewed between them.
 			name: "writes answered 500", proxy: apifault.Fault{RefuseWrites: http.StatusInternalServerError},
-			lasts: 4 * time.Second, most: 8, log: "slice write failed, retrying",
+			lasts: 4 * time.Second, most: 8, log: "slice write failed, retrying", long: true,
 		},
 		{
 			name: "etcd too slow", lasts: 6 * time.Second, most: 6, log: "slice write failed, retrying",
@@ -113,6 +114,9 @@ func TestTheConsumingAPIServerIsIll(t *testing.T) {
 		},
 	} {
 		s.Step(row.name, func(s *e2e.Setup) {
+			if row.long {
+				e2e.Long(s.T)
+			}
 			inner := *c
 			inner.Setup = s
 			inner.suffer(row)

@@ -16,8 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair/watchfeed"
 )
 
-// proof is a stage whose inventory reaches its API server through a proxy, and on which all
-// that the feed says is on record.
+// proof is a setup whose inventory reaches its API server through a proxy, with a record of all that the feed sends.
 type proof struct {
 	*e2e.Setup
 
@@ -46,11 +45,11 @@ func membership(w word) watchfeed.Part { return w.Membership }
 
 func inCloud(w word) watchfeed.Part { return w.Addresses }
 
-// unhurried lets the inventory list the cloud each second, as the stage wants it: its budget
+// unhurried lets the inventory list the cloud each second, as the setup does: its budget
 // of requests is meant for the product's own intervals.
 var unhurried = map[string]string{"IONOS_REQUEST_BUDGET": "6000"}
 
-// prove enters the stage, puts the proxy on it and starts everybody.
+// prove starts everything, with the proxy.
 func prove(t *testing.T, sc e2e.Options) *proof {
 	t.Helper()
 	s := e2e.New(t, sc)
@@ -84,15 +83,15 @@ func (p *proof) record() *watchfeed.Recorder {
 	return r
 }
 
-// hire lets so many workers join that stay, and the scout.
-func (p *proof) hire(n int) {
+// joinWith has so many workers join that stay, and the scout.
+func (p *proof) joinWith(n int) {
 	p.T.Helper()
 	all := p.Join(n + 1)
 	p.stay, p.scout = all[:n], all[n]
 	p.Until("the feed has said so", func() bool { return p.feed.Count() > 0 && p.feed.Since(p.feed.Count())[0].Set[p.scout.Name] != nil })
 }
 
-// on is the proof on the stage of a step.
+// on is the proof in a step.
 func (p *proof) on(s *e2e.Setup) *proof {
 	inner := *p
 	inner.Setup = s
@@ -100,7 +99,7 @@ func (p *proof) on(s *e2e.Setup) *proof {
 }
 
 // trial is a fault, of which a row of the table tells: the workers that stay must be in every
-// set that is told from its beginning to its end.
+// set that is sent from its beginning to its end.
 func (p *proof) trial(fault string, play func(*proof)) {
 	p.T.Helper()
 	p.Step(fault, func(s *e2e.Setup) {
@@ -136,7 +135,7 @@ func (p *proof) judge(fault string) {
 		for _, worker := range p.stay {
 			if w.Set[worker.Name] == nil {
 				r.lost++
-				p.T.Errorf("%s is not in the set %q, which was told %s ago", worker.Name, w.Names(), time.Since(w.At))
+				p.T.Errorf("%s is not in the set %q, which was sent %s ago", worker.Name, w.Names(), time.Since(w.At))
 			}
 		}
 	}
@@ -164,7 +163,7 @@ func (p *proof) holds(during func()) {
 	}
 }
 
-// says waits until the feed's last word on a part is this state, for a reason that has these words in it.
+// says waits until the feed's last message has this state of a part, for a reason that contains these texts.
 func (p *proof) says(of func(word) watchfeed.Part, state inventoryv1.SyncState, reason ...string) word {
 	p.T.Helper()
 	ctx := p.Ctx()
@@ -175,7 +174,7 @@ func (p *proof) says(of func(word) watchfeed.Part, state inventoryv1.SyncState, 
 		}
 		_, err := p.feed.Wait(ctx, mark, func(word) bool { return true })
 		if err != nil {
-			p.T.Fatalf("waited for %s because of %q: %v; the last word: %v", state, reason, err, of(last))
+			p.T.Fatalf("waited for %s because of %q: %v; the last message: %v", state, reason, err, of(last))
 		}
 	}
 }
@@ -194,7 +193,7 @@ func (p *proof) returns() {
 	p.Await("the scout is back", pair.Are(pair.Ready, p.scout.Address))
 }
 
-// once wants one worker told as gone, and another as come, no more than once.
+// once wants one worker to leave the set, and another to come, no more than once.
 func (p *proof) once(gone, come *pair.Worker) {
 	p.T.Helper()
 	for worker, was := range map[*pair.Worker]bool{gone: true, come: false} {
@@ -225,7 +224,7 @@ func (p *proof) print() {
 	var text strings.Builder
 	fmt.Fprintln(
 		&text,
-		"\n| fault | what the feed said | nodes that lived through it | smallest set told | smaller than the truth |\n|---|---|---|---|---|",
+		"\n| fault | what the feed said | nodes that lived through it | smallest set sent | smaller than the truth |\n|---|---|---|---|---|",
 	)
 	for _, r := range p.rows.all {
 		smaller := "never"

@@ -22,10 +22,10 @@ import (
 )
 
 // How the secured cluster's API server fails, and what the feed says of it. In all of it the
-// set that is told is never smaller than the truth, and the writer writes nothing.
+// set that is sent is never smaller than the truth, and the writer writes nothing.
 func TestProofOfLife(t *testing.T) {
 	p := prove(t, e2e.Options{Inventory: unhurried})
-	p.hire(3)
+	p.joinWith(3)
 
 	p.trial("etcd is frozen: quorum LISTs time out", func(p *proof) {
 		t.Cleanup(func() { _ = p.Secured.Signal(controlplane.Etcd, syscall.SIGCONT) })
@@ -58,7 +58,7 @@ func TestProofOfLife(t *testing.T) {
 		p.Must(p.scout.Leave(p.Ctx()))
 		p.Observe()
 		p.says(membership, degraded, "inconsistent")
-		p.T.Logf("the Nodes were read anew %s later", p.Await("the deleted one is gone", pair.Are(pair.Absent, p.scout.Address)))
+		p.T.Logf("the Nodes were read again %s later", p.Await("the deleted one is gone", pair.Are(pair.Absent, p.scout.Address)))
 		p.says(membership, synced)
 		p.returns()
 	})
@@ -75,18 +75,18 @@ func TestProofOfLife(t *testing.T) {
 		p.says(membership, synced)
 		p.returns()
 	})
-	p.trial("the watch has to start anew (410), and Nodes came and went meanwhile", func(p *proof) {
+	p.trial("the watch has to start again (410), and Nodes came and went meanwhile", func(p *proof) {
 		newcomer := p.Machine(pair.WorkerOptions{})
-		p.proxy.Forget() // else it would be told before the watch ends
+		p.proxy.Forget() // otherwise it would be sent before the watch ends
 		p.Must(p.scout.Leave(p.Ctx()))
 		p.Must(newcomer.Join(p.Ctx()))
 		requests := p.proxy.Count()
 		p.proxy.Expire(1)
-		p.Await("both is told", func(all sliceList) bool {
+		p.Await("both is published", func(all sliceList) bool {
 			return pair.Are(pair.Absent, p.scout.Address)(all) && pair.Are(pair.Ready, newcomer.Address)(all)
 		})
 		p.once(p.scout, newcomer)
-		p.Until("all Nodes are read anew", func() bool {
+		p.Until("all Nodes are read again", func() bool {
 			return slices.ContainsFunc(p.proxy.RequestsSince(requests), func(r apifault.Request) bool {
 				return r.Verb == apifault.Watch && r.Query.Get("sendInitialEvents") == "true" ||
 					r.Verb == apifault.List && r.Query.Get("limit") != "1"
@@ -164,24 +164,25 @@ func TestProofOfLife(t *testing.T) {
 		p.follows()
 	})
 	p.Step(
-		"all Nodes are really deleted: believed after three observations, 4 s apart, and followed as the machines fall silent",
+		"all Nodes are really deleted: accepted after three observations, 4 s apart, and followed as the machines fall silent",
 		func(s *e2e.Setup) {
+			e2e.Long(s.T) // lab/e2e/outages has an inventory that becomes empty
 			p := p.on(s)
 			begun, mark := time.Now(), p.feed.Count()
 			p.Must(p.SecuredClient().CoreV1().Nodes().DeleteCollection(p.Ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 			empty, err := p.feed.Wait(p.Ctx(), mark, func(w word) bool { return w.Synced && len(w.Set) == 0 })
 			p.Must(err)
 			p.AwaitEvent("SourceEmpty")
-			p.AwaitEvent("LastEndpointsKept") // it is believed, and what still answers stays
+			p.AwaitEvent("LastEndpointsKept") // it counts, and what still answers stays
 			took := time.Since(begun)
 			// The first to be deleted are gone before the set is empty, as SHRINK_WINDOW is 0 here.
 			if len(pair.Conditions(p.Now())) == 0 {
 				p.T.Errorf("none is left though %d still answer", len(p.stay))
 			}
 			observed := p.feed.Since(p.feed.Count())[0].Observation - empty.Observation
-			p.T.Logf("told as empty %s, and believed %s after the deletion, %d observations later", empty.At.Sub(begun), took, observed)
+			p.T.Logf("sent as empty %s, and accepted %s after the deletion, %d observations later", empty.At.Sub(begun), took, observed)
 			if took < 8*time.Second || observed < 3 {
-				p.T.Errorf("believed after %s and %d observations, which is too soon", took, observed)
+				p.T.Errorf("accepted after %s and %d observations, which is too soon", took, observed)
 			}
 			p.rows.add(row{fault: "all Nodes are really deleted at once", said: "SYNCED, empty", truth: 0, smallest: 0})
 			for _, w := range append(p.stay, p.scout) {
@@ -243,7 +244,7 @@ func TestBookmarksOfAFrozenEtcdAreNoProofOfLife(t *testing.T) {
 	e2e.Long(t)
 	p := prove(t, e2e.Options{})
 	p.Patience = 5 * time.Minute
-	p.hire(3)
+	p.joinWith(3)
 	p.trial("etcd is frozen, and bookmarks keep coming", func(p *proof) {
 		t.Cleanup(func() { _ = p.Secured.Signal(controlplane.Etcd, syscall.SIGCONT) })
 		p.holds(func() {
@@ -275,7 +276,7 @@ func TestASilentWatchIsFoundOutAtRest(t *testing.T) {
 	e2e.Long(t)
 	p := prove(t, e2e.Options{Inventory: atRest})
 	p.Patience = 6 * time.Minute
-	p.hire(3)
+	p.joinWith(3)
 	p.trial("at rest, the watch falls silent while LISTs pass", func(p *proof) {
 		p.holds(func() {
 			p.proxy.Set(apifault.Fault{Silent: true})
@@ -303,7 +304,7 @@ func TestAtRestALookAMinuteIsAllThatItCosts(t *testing.T) {
 	e2e.Long(t)
 	p := prove(t, e2e.Options{Inventory: atRest})
 	p.Patience = 5 * time.Minute
-	p.hire(3)
+	p.joinWith(3)
 	light := func(all []apifault.Request) (light, others int) {
 		for _, r := range all {
 			switch {

@@ -30,7 +30,7 @@ func tryList(ctx context.Context, conn *grpc.ClientConn) error {
 type authorities struct{ inventory, writer *pki.CA }
 
 // rotate gives both sides' files new certificates of new authorities, as a person would who
-// renews them all at once; nobody is told.
+// renews them all at once.
 func rotate(s *e2e.Setup, expires time.Time) authorities {
 	s.T.Helper()
 	inventory, err := pki.NewCA("inventory's side, renewed")
@@ -42,9 +42,13 @@ func rotate(s *e2e.Setup, expires time.Time) authorities {
 		IPs: []netip.Addr{pair.InventoryAddress}, Usage: pki.Server, NotAfter: expires,
 	})
 	authority(s, writer, s.Inventory.Dir())
-	for _, half := range s.Replicas() {
-		s.Issue(writer, half.Dir(), pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client, NotAfter: expires})
-		authority(s, inventory, half.Dir())
+	for _, component := range s.Replicas() {
+		s.Issue(
+			writer,
+			component.Dir(),
+			pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client, NotAfter: expires},
+		)
+		authority(s, inventory, component.Dir())
 	}
 	s.Issue(
 		writer,
@@ -77,12 +81,12 @@ func TestCredentialsChangeWhileBothComponentsRun(t *testing.T) {
 		expires := time.Now().AddDate(0, 2, 0).Truncate(time.Second)
 		s.ExpectNoWrites(func() {
 			cas = rotate(s, expires)
-			for half, metric := range map[*pair.Component]string{
+			for component, metric := range map[*pair.Component]string{
 				inventory: `slicefeed_inventory_certificate_expiry_timestamp_seconds{link="feed"}`,
 				writer:    `slicefeed_writer_certificate_expiry_timestamp_seconds{link="default"}`,
 			} {
-				s.AwaitMetric(half, metric, e2e.Equals(float64(expires.Unix())))
-				s.Until("the authority is re-read", func() bool { return strings.Contains(s.LogOf(half), "peer CAs") })
+				s.AwaitMetric(component, metric, e2e.Equals(float64(expires.Unix())))
+				s.Until("the authority is re-read", func() bool { return strings.Contains(s.LogOf(component), "peer CAs") })
 			}
 			s.ListNodes(s.OperatorConn()) // both ends of it are of the new authorities
 		})
@@ -115,14 +119,14 @@ func TestCredentialsChangeWhileBothComponentsRun(t *testing.T) {
 					s.WriterConn(),
 				); status.Code(err) != codes.PermissionDenied &&
 					status.Code(err) != codes.Unavailable {
-					s.T.Errorf("a client that was taken off the list is told %v", err)
+					s.T.Errorf("a client that was taken off the list gets %v", err)
 				}
 			})
 			s.Expect(pair.Ready, worker)
 		},
 	)
 	s.Step("strangers are refused", func(s *e2e.Setup) {
-		other, err := pki.NewCA("nobody's")
+		other, err := pki.NewCA("unknown")
 		s.Must(err)
 		for _, one := range []struct {
 			who  string

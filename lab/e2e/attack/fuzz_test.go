@@ -174,7 +174,7 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 	switch {
 	case !wouldBe.OK():
 		if got.OK() {
-			complain("it passed, though the twin is told %d: %s", wouldBe.Code, clip(wouldBe.Message))
+			complain("it passed, though the twin gets %d: %s", wouldBe.Code, clip(wouldBe.Message))
 		}
 	case len(why) > 0:
 		outcome = refused

@@ -177,7 +177,7 @@ func TestAttackPoisonedLeaseDelaysNewLeaderBySeconds(t *testing.T) {
 	s.Join(1)
 }
 
-// No policy can tell the leader's renewal from a thief's update. It is not silent, and does not last.
+// No policy can distinguish the leader's renewal from a thief's update. It is not silent, and does not last.
 func TestAttackLeaseTakenFromTheLeader(t *testing.T) {
 	e2e.Long(t)
 	s := e2e.New(t, e2e.Options{})
@@ -226,7 +226,7 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 	s := e2e.New(t, e2e.Options{})
 	extraRightsGiven(s)
 	thief, _ := accounts(s)
-	tell := func(alter ...func(*eventsv1.Event)) attempt {
+	report := func(alter ...func(*eventsv1.Event)) attempt {
 		return func(ctx context.Context, as *kubernetes.Clientset, dry []string) error {
 			event := eventOf(s.Service, alter...)
 			_, err := as.EventsV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{DryRun: dry})
@@ -242,8 +242,10 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 		}
 	}
 	named := func(name string) func(*eventsv1.Event) { return func(e *eventsv1.Event) { e.Name = name } }
-	s.Must(tell(named("theirs"), func(e *eventsv1.Event) { e.ReportingController = "their-controller" })(s.Ctx(), s.ConsumingClient(), nil))
-	s.Must(tell(named("ours"))(s.Ctx(), thief, nil))
+	s.Must(
+		report(named("theirs"), func(e *eventsv1.Event) { e.ReportingController = "their-controller" })(s.Ctx(), s.ConsumingClient(), nil),
+	)
+	s.Must(report(named("ours"))(s.Ctx(), thief, nil))
 	t.Cleanup(func() {
 		for _, name := range []string{"theirs", "ours"} {
 			if err := s.ConsumingClient().
@@ -258,27 +260,31 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 	refusedByPolicy(s, "slicefeed-writer-events", []attack{
 		{"another's Event patched", patch("theirs", `{"series":{"count":9,"lastObservedTime":"2026-01-01T00:00:00.000000Z"}}`), own},
 		{"another's Event labelled", patch("theirs", `{"metadata":{"labels":{"a":"b"}}}`), own},
-		{"an Event in another's name", tell(func(e *eventsv1.Event) { e.ReportingController = "kubelet" }), own},
-		{"an Event on a Node", tell(func(e *eventsv1.Event) { e.Regarding.Kind = "Node" }), "on Services of the Event's namespace"},
+		{"an Event in another's name", report(func(e *eventsv1.Event) { e.ReportingController = "kubelet" }), own},
+		{"an Event on a Node", report(func(e *eventsv1.Event) { e.Regarding.Kind = "Node" }), "on Services of the Event's namespace"},
 		{
 			"an Event with a second object",
-			tell(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Secret", Name: "x"} }),
+			report(func(e *eventsv1.Event) { e.Related = &corev1.ObjectReference{Kind: "Secret", Name: "x"} }),
 			"on Services of the Event's namespace",
 		},
-		{"an Event that cannot be deleted", tell(func(e *eventsv1.Event) { e.Finalizers = []string{"example.org/never"} }), fields},
+		{"an Event that cannot be deleted", report(func(e *eventsv1.Event) { e.Finalizers = []string{"example.org/never"} }), fields},
 		{"ours made so that it cannot be deleted", patch("ours", `{"metadata":{"finalizers":["example.org/never"]}}`), fields},
-		{"an Event that keeps its owner from being deleted", tell(func(e *eventsv1.Event) {
+		{"an Event that keeps its owner from being deleted", report(func(e *eventsv1.Event) {
 			e.OwnerReferences = []metav1.OwnerReference{
 				{APIVersion: "v1", Kind: "Service", Name: s.Service.Name, UID: s.Service.UID, BlockOwnerDeletion: new(true)},
 			}
 		}), fields},
 		{
 			"an Event of 200 KB",
-			tell(func(e *eventsv1.Event) { e.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }),
+			report(func(e *eventsv1.Event) { e.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)} }),
 			fields,
 		},
-		{"an Event on a long name", tell(func(e *eventsv1.Event) { e.Regarding.FieldPath = strings.Repeat("x", 200_000) }), "4,096 bytes"},
-		{"an Event with large notes of who set which field", tell(func(e *eventsv1.Event) {
+		{
+			"an Event on a long name",
+			report(func(e *eventsv1.Event) { e.Regarding.FieldPath = strings.Repeat("x", 200_000) }),
+			"4,096 bytes",
+		},
+		{"an Event with large notes of who set which field", report(func(e *eventsv1.Event) {
 			e.ManagedFields = []metav1.ManagedFieldsEntry{largeManagedFields("events.k8s.io/v1", 1_000_000)}
 		}), "4,096 bytes"},
 	})

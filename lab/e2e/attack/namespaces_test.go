@@ -18,7 +18,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// What a further namespace opens to whoever steals the writer's credential: what the manifest
+// What a further namespace opens to a thief of the writer's credential: what the manifest
 // for it says, and of that only what the policy lets pass.
 func TestAttackInAFurtherNamespace(t *testing.T) {
 	e2e.Long(t)
@@ -44,7 +44,7 @@ func TestAttackInAFurtherNamespace(t *testing.T) {
 		{"a foreign slice deleted", remove(there, "foreign"), []string{"ValidatingAdmissionPolicy", `managed by "somebody"`}},
 		{"an address outside", create(changed(template, pointTo("10.0.2.66"))), []string{"ValidatingAdmissionPolicy", "10.0.2.66"}},
 		{"a port outside", create(changed(template, atPort(new(int32(6443))))), []string{"ValidatingAdmissionPolicy", "port 6443"}},
-		{"a slice in nobody's name", create(changed(template, managedByNobody)), []string{"ValidatingAdmissionPolicy", `as managed by ""`}},
+		{"a slice without a manager", create(changed(template, managedByNobody)), []string{"ValidatingAdmissionPolicy", `as managed by ""`}},
 		{"a Service taken for ours", func(ctx context.Context, as *kubernetes.Clientset, _ []string) error {
 			_, err := as.CoreV1().Services(there).Patch(ctx, service.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"slicefeed.dev/class":"default"}}}`), metav1.PatchOptions{})
 			return err

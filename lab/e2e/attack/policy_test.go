@@ -106,7 +106,7 @@ func TestAttackPolicyIsNotInTheWayOfTheWritersLife(t *testing.T) {
 	s.Must(services.Delete(s.Ctx(), pair.Service, metav1.DeleteOptions{}))
 	s.AwaitMetric(s.Writers[0], e2e.Managed, e2e.Equals(0))
 	s.RecreateService(nil)
-	s.Await("the slice belongs to the Service made anew", e2e.Owned(s))
+	s.Await("the slice belongs to the Service that was created again", e2e.Owned(s))
 
 	all, err := s.Writes(s.Ctx())
 	s.Must(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// etcdQuota is what etcd holds by default, --quota-backend-bytes: then nobody can write anything.
+// etcdQuota is what etcd holds by default, --quota-backend-bytes: then no client can write anything.
 const etcdQuota = 2 << 30
 
 // The figures of docs/design/policy.md: how fast a stolen credential fills etcd, by each way that there is, and how long an

@@ -17,7 +17,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// late is a stage with two writers, of which the first reaches its API server through a proxy
+// late is a setup with two writers, of which the first reaches its API server through a proxy
 // that can keep a write of it back while the other takes over.
 func late(t *testing.T, sc e2e.Options) (*e2e.Setup, *apifault.Proxy) {
 	t.Helper()
@@ -57,8 +57,8 @@ func lands(s *e2e.Setup, held *apifault.HeldWrite, want int) {
 	}
 }
 
-// refused wants a late write to be answered 409 and to change nothing, so that nobody has
-// anything to mend.
+// refused wants a late write to be answered 409 and to change nothing, so that nothing
+// has to be repaired.
 func refused(s *e2e.Setup, held *apifault.HeldWrite) {
 	s.T.Helper()
 	old, next := s.Writers[0].Address.String(), s.Writers[1].Address.String()
@@ -67,7 +67,7 @@ func refused(s *e2e.Setup, held *apifault.HeldWrite) {
 		s.T.Errorf("the slice is at version %s, and the late write is not older: %v", slice.ResourceVersion, held.Slice)
 	}
 	lands(s, held, http.StatusConflict)
-	s.CatchUp() // takes a write; what had to be mended would take one more
+	s.CatchUp() // takes a write; what had to be repaired would take one more
 	all := s.WritesSince(before)
 	if len(all) != 2 || all[0].From != old || all[0].Code != http.StatusConflict || all[1].From != next || all[1].Code != http.StatusOK {
 		s.T.Errorf("want the late write, answered 409, and that of the new leader for a worker that joins: %v", all)
@@ -133,7 +133,7 @@ var byLabel = e2e.Options{
 }
 
 // deletes opts the Service out until the leader has sent the deletion of its slice, which is kept
-// back, and then in again, as both writers are told.
+// back, and then in again, as both writers see.
 func deletes(s *e2e.Setup, proxy *apifault.Proxy) *apifault.HeldWrite {
 	s.T.Helper()
 	s.AwaitStandby(s.Writers[1])
@@ -173,12 +173,12 @@ func TestLateDeleteOfUntouchedSliceIsRepairedWithOneWrite(t *testing.T) {
 		s.Await("it is made again", func(all []*discoveryv1.EndpointSlice) bool {
 			return pair.AreJust(pair.Ready, e2e.Addresses(workers)...)(all) && all[0].UID != uid
 		})
-		mended(s, before)
+		repaired(s, before)
 	})
 }
 
-// mended wants the late write since, and one of the new leader.
-func mended(s *e2e.Setup, since int) {
+// repaired wants the late write since, and one of the new leader.
+func repaired(s *e2e.Setup, since int) {
 	s.T.Helper()
 	all := s.WritesSince(since)
 	if len(all) != 2 || all[0].From != s.Writers[0].Address.String() || all[1].From != s.Writers[1].Address.String() || all[1].Code >= 300 {
@@ -221,8 +221,11 @@ func TestLateWriteToUntouchedSliceIsRepairedWithOneWrite(t *testing.T) {
 			}
 			before := s.WriteCount()
 			lands(s, held, http.StatusOK)
-			s.Await("it is mended", func(all []*discoveryv1.EndpointSlice) bool { return serve(all) && all[0].ResourceVersion != version })
-			mended(s, before)
+			s.Await(
+				"it is repaired",
+				func(all []*discoveryv1.EndpointSlice) bool { return serve(all) && all[0].ResourceVersion != version },
+			)
+			repaired(s, before)
 
 			s.Must(s.Writers[0].Start(s.Ctx())) // it leads again
 			s.Must(next.Terminate(20 * time.Second))

@@ -79,7 +79,7 @@ func TestTheLeaderIsLost(t *testing.T) {
 		s.AwaitMetric(first, e2e.SourceMembers, e2e.Equals(3))
 		s.AwaitStandby(first)
 		// What it had sent before it was cut off may arrive now, or in the next seconds. It fails: the
-		// slice is another one, or the server sees that nobody waits for the answer.
+		// slice is another one, or the server sees that the client is gone.
 		s.ExpectWritesOnlyBy(second, 3, before)
 		if !s.IsLeading(second) {
 			s.T.Error("the new leader has lost the Lease to it")
@@ -95,7 +95,7 @@ func TestTheLeaderIsLost(t *testing.T) {
 		s.Must(workers[0].Set(backend.Refuse))
 		s.Await("a dead backend is out", pair.Are(pair.Out, workers[0].Address))
 		s.Must(workers[0].Set(backend.Serve))
-		s.Await("what the standby alone was told is not written", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
+		s.Await("what only the standby received is not written", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
 		s.ExpectWritesOnlyBy(second, 2, before)
 		s.Must(host[second].Mend(e2e.Only(pair.InventoryAddress)))
 		s.Await("the feed is acted upon again", pair.AreJust(pair.Ready, workers[0].Address, workers[2].Address))
@@ -138,11 +138,11 @@ func TestInitialSyncGuardOutlivesATakeover(t *testing.T) {
 		s.ExpectNoWrites(func() {
 			s.Must(s.Inventory.Kill())
 			s.Must(second.Start(s.Ctx()))
-			s.Must(deleted.Leave(s.Ctx())) // nobody is told
+			s.Must(deleted.Leave(s.Ctx())) // no writer learns it
 			begun := time.Now()
 			s.Must(first.Terminate(20 * time.Second))
 			s.AwaitMetric(second, e2e.Leads, e2e.Equals(1))
-			s.T.Logf("it leads %s after the other was told to end", time.Since(begun))
+			s.T.Logf("it leads %s after the other was terminated", time.Since(begun))
 			s.AwaitEvent("SourceNotSynced")
 		})
 		s.Await("all are as they were", serve)

@@ -102,9 +102,9 @@ func migrate(s *e2e.Setup) *migration {
 	return m
 }
 
-// setting is what a half is started with.
-func setting(half *pair.Component, name string) string {
-	for _, line := range half.Env() {
+// setting is what a component is started with.
+func setting(component *pair.Component, name string) string {
+	for _, line := range component.Env() {
 		if value, ok := strings.CutPrefix(line, name+"="); ok {
 			return value
 		}
@@ -162,9 +162,9 @@ func (m *migration) split() {
 	m.T.Helper()
 	m.says("controller.env > inventory.env")
 	m.says("controller.env > writer.env")
-	for name, half := range map[string]*pair.Component{"inventory.env": m.Inventory, "writer.env": m.Writers[0]} {
+	for name, component := range map[string]*pair.Component{"inventory.env": m.Inventory, "writer.env": m.Writers[0]} {
 		names := []string{"ADMIN_ADDRESS", "DEBUG_ADDRESS"}
-		if half == m.Inventory {
+		if component == m.Inventory {
 			names = append(names, "LISTEN_ADDRESS", "IONOS_CA_FILE", "IONOS_POLL_INTERVAL", "IONOS_REQUEST_BUDGET")
 		}
 		for _, line := range strings.Split(m.command("cat >> "+name), "\n")[1:] {
@@ -175,28 +175,28 @@ func (m *migration) split() {
 		file, err := os.OpenFile(m.file(name), os.O_APPEND|os.O_WRONLY, 0)
 		m.Must(err)
 		for _, name := range names {
-			_, err = file.WriteString(name + "=" + setting(half, name) + "\n")
+			_, err = file.WriteString(name + "=" + setting(component, name) + "\n")
 			m.Must(err)
 		}
 		m.Must(file.Close())
 
 		settings, err := readEnv(m.file(name)) // these, and no others
 		m.Must(err)
-		for _, line := range half.Env() {
+		for _, line := range component.Env() {
 			name, _, _ := strings.Cut(line, "=")
 			if _, given := settings[name]; !given && os.Getenv(name) == "" {
 				settings[name] = ""
 			}
 		}
-		m.With(half, settings)
+		m.With(component, settings)
 	}
 }
 
-// serve starts a half with its file, as a command of the page would.
-func (m *migration) serve(half *pair.Component, part string) {
+// serve starts a component with its file, as a command of the page would.
+func (m *migration) serve(component *pair.Component, part string) {
 	m.T.Helper()
 	m.command(part)
-	m.Must(half.Start(m.Ctx()))
+	m.Must(component.Start(m.Ctx()))
 }
 
 // startOld starts the old controller, and returns what stops it.
@@ -280,13 +280,13 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 			play(&inner)
 		})
 	}
-	step("the file as it was is refused by either half", func(m *migration) {
+	step("the file as it was is rejected by either component", func(m *migration) {
 		env, err := os.ReadFile(m.file("controller.env"))
 		m.Must(err)
-		for half, credentials := range map[string]string{"slicefeed-writer": "IONOS_TOKEN, SECURED_KUBECONFIG: ", "slicefeed-inventory": "TARGET_KUBECONFIG: "} {
-			code, text := e2e.Run(m.T, half, strings.Split(string(env), "\n"), "serve")
+		for component, credentials := range map[string]string{"slicefeed-writer": "IONOS_TOKEN, SECURED_KUBECONFIG: ", "slicefeed-inventory": "TARGET_KUBECONFIG: "} {
+			code, text := e2e.Run(m.T, component, strings.Split(string(env), "\n"), "serve")
 			if code != 2 || !e2e.ContainsAll(text, credentials, "credentials of the other component must not be set here") {
-				m.T.Errorf("%s: exit code %d:\n%s", half, code, text)
+				m.T.Errorf("%s: exit code %d:\n%s", component, code, text)
 			}
 		}
 	})
@@ -384,33 +384,33 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 	t.Logf("%d writes by the writer, %d by the old controller", m.count("update")-updates, m.count("patch")-patches)
 	for command, unused := range m.unused { // adopting is another test's
 		if unused && !strings.Contains(command, " adopt ") && !strings.Contains(command, "slicefeed.dev/paused") {
-			t.Errorf("the page has a command that nobody has run: %s", command)
+			t.Errorf("the page has a command that no test has run: %s", command)
 		}
 	}
 }
 
-// readTable holds each row of the page's table against what the halves know.
+// readTable holds each row of the page's table against what the components know.
 func (m *migration) readTable() {
 	m.T.Helper()
 	knows := map[string]string{}
-	for _, half := range []string{"inventory", "writer"} {
-		_, knows[half] = e2e.Run(m.T, "slicefeed-"+half, nil, "serve", "--help")
+	for _, component := range []string{"inventory", "writer"} {
+		_, knows[component] = e2e.Run(m.T, "slicefeed-"+component, nil, "serve", "--help")
 	}
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`.*`) \\| (inventory|writer|both) \\|").FindAllStringSubmatch(m.page, -1) {
 		for _, name := range regexp.MustCompile("[A-Z_]+").FindAllString(row[1], -1) {
-			told[name] = true
+			listed[name] = true
 			now := strings.Replace(name, "SECURED_SUBNET_PREFIX", "SECURED_SUBNET_CIDR", 1)
-			for half, help := range knows {
-				here := strings.Contains(help, "[$"+now+"]") || half == "inventory" && name == "IONOS_TOKEN" // no flag, so no help
-				if goes := row[2] == half || row[2] == "both"; goes != here {
-					m.T.Errorf("%s goes to the %s: %t; it knows it: %t", name, half, goes, here)
+			for component, help := range knows {
+				here := strings.Contains(help, "[$"+now+"]") || component == "inventory" && name == "IONOS_TOKEN" // no flag, so no help
+				if goes := row[2] == component || row[2] == "both"; goes != here {
+					m.T.Errorf("%s goes to the %s: %t; it knows it: %t", name, component, goes, here)
 				}
 			}
 		}
 	}
 	for name := range m.old {
-		if !told[name] {
+		if !listed[name] {
 			m.T.Errorf("%s is in the page's file and not in its table", name)
 		}
 	}
@@ -440,7 +440,7 @@ func TestTwoWritersOfOneSliceFightAndTakeNothingAway(t *testing.T) {
 		t.Errorf("the Event says: %s", note)
 	}
 	stopOld()
-	s.Await("the writer has the last word", func(now []*discoveryv1.EndpointSlice) bool {
+	s.Await("the writer writes last", func(now []*discoveryv1.EndpointSlice) bool {
 		return pair.Are(pair.Out, dead.Address)(now) && e2e.Serves(all...)(now)
 	})
 	t.Logf("%s\n%d writes by the writer, %d by the old controller", note, m.count("update")-updates, m.count("patch")-patches)

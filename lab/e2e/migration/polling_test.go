@@ -111,7 +111,7 @@ func (c *controller) poll(ctx context.Context) error {
 		c.empty = 0
 	}
 	if threshold, _ := strconv.Atoi(c.Env["EMPTY_RESULT_THRESHOLD"]); c.empty > 0 && c.empty < threshold {
-		return errors.New("nothing was found, which is not believed yet")
+		return errors.New("nothing was found, which does not count yet")
 	}
 	return c.write(ctx, alive)
 }

@@ -30,7 +30,7 @@ func TestTheConsumingClusterGoesAway(t *testing.T) {
 		return pair.Are(pair.Out, workers[0].Address)(all) && pair.Are(pair.Ready, workers[1].Address, late.Address)(all)
 	})
 	if s.Inventory.PID() != inventory || s.Writers[0].PID() != writer || !s.Inventory.Running() || !s.Writers[0].Running() {
-		t.Error("a half did not live through it")
+		t.Error("a component did not survive it")
 	}
 }
 
@@ -54,7 +54,7 @@ func TestTheInventoryGoesAway(t *testing.T) {
 		})
 		dies(s)
 	})
-	s.Step("started again, it is believed, and nothing is written", func(s *e2e.Setup) {
+	s.Step("started again, it counts, and nothing is written", func(s *e2e.Setup) {
 		s.ExpectNoWrites(func() {
 			s.Must(s.Inventory.Start(s.Ctx()))
 			back := time.Now()
@@ -71,7 +71,7 @@ func TestTheInventoryGoesAway(t *testing.T) {
 		})
 		dies(s)
 	})
-	s.Step("thawed, it is believed again", func(s *e2e.Setup) {
+	s.Step("thawed, it counts again", func(s *e2e.Setup) {
 		s.Must(s.Inventory.Signal(syscall.SIGCONT))
 		s.AwaitMetric(s.Writers[0], e2e.SourceSynced, e2e.Equals(1))
 		s.Must(workers[0].Leave(s.Ctx()))
@@ -108,7 +108,7 @@ func TestACloudTokenExpiresAndIsReplaced(t *testing.T) {
 		t.Cleanup(func() { s.Cloud.SetToken(before) })
 		s.AwaitMetric(s.Inventory, e2e.PartSynced("addresses"), e2e.Equals(0))
 		if list := s.ListNodes(s.OperatorConn()); list.GetStatus().GetAddresses().GetReason() == "" || len(list.GetNodes()) != 2 {
-			t.Errorf("an operator is told %v", list)
+			t.Errorf("an operator gets %v", list)
 		}
 		s.WriteFile(token, "another-token\n")
 		s.AwaitMetric(s.Inventory, e2e.PartSynced("addresses"), e2e.Equals(1))

@@ -14,7 +14,7 @@ import (
 
 func TestTheMainJob(t *testing.T) {
 	s := e2e.New(t, e2e.Options{Inventory: map[string]string{
-		"SECURED_SUBNET_CIDR": "10.0.0.0/16", // wider than the writer's fence, so that it has something to refuse
+		"SECURED_SUBNET_CIDR": "10.0.0.0/16", // wider than the writer's allowlist
 	}})
 	s.StartAll()
 	first := s.Machine(pair.WorkerOptions{})
@@ -51,7 +51,7 @@ func TestTheMainJob(t *testing.T) {
 		s.Must(second.Set(backend.Serve))
 		s.Await("it serves again", pair.AreJust(pair.Ready, first.Address, second.Address))
 	})
-	s.Step("an address outside of the fence is never written, and told", func(s *e2e.Setup) {
+	s.Step("an address outside the allowlist is never written, and reported", func(s *e2e.Setup) {
 		stray := s.Machine(pair.WorkerOptions{Address: netip.MustParseAddr("10.0.9.9"), Name: "stray"})
 		s.Must(stray.Join(s.Ctx()))
 		if note := s.AwaitEvent("AddressNotAllowed").Note; !strings.Contains(note, "10.0.9.9") {

@@ -37,11 +37,11 @@ func records(t *testing.T, workers ...*pair.Worker) string {
 	return string(raw)
 }
 
-// degraded waits until membership is no longer believed, for this reason.
+// degraded waits until membership is no longer synced, for this reason.
 func degraded(s *e2e.Setup, reason string) {
 	s.T.Helper()
 	operator := s.OperatorConn()
-	s.UntilCalled("membership is not believed, since "+reason, func() bool {
+	s.UntilCalled("membership is not synced, since "+reason, func() bool {
 		part := s.ListNodes(operator).GetStatus().GetMembership()
 		return part.GetState() != inventoryv1.SyncState_SYNC_STATE_SYNCED && strings.Contains(part.GetReason(), reason)
 	})
@@ -81,12 +81,12 @@ func TestTheRecordsOfAFileOrACommandAreFollowed(t *testing.T) {
 				s.Await("the others serve", pair.AreJust(pair.Ready, e2e.Addresses(all[1:])...))
 				s.AwaitMetric(s.Inventory, e2e.PartSynced("membership"), e2e.Equals(1))
 			})
-			s.Step("an empty list is believed after several looks", func(s *e2e.Setup) {
+			s.Step("an empty list counts after several observations", func(s *e2e.Setup) {
 				for _, w := range all[1:] {
 					s.Must(w.Set(backend.Refuse)) // what still answers would be kept
 				}
 				s.WriteFile(file, "[]")
-				s.Await("nobody is listed", pair.AreJust(pair.Ready))
+				s.Await("none is listed", pair.AreJust(pair.Ready))
 			})
 		})
 	}
@@ -123,9 +123,9 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 				return
 			}
 		}
-		s.T.Errorf("told are %v", s.ListNodes(s.OperatorConn()).GetNodes())
+		s.T.Errorf("the nodes are %v", s.ListNodes(s.OperatorConn()).GetNodes())
 	})
-	s.Step("a port that the target does not have is told on it", func(s *e2e.Setup) {
+	s.Step("a port that the target does not have is reported on it", func(s *e2e.Setup) {
 		if note := s.AwaitEvent("SourcePortMismatch").Note; !strings.Contains(note, "8443/TCP") {
 			s.T.Errorf("it says %q", note)
 		}

@@ -32,8 +32,7 @@ type plot struct {
 	net  byte
 }
 
-// enterSources is the stage with these sources, which run and tell nothing yet. Set changes
-// what the writers are to know of them.
+// enterSources starts these sources, which report nothing yet. Set changes what the writers know of them.
 func enterSources(t *testing.T, options e2e.Options, set func(map[string]*pair.Source), plots ...plot) *sources {
 	t.Helper()
 	writer := map[string]string{"INVENTORY_ADDRESS": "", "INVENTORY_SAN": "", "SECURED_SUBNET_CIDR": ""}
@@ -122,8 +121,8 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 	f.StartWriters()
 	writer := f.Writers[0]
 	theirs := append(e2e.Addresses(wests), norths[0].Address)
-	// heard is the proof that the writer goes on: east's third worker comes and goes.
-	heard := func(f *sources) {
+	// goesOn proves that the writer does: east's third worker comes and goes.
+	goesOn := func(f *sources) {
 		f.T.Helper()
 		f.Must(east.Tell(easts...))
 		f.Await("a new one of another source serves", pair.Are(pair.Ready, e2e.Addresses(easts)...))
@@ -144,12 +143,12 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		if diff := cmp.Diff(want, labels(f.Now())); diff != "" {
 			f.T.Error(diff)
 		}
-		heard(f)
+		goesOn(f)
 	})
 	f.step("the endpoints of one that dies stay, and the data plane still judges them", func(f *sources) {
 		f.Must(west.Kill())
 		f.AwaitMetric(writer, sourceOf("connected", "west"), e2e.Equals(0))
-		heard(f)
+		goesOn(f)
 		stay(f)
 		f.Must(wests[0].Set(backend.Refuse))
 		f.Await("one that does not answer is out", pair.Are(pair.Out, wests[0].Address))
@@ -164,7 +163,7 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		f.Must(netns.DelAddr(north.Address))
 		f.AwaitMetric(writer, sourceOf("connected", "west"), e2e.Equals(0))
 		f.AwaitMetric(writer, sourceOf("connected", "north"), e2e.Equals(0))
-		heard(f)
+		goesOn(f)
 		stay(f)
 		f.AwaitEventOn(f.Service, "SourceNotTrusted", "west")
 		f.AwaitEventOn(f.Service, "SourceNotTrusted", "north")
@@ -174,18 +173,18 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		f.AwaitMetric(writer, sourceOf("synced", "north"), e2e.Equals(1))
 		f.Must(west.Tell(wests[:2]...))
 		theirs = append(e2e.Addresses(wests[:2]), norths[0].Address)
-		f.Await("it is heard again", pair.Are(pair.Absent, wests[2].Address))
+		f.Await("it counts again", pair.Are(pair.Absent, wests[2].Address))
 		stay(f)
 	})
 	f.step("garbage changes nothing", func(f *sources) {
 		f.Must(west.TellText(`[{"name":"w","private_ip":"10.1.2.9","ready":tr`))
 		f.AwaitMetric(west.Component, e2e.PartSynced("membership"), e2e.Equals(0))
-		heard(f)
+		goesOn(f)
 		stay(f)
 		f.Must(west.Tell(wests[:2]...))
 		f.AwaitMetric(west.Component, e2e.PartSynced("membership"), e2e.Equals(1))
 	})
-	f.step("one that tells another's addresses is not believed, and takes nothing from it", func(f *sources) {
+	f.step("one that reports another's addresses adds none, and takes nothing from it", func(f *sources) {
 		lie := []pair.Record{
 			{Name: wests[0].Name, Address: wests[0].Address, Ready: true, Worker: true},
 			{Name: wests[1].Name, Address: wests[1].Address, Ready: true, Worker: true},
@@ -201,7 +200,7 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 		f.Must(west.Tell(wests[:2]...))
 		f.AwaitMetric(writer, sourceOf("members", "west"), e2e.Equals(2))
 	})
-	f.step("one that says that it is empty is not believed at once, and then for its own alone", func(f *sources) {
+	f.step("one that reports that it is empty counts later, and for its own only", func(f *sources) {
 		start := time.Now()
 		f.Must(west.Tell())
 		f.T.Log(f.AwaitEventOn(f.Service, "SourceEmpty", "west").Note)
@@ -214,7 +213,7 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 			f.T.Error("others were touched")
 		}
 		if took < 4*time.Second {
-			f.T.Errorf("that was believed after %s", took)
+			f.T.Errorf("that counted after %s", took)
 		}
 	})
 }
@@ -272,7 +271,7 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	})
 	f.Await("the first still has both", eastHasBoth)
 
-	f.step("the other's bad word on it has no weight", func(f *sources) {
+	f.step("the other's report of it does not count", func(f *sources) {
 		f.ExpectNoWrites(func() {
 			f.Must(second.TellRecords(
 				pair.Record{

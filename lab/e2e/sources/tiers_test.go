@@ -35,8 +35,8 @@ func TestASourceThatStandsByTakesOverAndLeavesAgain(t *testing.T) {
 		f.Await("the other source serves", pair.Are(pair.Ready, e2e.Addresses(wests)...))
 		f.AwaitEventOn(f.Service, "FailoverActive", "west")
 	})
-	e2e.Long(t)
 	f.step("it leaves when the first source has been back for a minute", func(f *sources) {
+		e2e.Long(f.T)
 		begun := time.Now()
 		for _, w := range easts {
 			f.Must(w.Set(backend.Serve))
