@@ -52,7 +52,7 @@ func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 		// All names that the planner may derive from the first name start like this.
 		prefix := strings.TrimRight(named.FirstName[:min(len(named.FirstName), maxName-maxNameEnding)], "-.")
 		if strings.HasPrefix(slice.Name, prefix) {
-			all = append(all, named.Key.String())
+			all = append(all, named.String())
 		}
 	}
 	return all
