@@ -2,6 +2,7 @@ package certificate
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -33,11 +34,11 @@ func ParseSAN(text string) (SAN, error) {
 	return SAN(text), nil
 }
 
-// UnmarshalText parses a SAN from a setting.
+// UnmarshalText parses a SAN from a setting. Its error says what it wants.
 func (s *SAN) UnmarshalText(text []byte) error {
 	parsed, err := ParseSAN(string(text))
 	if err != nil {
-		return err
+		return errors.New("a URI such as spiffe://example.org/inventory, or a lower-case DNS name")
 	}
 	*s = parsed
 	return nil

@@ -1,27 +1,30 @@
 // Package settings fills a component's configuration struct from flags and the environment. The
-// struct is the single source of flags, environment names, defaults, help and documentation. The
-// package guarantees that all problems are reported together. It does not accept a secret as a
-// flag, and does not print one.
+// struct is the single source of flags, environment names, defaults, help, documentation and the schemas of the charts.
+// The package guarantees that all problems are reported together, each with the name of its setting. It does not accept a
+// secret as a flag, and does not print one.
 //
 // Tags describe a field:
 //
 //	flag:"listen-address"   name of the flag; in upper case with underscores, LISTEN_ADDRESS, the environment name
 //	default:":9443"         value if neither flag nor environment sets one
 //	help:"where to listen"  one sentence for --help and the documentation
-//	placeholder:"host:port" form of a value; by default the field's type
+//	placeholder:"host:port" form of a value; by default the field's type. Forms has those that are checked
 //	secret:"true"           environment only: no flag, and the value is never printed
 //	flagonly:"true"         not in the environment, for a flag whose name says little there
 //	env:"OLD_NAME"          deprecated environment names, separated by commas; if several are set,
 //	                        their values must be equivalent
 //	enum:"keep,drain"       allowed values
 //	min:"1s" max:"1m"       inclusive bounds of an int or a duration
-//	required:"true"         must be set
+//	required:"true"         must be set; or a condition: must be set if it holds
+//	only:"SOURCE_KIND=file" a condition: must not be set unless it holds
 //	unset:"text"            what it should be, for the problem that it is not set
 //	group:"Link"            heading in the documentation; on a nested struct, of all its fields
 //
-// A field is a string, bool, int, uint, time.Duration, an encoding.TextUnmarshaler such as
-// netip.Prefix, or a slice of these (a comma-separated list, or a repeated flag). Nested structs
-// without a flag tag are flattened, so that components can share parts of a configuration.
+// A condition is a list of NAME=value, of NAME, which is set, and of !NAME, which is not.
+//
+// A field is of a type that github.com/caarlos0/env converts, such as a string, a time.Duration or an
+// encoding.TextUnmarshaler, whose error says what it wants, or a slice of these (a comma-separated list, or a repeated
+// flag). Nested structs without a flag tag are flattened, so that components can share parts of a configuration.
 package settings
 
 import (
@@ -31,52 +34,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/caarlos0/env/v11"
 	"github.com/spf13/pflag"
 )
-
-// ErrConfiguration matches every error about an invalid configuration.
-var ErrConfiguration = errors.New("invalid configuration")
-
-// ExitCode returns the exit code for an error: 0 for nil, 2 for an invalid configuration, and 1 for
-// any other error.
-func ExitCode(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, ErrConfiguration):
-		return 2
-	default:
-		return 1
-	}
-}
-
-// FlagError marks an error of pflag, such as an unknown flag, as an invalid configuration. It is meant
-// for cobra's SetFlagErrorFunc.
-func FlagError(err error) error { return fmt.Errorf("%w:\n- %w", ErrConfiguration, err) }
-
-// Problem is an invalid value of one setting. Validate methods return joined Problems, so that they
-// are reported like those that Load finds.
-type Problem struct {
-	Setting  string // environment name, such as LISTEN_ADDRESS
-	Value    string // as set; empty: not set, or secret
-	Secret   bool   // set, but must not be printed
-	Expected string // expected value, such as "a duration such as 5s"
-}
-
-func (p *Problem) Error() string {
-	switch {
-	case p.Secret:
-		return fmt.Sprintf("%s (its value is secret): want %s", p.Setting, p.Expected)
-	case p.Value == "":
-		return fmt.Sprintf("%s is not set: want %s", p.Setting, p.Expected)
-	default:
-		return fmt.Sprintf("%s=%q: want %s", p.Setting, p.Value, p.Expected)
-	}
-}
 
 // Register adds the flags of cfg, a pointer to a configuration struct, to flags. It panics if the
 // tags of the struct are invalid, which is a bug in the program.
@@ -89,7 +52,7 @@ func Register(flags *pflag.FlagSet, cfg any) {
 		if f.Default != "" {
 			help += fmt.Sprintf(" (default %s)", f.Default)
 		}
-		if !f.FlagOnly {
+		if !f.flagOnly {
 			help += " [$" + f.Env + "]"
 		}
 		flag := flags.VarPF(&rawFlag{list: f.IsList(), kind: f.valueName()}, f.Flag, "", help)
@@ -103,81 +66,75 @@ func Register(flags *pflag.FlagSet, cfg any) {
 // defaults, and calls its Validate() error method, if it has one. An empty environment variable
 // counts as unset. The error lists all problems.
 func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
+	all, set, reported := List(cfg), map[string]string{}, map[string]bool{}
 	var problems []error
-	seen := map[string]bool{}
 	add := func(p *Problem) {
-		seen[p.Setting] = true
+		reported[p.Setting] = true
 		problems = append(problems, p)
 	}
-	for _, f := range List(cfg) {
-		text, p := f.lookupText(flags, getenv)
-		switch {
-		case p != nil:
-			add(p)
-			continue
-		case text == "" && f.Required:
-			add(&Problem{Setting: f.Env, Expected: cmp.Or(f.Unset, f.Expected())})
+	for _, f := range all {
+		text, problem := f.lookupText(flags, getenv)
+		if set[f.Env] = cmp.Or(text, f.Default); problem != nil {
+			add(problem)
+			reported[f.Env] = true
 			continue
 		}
-		if err := f.setText(text); err != nil {
-			expected := err.Error()
-			if f.Secret {
-				expected = f.Expected() // err may quote the value
-			}
-			add(f.newProblem(f.Env, text, expected))
-			if err := f.setText(f.Default); err != nil { // gives Validate a valid value
-				f.value.SetZero()
-			}
+		value, want := f.parse(set[f.Env])
+		if want != "" {
+			add(f.newProblem(f.Env, text, want))
+			value, _ = f.parse(f.Default) // gives conditions and Validate a valid value
+			set[f.Env] = f.Default
+		}
+		f.value.Set(value)
+	}
+	for _, f := range all {
+		unless, allowed := holds(f.only, set)
+		because, required := holds(f.required, set)
+		want := cmp.Or(f.unset, f.Expected())
+		if f.Required() {
+			required = true
+		} else {
+			want += ", because " + because
+		}
+		switch {
+		case reported[f.Env]:
+		case !allowed && set[f.Env] != "":
+			add(f.newProblem(f.Env, set[f.Env], "no value, because "+unless))
+		case required && f.required != "" && set[f.Env] == "":
+			add(&Problem{Setting: f.Env, Expected: want})
 		}
 	}
 	if v, ok := cfg.(interface{ Validate() error }); ok {
 		for _, err := range splitJoined(v.Validate()) {
-			var p *Problem
-			if errors.As(err, &p) && seen[p.Setting] {
-				continue // report a setting once: the first problem is the cause
+			if p, ok := errors.AsType[*Problem](err); !ok || !reported[p.Setting] { // the first problem of a setting is the cause
+				problems = append(problems, err)
 			}
-			problems = append(problems, err)
 		}
 	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return &configError{problems}
+	return newConfigError(problems)
 }
 
-// configError lists problems, one per line.
-type configError struct{ problems []error }
-
-func (r *configError) Error() string {
-	var b strings.Builder
-	b.WriteString(ErrConfiguration.Error() + ":")
-	for _, p := range r.problems {
-		b.WriteString("\n- " + p.Error())
+// holds reports whether a condition holds for what is set, and because of what: all its parts, or the first that does not
+// hold.
+func holds(condition string, set map[string]string) (because string, held bool) {
+	var reasons []string
+	for _, part := range splitList(condition) {
+		name, want, compared := strings.Cut(strings.TrimPrefix(part, "!"), "=")
+		reason := name + " is set"
+		switch {
+		case compared:
+			reason, held = name+" is "+set[name], set[name] == want
+		case set[name] == "":
+			reason, held = name+" is not set", part != name
+		default:
+			held = part == name
+		}
+		if !held {
+			return reason, false
+		}
+		reasons = append(reasons, reason)
 	}
-	return b.String()
-}
-
-func (r *configError) Unwrap() []error { return append([]error{ErrConfiguration}, r.problems...) }
-
-// NewConfigError turns an error into one about an invalid configuration, with a line for each error
-// joined in it.
-func NewConfigError(err error) error { return &configError{splitJoined(err)} }
-
-// splitJoined returns the errors that were joined, also in several levels. An error that wraps
-// several errors in a text of its own is not split.
-func splitJoined(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, splitJoined(e)...)
-	}
-	return all
+	return strings.Join(reasons, " and "), true
 }
 
 // rawFlag holds a flag as text. Load converts it, because pflag would stop at the first invalid
@@ -202,21 +159,21 @@ type Field struct {
 	Flag, Env, Default, Help, Group string
 	Deprecated, Enum                []string // other environment names; allowed values
 	Min, Max                        string
-	Unset                           string // what a required setting that is not set should be; empty: Expected
-	Secret, Required, FlagOnly      bool   // FlagOnly: Env is the flag, as a person writes it
+	Secret                          bool
 
-	value       reflect.Value
-	placeholder string
+	value                              reflect.Value
+	placeholder, required, only, unset string
+	flagOnly                           bool // Env is the flag, as a person writes it
 }
+
+// Pattern is the regular expression of a text, or of an element of a list; empty: any.
+func (f *Field) Pattern() string { return Forms[f.placeholder].Pattern }
+
+// Required reports whether the setting must always be set.
+func (f *Field) Required() bool { return f.required == "true" }
 
 // List returns the settings of cfg, a pointer to a configuration struct, in the order of its fields.
-func List(cfg any) []Field {
-	v := reflect.ValueOf(cfg)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		panic(fmt.Sprintf("settings: %T is not a pointer to a struct", cfg))
-	}
-	return walkStruct(v.Elem(), "")
-}
+func List(cfg any) []Field { return walkStruct(reflect.ValueOf(cfg).Elem(), "") }
 
 func walkStruct(v reflect.Value, group string) []Field {
 	var all []Field
@@ -233,32 +190,29 @@ func walkStruct(v reflect.Value, group string) []Field {
 			value: v.Field(i), Flag: name, Env: strings.ToUpper(strings.ReplaceAll(name, "-", "_")),
 			Default: tag.Get("default"), Help: tag.Get("help"), placeholder: tag.Get("placeholder"),
 			Group: cmp.Or(tag.Get("group"), group), Deprecated: splitList(tag.Get("env")), Enum: splitList(tag.Get("enum")),
-			Min: tag.Get("min"), Max: tag.Get("max"), Unset: tag.Get("unset"),
-			Secret: tag.Get("secret") == "true", Required: tag.Get("required") == "true",
-			FlagOnly: tag.Get("flagonly") == "true",
+			Min: tag.Get("min"), Max: tag.Get("max"), unset: tag.Get("unset"), required: tag.Get("required"), only: tag.Get("only"),
+			Secret: tag.Get("secret") == "true", flagOnly: tag.Get("flagonly") == "true",
 		}
-		if f.FlagOnly {
+		if f.flagOnly {
 			f.Env = "--" + name
 		}
-		scratch := f
-		scratch.value = reflect.New(sf.Type).Elem()
-		if err := scratch.setText(f.Default); err != nil {
-			panic(fmt.Sprintf("settings: default of %s: want %v", f.Env, err))
+		if _, want := f.parse(f.Default); want != "" {
+			panic(fmt.Sprintf("settings: default of %s: want %s", f.Env, want))
 		}
 		all = append(all, f)
 	}
 	return all
 }
 
-// lookupText returns the text of the setting from its flag, the environment or the default.
+// lookupText returns the text of the setting from its flag or the environment.
 func (f *Field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (string, *Problem) {
 	if flags != nil && !f.Secret {
 		if flag := flags.Lookup(f.Flag); flag != nil && flag.Changed {
 			return flag.Value.String(), nil
 		}
 	}
-	if f.FlagOnly {
-		return f.Default, nil
+	if f.flagOnly {
+		return "", nil
 	}
 	text, source := "", ""
 	for _, name := range append([]string{f.Env}, f.Deprecated...) {
@@ -270,34 +224,70 @@ func (f *Field) lookupText(flags *pflag.FlagSet, getenv func(string) string) (st
 			return "", f.newProblem(name, value, fmt.Sprintf("the value of %s; set only one of the two names", source))
 		}
 	}
-	return cmp.Or(text, f.Default), nil
-}
-
-// newProblem returns a problem without the value of a secret.
-func (f *Field) newProblem(name, value, expected string) *Problem {
-	if f.Secret {
-		value = ""
-	}
-	return &Problem{Setting: name, Value: value, Secret: f.Secret, Expected: expected}
+	return text, nil
 }
 
 // normalize returns the same text for two texts that set the field to the same value: 10.0.0. and
 // 10.0.0.0/24 are the same subnet, and the order of a list does not matter.
 func (f *Field) normalize(text string) string {
-	scratch := *f
-	scratch.value = reflect.New(f.value.Type()).Elem()
-	if scratch.setText(text) != nil {
-		return text
-	}
-	if !f.IsList() {
-		return fmt.Sprint(scratch.value)
+	value, want := f.parse(text)
+	if want != "" || !f.IsList() {
+		return fmt.Sprint(value, want)
 	}
 	var elements []string
-	for _, element := range scratch.value.Seq2() {
+	for _, element := range value.Seq2() {
 		elements = append(elements, fmt.Sprint(element))
 	}
 	slices.Sort(elements)
 	return strings.Join(slices.Compact(elements), ",")
+}
+
+// parse converts a text. If it is not valid, want says what would be.
+func (f *Field) parse(text string) (value reflect.Value, want string) {
+	if !f.IsList() {
+		return f.parseElement(f.value.Type(), text)
+	}
+	value, parts := reflect.Zero(f.value.Type()), splitList(text)
+	for _, part := range parts {
+		element, want := f.parseElement(f.Type(), part)
+		if want != "" && len(parts) > 1 {
+			want += fmt.Sprintf(", got %q", part)
+		}
+		if want != "" {
+			return value, want
+		}
+		value = reflect.Append(value, element)
+	}
+	return value, ""
+}
+
+func (f *Field) parseElement(t reflect.Type, text string) (value reflect.Value, want string) {
+	holder := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "Value", Type: t, Tag: `env:"VALUE"`}}))
+	err := env.ParseWithOptions(holder.Interface(), env.Options{Environment: map[string]string{"VALUE": text}})
+	value = holder.Elem().Field(0)
+	failed, _ := errors.AsType[env.ParseError](err)
+	_, says := holder.Elem().Field(0).Addr().Interface().(encoding.TextUnmarshaler)
+	switch {
+	case err == nil && (text == "" || f.allows(value, text)):
+		return value, ""
+	case says && failed.Err != nil:
+		return value, failed.Err.Error()
+	default:
+		return value, f.Expected()
+	}
+}
+
+// allows reports whether a value is one of the field's, within its bounds, and of its form.
+func (f *Field) allows(value reflect.Value, text string) bool {
+	compareTo := func(bound string) int {
+		to, want := (&Field{value: f.value}).parseElement(value.Type(), bound)
+		if want != "" {
+			panic(fmt.Sprintf("settings: bound of %s: want %s", f.Env, want))
+		}
+		return cmp.Compare(value.Int(), to.Int())
+	}
+	return (len(f.Enum) == 0 || slices.Contains(f.Enum, text)) && (f.Min == "" || compareTo(f.Min) >= 0) &&
+		(f.Max == "" || compareTo(f.Max) <= 0) && (value.Kind() != reflect.String || Check(f.placeholder, text) == "")
 }
 
 // IsList reports whether the setting has several values, separated by commas.
@@ -306,81 +296,63 @@ func (f *Field) IsList() bool {
 	return f.value.Kind() == reflect.Slice && !ok
 }
 
-// setText converts text and sets the field. Its error is the expected value.
-func (f *Field) setText(text string) error {
-	f.value.SetZero()
-	if !f.IsList() {
-		if text == "" {
-			return nil
-		}
-		return f.convertText(f.value, text)
+// Type returns the type of a value; of a list, that of its elements.
+func (f *Field) Type() reflect.Type {
+	if f.IsList() {
+		return f.value.Type().Elem()
 	}
-	for _, part := range splitList(text) {
-		element := reflect.New(f.value.Type().Elem()).Elem()
-		if err := f.convertText(element, part); err != nil {
-			return fmt.Errorf("a comma-separated list, each %w (not %q)", err, part)
-		}
-		f.value.Set(reflect.Append(f.value, element))
-	}
-	return nil
+	return f.value.Type()
 }
 
-func (f *Field) convertText(v reflect.Value, text string) error {
-	if len(f.Enum) > 0 && !slices.Contains(f.Enum, text) {
-		return errors.New(f.Expected())
+// valueName returns the placeholder of a value in --help.
+func (f *Field) valueName() string {
+	t, suffix := f.Type(), ""
+	if f.IsList() {
+		suffix = ",…"
 	}
-	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
-		if err := u.UnmarshalText([]byte(text)); err != nil {
-			return fmt.Errorf("%s (%w)", f.Expected(), err)
-		}
-		return nil
-	}
-	var err error
 	switch {
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		var d time.Duration
-		d, err = time.ParseDuration(text)
-		v.SetInt(int64(d))
-	case v.Kind() == reflect.String:
-		v.SetString(text)
-	case v.Kind() == reflect.Bool:
-		var b bool
-		b, err = strconv.ParseBool(text)
-		v.SetBool(b)
-	case v.CanInt():
-		var n int64
-		n, err = strconv.ParseInt(text, 10, v.Type().Bits())
-		v.SetInt(n)
-	case v.CanUint():
-		var n uint64
-		n, err = strconv.ParseUint(text, 10, v.Type().Bits())
-		v.SetUint(n)
+	case f.placeholder != "":
+		return f.placeholder
+	case len(f.Enum) > 0:
+		return strings.Join(f.Enum, "|")
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration" + suffix
 	default:
-		panic(fmt.Sprintf("settings: %s has the unsupported type %s", f.Env, v.Type()))
+		return cmp.Or(strings.ToLower(t.Name()), "value") + suffix
 	}
-	if err != nil || !f.inBounds(v) {
-		return errors.New(f.Expected())
-	}
-	return nil
 }
 
-// inBounds reports whether v is within the field's bounds.
-func (f *Field) inBounds(v reflect.Value) bool {
-	compareTo := func(text string) int {
-		bound := Field{value: reflect.New(v.Type()).Elem(), Env: f.Env}
-		if err := bound.setText(text); err != nil {
-			panic(fmt.Sprintf("settings: bound of %s: want %v", f.Env, err))
-		}
-		if v.CanUint() {
-			return cmp.Compare(v.Uint(), bound.value.Uint())
-		}
-		return cmp.Compare(v.Int(), bound.value.Int())
+// Expected describes a valid value.
+func (f *Field) Expected() string {
+	t, text := f.Type(), ""
+	switch {
+	case len(f.Enum) > 0:
+		return "one of " + strings.Join(f.Enum, ", ")
+	case f.placeholder != "":
+		text = cmp.Or(Forms[f.placeholder].Want, f.placeholder)
+	case t == reflect.TypeFor[time.Duration]():
+		text = "a duration such as 5s"
+	case t.Kind() == reflect.Bool:
+		text = "true or false"
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Uint16:
+		text = "a whole number"
+	case t.Kind() == reflect.String:
+		text = "text"
+	default:
+		text = "a " + strings.ToLower(t.Name())
 	}
-	return (f.Min == "" || compareTo(f.Min) >= 0) && (f.Max == "" || compareTo(f.Max) <= 0)
+	switch {
+	case f.Min != "" && f.Max != "":
+		text += ", " + f.Min + " to " + f.Max
+	case f.Min != "":
+		text += ", at least " + f.Min
+	case f.Max != "":
+		text += ", at most " + f.Max
+	}
+	return text
 }
 
-func splitList(text string) []string {
-	var parts []string
+func splitList(text string) (parts []string) {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			parts = append(parts, part)

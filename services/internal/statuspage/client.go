@@ -26,7 +26,7 @@ import (
 
 // Settings name the address where the running component listens.
 type Settings struct {
-	DebugAddress string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"host:port" help:"debug listener of the running component, on this machine or in this Pod"`
+	DebugAddress string `flag:"debug-address" default:"127.0.0.1:6060" placeholder:"[host]:port" help:"debug listener of the running component, on this machine or in this Pod"`
 }
 
 const (

@@ -36,19 +36,17 @@ const fieldManager = "slicefeed-adopt"
 // Config is the configuration. Settings that the writer has too have the same names, so that the
 // writer's env file can be used; the writer's credential in it is not.
 type Config struct {
-	Kubeconfig string `flag:"kubeconfig"          placeholder:"file"        help:"your kubeconfig, or several in the syntax of kubectl; ~/.kube/config when unset"`
-	Context    string `flag:"kube-context"        placeholder:"name"        help:"context of the kubeconfig; its current context when unset"`
-	Class      string `flag:"class"               placeholder:"name"        help:"name of the writer's installation"                                                         default:"default"`
-	Namespace  string `flag:"target-namespace"    placeholder:"name"        help:"namespace of the writer's named target, if it has one"`
-	Service    string `flag:"target-service-name" placeholder:"name"        help:"name of the named target"`
-	ManagedBy  string `flag:"target-managed-by"   placeholder:"label value" help:"value of endpointslice.kubernetes.io/managed-by on its slices; slicefeed-CLASS when unset"`
-	DryRun     bool   `flag:"dry-run"                                       help:"try the change at the API server without persisting it"`
+	Kubeconfig string `flag:"kubeconfig"          placeholder:"file"            help:"your kubeconfig, or several in the syntax of kubectl; ~/.kube/config when unset"`
+	Context    string `flag:"kube-context"        placeholder:"name"            help:"context of the kubeconfig; its current context when unset"`
+	Class      string `flag:"class"               placeholder:"short DNS label" help:"name of the writer's installation"                                                         default:"default"`
+	Namespace  string `flag:"target-namespace"    placeholder:"DNS label"       help:"namespace of the writer's named target, if it has one"                                                       required:"TARGET_SERVICE_NAME"`
+	Service    string `flag:"target-service-name" placeholder:"DNS label"       help:"name of the named target"                                                                                    required:"TARGET_NAMESPACE"`
+	ManagedBy  string `flag:"target-managed-by"   placeholder:"label value"     help:"value of endpointslice.kubernetes.io/managed-by on its slices; slicefeed-CLASS when unset"                                                  only:"TARGET_SERVICE_NAME"`
+	DryRun     bool   `flag:"dry-run"                                           help:"try the change at the API server without persisting it"`
 }
 
 // Validate applies the writer's rules to the settings that both have.
-func (c *Config) Validate() error {
-	return (&config.Config{Class: c.Class, Namespace: c.Namespace, Service: c.Service, ManagedBy: c.ManagedBy}).ValidateTargets()
-}
+func (c *Config) Validate() error { return config.CheckManagedBy(c.ManagedBy) }
 
 // newClient loads the kubeconfig by the rules of client-go, as kubectl does.
 func (c *Config) newClient() (kubernetes.Interface, string, error) {

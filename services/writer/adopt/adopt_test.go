@@ -170,7 +170,7 @@ func TestValidatesCommandLineBeforeRequests(t *testing.T) {
 		"a reserved label":               {[]string{"web/by-hand"}, map[string]string{"TARGET_NAMESPACE": "web", "TARGET_SERVICE_NAME": "shop", "TARGET_MANAGED_BY": "x.k8s.io"}, "TARGET_MANAGED_BY=\"x.k8s.io\": want a value that does not end in .k8s.io"},
 		"a label that is none":           {[]string{"web/by-hand"}, map[string]string{"TARGET_NAMESPACE": "web", "TARGET_SERVICE_NAME": "shop", "TARGET_MANAGED_BY": "a/b"}, "TARGET_MANAGED_BY="},
 		"part of a target":               {[]string{"web/by-hand", "--target-service-name=shop"}, nil, "TARGET_NAMESPACE is not set"},
-		"a label of no target":           {[]string{"web/by-hand", "--target-managed-by=x"}, nil, "TARGET_MANAGED_BY=\"x\": want TARGET_NAMESPACE and TARGET_SERVICE_NAME too"},
+		"a label of no target":           {[]string{"web/by-hand", "--target-managed-by=x"}, nil, "TARGET_MANAGED_BY=\"x\": want no value, because TARGET_SERVICE_NAME is not set"},
 		"a kubeconfig that is not there": {[]string{"web/by-hand"}, map[string]string{"KUBECONFIG": "/nonexistent"}, "/nonexistent"},
 		"a context that is not there":    {[]string{"web/by-hand", "--kubeconfig=" + empty, "--kube-context=moon"}, nil, "moon"},
 		"files without the context":      {[]string{"web/by-hand", "--kube-context=moon"}, map[string]string{"KUBECONFIG": empty + ":/nonexistent"}, "moon"},

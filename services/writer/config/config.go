@@ -6,7 +6,6 @@ package config
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,28 +21,28 @@ import (
 // Config holds all settings of the writer. It is the single source of its flags, environment
 // names, defaults and documentation.
 type Config struct {
-	Inventory        string          `flag:"inventory-address"          placeholder:"host:port"       group:"Source" help:"address of the only inventory, which is then the source named default"`
-	InventorySAN     certificate.SAN `flag:"inventory-san"              placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
-	InventoryExports bool            `flag:"inventory-exports-services"                               group:"Source" help:"whether the inventory exports Services; each target then names one by the annotation slicefeed.dev/source-service"`
-	SourcesFile      string          `flag:"sources-file"               placeholder:"file"            group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
-	CertFile         string          `flag:"tls-cert-file"              placeholder:"file"            group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"                                                          required:"true"`
-	KeyFile          string          `flag:"tls-key-file"               placeholder:"file"            group:"Source" help:"PEM private key of the certificate; reloaded on change"                                                                              required:"true"`
-	PeerCA           string          `flag:"tls-peer-ca-file"           placeholder:"file"            group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
+	Inventory        string          `flag:"inventory-address"          required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"host:port"       group:"Source" help:"address of the only inventory, which is then the source named default"`
+	InventorySAN     certificate.SAN `flag:"inventory-san"              required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
+	InventoryExports bool            `flag:"inventory-exports-services"                          only:"!SOURCES_FILE"                               group:"Source" help:"whether the inventory exports Services; each target then names one by the annotation slicefeed.dev/source-service"`
+	SourcesFile      string          `flag:"sources-file"                                                             placeholder:"file"            group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
+	CertFile         string          `flag:"tls-cert-file"              required:"true"                               placeholder:"file"            group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"`
+	KeyFile          string          `flag:"tls-key-file"               required:"true"                               placeholder:"file"            group:"Source" help:"PEM private key of the certificate; reloaded on change"`
+	PeerCA           string          `flag:"tls-peer-ca-file"           required:"!SOURCES_FILE"                      placeholder:"file"            group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
 
-	Subnets      []settings.Subnet   `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" placeholder:"CIDR"          group:"Allowlist" help:"CIDRs that the source's addresses must be in; an address outside them is never written or probed"`
-	AllowedPorts []sources.PortRange `flag:"allowed-ports"                                   placeholder:"port or range" group:"Allowlist" help:"ports that are written and probed, besides TARGET_PORT; a source in SOURCES_FILE can have its own" default:"30000-32767"`
+	Subnets      []settings.Subnet   `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"CIDR"          group:"Allowlist" help:"CIDRs that the source's addresses must be in; an address outside them is never written or probed"`
+	AllowedPorts []sources.PortRange `flag:"allowed-ports"                                                                                 placeholder:"port or range" group:"Allowlist" help:"ports that are written and probed, besides TARGET_PORT; a source in SOURCES_FILE can have its own" default:"30000-32767"`
 
 	Kubeconfig string        `flag:"target-kubeconfig" placeholder:"file"              group:"Targets" help:"kubeconfig of the consuming cluster; in-cluster configuration when unset"`
-	Class      string        `flag:"class"             placeholder:"name"              group:"Targets" help:"name of this installation: Services with the label slicefeed.dev/class=CLASS are its targets, and slicefeed-CLASS is its Lease"                      default:"default"`
-	Watch      []string      `flag:"watch-namespaces"  placeholder:"namespace"         group:"Targets" help:"namespaces of those Services; * is all of them, which needs a ClusterRole; the writer's own namespace and TARGET_NAMESPACE when unset"`
+	Class      string        `flag:"class"             placeholder:"short DNS label"   group:"Targets" help:"name of this installation: Services with the label slicefeed.dev/class=CLASS are its targets, and slicefeed-CLASS is its Lease"                      default:"default"`
+	Watch      []string      `flag:"watch-namespaces"  placeholder:"namespace or *"    group:"Targets" help:"namespaces of those Services; * is all of them, which needs a ClusterRole; the writer's own namespace and TARGET_NAMESPACE when unset"`
 	Imports    bool          `flag:"service-imports"                                   group:"Targets" help:"ServiceImports (multicluster.x-k8s.io) with that label are targets too; needs their CustomResourceDefinition, and permission to list and watch them" default:"false"`
 	ZoneMap    []ZoneMapping `flag:"zone-map"          placeholder:"secured=consuming" group:"Targets" help:"names in the consuming cluster of the secured cluster's zones; endpoints in other zones get none, as all do when unset"`
 
-	Namespace string `flag:"target-namespace"          placeholder:"name"        group:"Named target" help:"namespace of the Service"`
-	Service   string `flag:"target-service-name"       placeholder:"name"        group:"Named target" help:"Service without a selector to manage, even without a label"`
-	SliceName string `flag:"target-endpointslice-name" placeholder:"name"        group:"Named target" help:"name of its first EndpointSlice, which is taken over if it exists; the Service's name and -slicefeed when unset"`
-	ManagedBy string `flag:"target-managed-by"         placeholder:"label value" group:"Named target" help:"label endpointslice.kubernetes.io/managed-by of its slices; slicefeed-CLASS when unset, as for other targets"`
-	Port      uint16 `flag:"target-port"               placeholder:"port"        group:"Named target" help:"port number written for the Service's only port; its targetPort when unset, as with several ports"`
+	Namespace string `flag:"target-namespace"          required:"TARGET_SERVICE_NAME" placeholder:"DNS label"   group:"Named target" help:"namespace of the Service"`
+	Service   string `flag:"target-service-name"       required:"TARGET_NAMESPACE"    placeholder:"DNS label"   group:"Named target" help:"Service without a selector to manage, even without a label"`
+	SliceName string `flag:"target-endpointslice-name"                                placeholder:"DNS name"    group:"Named target" help:"name of its first EndpointSlice, which is taken over if it exists; the Service's name and -slicefeed when unset" only:"TARGET_SERVICE_NAME"`
+	ManagedBy string `flag:"target-managed-by"                                        placeholder:"label value" group:"Named target" help:"label endpointslice.kubernetes.io/managed-by of its slices; slicefeed-CLASS when unset, as for other targets"    only:"TARGET_SERVICE_NAME"`
+	Port      uint16 `flag:"target-port"                                              placeholder:"port"        group:"Named target" help:"port number written for the Service's only port; its targetPort when unset, as with several ports"               only:"TARGET_SERVICE_NAME"`
 
 	ProbeMode     string        `flag:"health-check-mode"     default:"tcp" enum:"off,tcp,http,https,grpc" group:"Probes" help:"how the writer probes each endpoint"`
 	ProbePath     string        `flag:"health-check-path"     default:"/"                                  group:"Probes" help:"path that http and https request; 200 to 399 pass, redirects are not followed, certificates are not verified" placeholder:"path"`
@@ -54,15 +53,15 @@ type Config struct {
 	ShrinkWindow   time.Duration `flag:"shrink-window"          default:"60s" min:"0s" max:"1h"  group:"Guards" help:"period in which at most half of a source's ready endpoints are drained or removed on its report alone, and none in a new leader's first; 0 turns this guard off"`
 	MaxStaleness   time.Duration `flag:"max-staleness"          default:"15m" min:"1s" max:"24h" group:"Guards" help:"maximum age of a source's last synced membership while the source is trusted"`
 
-	Listen     string `flag:"listen-address"       placeholder:"host:port" group:"Endpoint API" help:"where slicefeed.writer.v1 is served (gRPC over mutual TLS); not served when unset"`
-	ListenCert string `flag:"listen-cert-file"     placeholder:"file"      group:"Endpoint API" help:"PEM certificate of the listener, with the EKU serverAuth; reloaded on change"`
-	ListenKey  string `flag:"listen-key-file"      placeholder:"file"      group:"Endpoint API" help:"PEM private key of that certificate; reloaded on change"`
-	ClientCA   string `flag:"client-ca-file"       placeholder:"file"      group:"Endpoint API" help:"PEM of the CAs that sign the *clients'* certificates; reloaded on change"`
-	Clients    string `flag:"allowed-clients-file" placeholder:"file"      group:"Endpoint API" help:"YAML list of allowed clients, each with SAN and role; reloaded on change"`
+	Listen     string `flag:"listen-address"       placeholder:"[host]:port" group:"Endpoint API" help:"where slicefeed.writer.v1 is served (gRPC over mutual TLS); not served when unset"`
+	ListenCert string `flag:"listen-cert-file"     placeholder:"file"        group:"Endpoint API" help:"PEM certificate of the listener, with the EKU serverAuth; reloaded on change"      required:"LISTEN_ADDRESS" only:"LISTEN_ADDRESS"`
+	ListenKey  string `flag:"listen-key-file"      placeholder:"file"        group:"Endpoint API" help:"PEM private key of that certificate; reloaded on change"                           required:"LISTEN_ADDRESS" only:"LISTEN_ADDRESS"`
+	ClientCA   string `flag:"client-ca-file"       placeholder:"file"        group:"Endpoint API" help:"PEM of the CAs that sign the *clients'* certificates; reloaded on change"          required:"LISTEN_ADDRESS" only:"LISTEN_ADDRESS"`
+	Clients    string `flag:"allowed-clients-file" placeholder:"file"        group:"Endpoint API" help:"YAML list of allowed clients, each with SAN and role; reloaded on change"          required:"LISTEN_ADDRESS" only:"LISTEN_ADDRESS"`
 
 	Store string `flag:"store-kind"    default:"kubernetes"     enum:"kubernetes,kubectl,memory" group:"Running" help:"kubernetes writes (kubectl is its old name); memory prints what it would write: a dry run"`
-	Admin string `flag:"admin-address" default:":8080"                                           group:"Running" help:"/metrics, /livez and /readyz"                                                              placeholder:"host:port"`
-	Debug string `flag:"debug-address" default:"127.0.0.1:6060"                                  group:"Running" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"       placeholder:"host:port"`
+	Admin string `flag:"admin-address" default:":8080"                                           group:"Running" help:"/metrics, /livez and /readyz"                                                              placeholder:"[host]:port"`
+	Debug string `flag:"debug-address" default:"127.0.0.1:6060"                                  group:"Running" help:"/statusz, /debug/pprof, gRPC channelz and the operator service; keep it on loopback"       placeholder:"address:port"`
 
 	ClusterName string `flag:"cluster-name" placeholder:"name" group:"Metrics" help:"label cluster of every metric; none when unset"`
 
@@ -76,7 +75,7 @@ type ZoneMapping struct{ Secured, Consuming string }
 func (z *ZoneMapping) UnmarshalText(text []byte) error {
 	secured, consuming, hasBoth := strings.Cut(string(text), "=")
 	if !hasBoth || secured == "" || consuming == "" || len(validation.IsValidLabelValue(consuming)) > 0 {
-		return errors.New("both names of a zone, such as de/fra=zone-a")
+		return errors.New(settings.Forms["secured=consuming"].Want)
 	}
 	*z = ZoneMapping{secured, consuming}
 	return nil
@@ -84,134 +83,29 @@ func (z *ZoneMapping) UnmarshalText(text []byte) error {
 
 // Validate reports every problem that involves more than one setting or needs parsing.
 func (c *Config) Validate() error {
-	var v problemList
-	c.validateSource(&v)
-	v = append(v, c.ValidateTargets())
-	if !strings.HasPrefix(c.ProbePath, "/") {
-		v.add("HEALTH_CHECK_PATH", c.ProbePath, "a path that starts with a slash")
+	var problems []error
+	if slices.Contains(c.Watch, AllNamespaces) && len(c.Watch) > 1 {
+		problems = append(problems, &settings.Problem{
+			Setting: "WATCH_NAMESPACES", Value: strings.Join(c.Watch, ","), Expected: "* alone, which means all namespaces",
+		})
 	}
-	listener := []settingValue{
-		{
-			"LISTEN_CERT_FILE",
-			c.ListenCert,
-		},
-		{"LISTEN_KEY_FILE", c.ListenKey},
-		{"CLIENT_CA_FILE", c.ClientCA},
-		{"ALLOWED_CLIENTS_FILE", c.Clients},
-	}
-	if c.Listen != "" {
-		v.requireSet("a file, because LISTEN_ADDRESS is set", listener...)
-	} else {
-		v.requireUnset("LISTEN_ADDRESS too, or no value: it has no effect without that listener", listener...)
-	}
-	return errors.Join(v...)
+	return errors.Join(append(problems, CheckManagedBy(c.ManagedBy))...)
 }
 
-func (c *Config) validateSource(v *problemList) {
-	single := []settingValue{
-		{"INVENTORY_ADDRESS", c.Inventory}, {"INVENTORY_SAN", string(c.InventorySAN)}, {"SECURED_SUBNET_CIDR", joinSubnets(c.Subnets)},
+// CheckManagedBy rejects the labels of the controllers of Kubernetes.
+func CheckManagedBy(label string) error {
+	if !strings.HasSuffix(label, ".k8s.io") {
+		return nil
 	}
-	if c.SourcesFile != "" {
-		v.requireUnset("no value, because SOURCES_FILE is also set and has it for each source", single...)
-		if c.InventoryExports {
-			v.add(
-				"INVENTORY_EXPORTS_SERVICES",
-				"true",
-				"no value, because SOURCES_FILE is also set and has exportsServices for each source",
-			)
-		}
-		return
+	return &settings.Problem{
+		Setting:  "TARGET_MANAGED_BY",
+		Value:    label,
+		Expected: "a value that does not end in .k8s.io, which is reserved for the controllers of Kubernetes",
 	}
-	v.requireSet("that of the inventory, or SOURCES_FILE for several", single...)
-	v.requireSet("a file", settingValue{"TLS_PEER_CA_FILE", c.PeerCA})
-}
-
-// ValidateTargets reports the problems of CLASS, WATCH_NAMESPACES and the settings of the named target.
-func (c *Config) ValidateTargets() error {
-	var v problemList
-	v.checkName("TARGET_NAMESPACE", c.Namespace, "the name of a namespace", validation.IsDNS1123Label(c.Namespace))
-	v.checkName("TARGET_SERVICE_NAME", c.Service, "the name of a Service", validation.IsDNS1123Label(c.Service))
-	v.checkName("TARGET_ENDPOINTSLICE_NAME", c.SliceName, "the name of an EndpointSlice", validation.IsDNS1123Subdomain(c.SliceName))
-	v.checkName("TARGET_MANAGED_BY", c.ManagedBy, "a label value", validation.IsValidLabelValue(c.ManagedBy))
-	if strings.HasSuffix(c.ManagedBy, ".k8s.io") {
-		v.add("TARGET_MANAGED_BY", c.ManagedBy, "a value that does not end in .k8s.io, which is reserved for the controllers of Kubernetes")
-	}
-	both := []settingValue{{"TARGET_NAMESPACE", c.Namespace}, {"TARGET_SERVICE_NAME", c.Service}}
-	if c.Namespace != "" || c.Service != "" {
-		v.requireSet("a name: a named target needs both its namespace and its Service", both...)
-	} else {
-		port := ""
-		if c.Port != 0 {
-			port = strconv.Itoa(int(c.Port))
-		}
-		v.requireUnset(
-			"TARGET_NAMESPACE and TARGET_SERVICE_NAME too, or no value: it only applies to a named target",
-			settingValue{
-				"TARGET_ENDPOINTSLICE_NAME",
-				c.SliceName,
-			},
-			settingValue{"TARGET_MANAGED_BY", c.ManagedBy},
-			settingValue{"TARGET_PORT", port},
-		)
-	}
-	class := validation.IsDNS1123Label(c.Class) // it is a label value too
-	if len(class) == 0 {
-		class = validation.IsDNS1123Label("slicefeed-" + c.Class)
-	}
-	v.checkName("CLASS", c.Class, "a short DNS label", class)
-	for _, namespace := range c.Watch {
-		if namespace != AllNamespaces {
-			v.checkName("WATCH_NAMESPACES", namespace, "names of namespaces, or *", validation.IsDNS1123Label(namespace))
-		} else if len(c.Watch) > 1 {
-			v.add("WATCH_NAMESPACES", strings.Join(c.Watch, ","), "* alone, which means all namespaces")
-		}
-	}
-	return errors.Join(v...)
 }
 
 // AllNamespaces stands for all namespaces.
 const AllNamespaces = "*"
-
-// settingValue is a setting and its value.
-type settingValue struct{ setting, value string }
-
-// problemList collects the problems found.
-type problemList []error
-
-func (v *problemList) add(setting, value, want string) {
-	*v = append(*v, &settings.Problem{Setting: setting, Value: value, Expected: want})
-}
-
-func (v *problemList) checkName(setting, value, what string, violations []string) {
-	if value != "" && len(violations) > 0 {
-		v.add(setting, value, what+": "+strings.Join(violations, "; "))
-	}
-}
-
-// requireSet adds a problem for each setting that is not set, requireUnset for each that is.
-func (v *problemList) requireSet(what string, all ...settingValue) {
-	for _, s := range all {
-		if s.value == "" {
-			v.add(s.setting, "", what)
-		}
-	}
-}
-
-func (v *problemList) requireUnset(what string, all ...settingValue) {
-	for _, s := range all {
-		if s.value != "" {
-			v.add(s.setting, s.value, what)
-		}
-	}
-}
-
-func joinSubnets(subnets []settings.Subnet) string {
-	var all []string
-	for _, p := range settings.ToPrefixes(subnets) {
-		all = append(all, p.String())
-	}
-	return strings.Join(all, ",")
-}
 
 // watchedNamespaces returns the namespaces whose labeled Services are targets, sorted, or only AllNamespaces.
 func (c *Config) watchedNamespaces(own string) []string {

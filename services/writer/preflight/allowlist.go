@@ -53,9 +53,6 @@ func (sc *sourceCheck) evaluateAllowlist(apiServer []netip.Addr, port string) (s
 			)
 		}
 	}
-	if slices.ContainsFunc(sc.CIDRs, func(c netip.Prefix) bool { return c.Bits() == 0 }) {
-		return "", preflight.Warning("%s allows every address; narrow %s to the secured cluster's nodes", sc.describeAllowlist(), cidrs)
-	}
 	detail := sc.describeAllowlist() + " does not contain this cluster's API server"
 	var others []string // whose allowlists overlap with this one
 	for _, other := range sc.checker.sources {

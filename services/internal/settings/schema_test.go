@@ -1,4 +1,4 @@
-package settingstest
+package settings_test
 
 import (
 	"bytes"
@@ -17,12 +17,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// Chart describes how a Helm chart accepts a component's settings: by their environment names,
+// chart describes how a Helm chart accepts a component's settings: by their environment names,
 // under "settings" in its values.
-type Chart struct {
-	SetByChart map[string]string   // settings that values may not contain, and how the chart sets them
-	Enums      map[string][]string // settings for which the chart accepts fewer values than the component
-	Patterns   map[string]string   // regular expressions for texts, or for one element of a list
+type chart struct {
+	setByChart map[string]string   // settings that values may not contain, and how the chart sets them
+	enums      map[string][]string // settings for which the chart accepts fewer values than the component
 }
 
 // property is the JSON schema of one setting.
@@ -39,9 +38,9 @@ type property struct {
 // settingsBlock matches the settings in a values.schema.json.
 var settingsBlock = regexp.MustCompile(`(?ms)^    "settings": \{.*?^    \}`)
 
-// CheckSchema compares the settings in a chart's values.schema.json with cfg. With update it
+// checkSchema compares the settings in a chart's values.schema.json with cfg. With update it
 // rewrites them.
-func (c Chart) CheckSchema(file string, cfg any, update bool) error {
+func (c chart) checkSchema(file string, cfg any, update bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -65,12 +64,12 @@ func (c Chart) CheckSchema(file string, cfg any, update bool) error {
 }
 
 // renderSchema renders the settings in the order of cfg's fields.
-func (c Chart) renderSchema(cfg any) ([]byte, error) {
+func (c chart) renderSchema(cfg any) ([]byte, error) {
 	var all []string
 	known := map[string]bool{}
 	for _, f := range settings.List(cfg) {
 		known[f.Env] = true
-		if c.SetByChart[f.Env] != "" {
+		if c.setByChart[f.Env] != "" {
 			continue
 		}
 		if f.Secret {
@@ -89,7 +88,7 @@ func (c Chart) renderSchema(cfg any) ([]byte, error) {
 		}
 		all = append(all, fmt.Sprintf("        %q: %s", f.Env, strings.TrimSpace(text.String())))
 	}
-	for _, names := range []iter.Seq[string]{maps.Keys(c.SetByChart), maps.Keys(c.Enums), maps.Keys(c.Patterns)} {
+	for _, names := range []iter.Seq[string]{maps.Keys(c.setByChart), maps.Keys(c.enums)} {
 		for name := range names {
 			if !known[name] {
 				return nil, fmt.Errorf("%s is not a setting", name)
@@ -105,12 +104,12 @@ func (c Chart) renderSchema(cfg any) ([]byte, error) {
     }`, strings.Join(all, ",\n")), nil
 }
 
-func (c Chart) newProperty(f *settings.Field) (property, error) {
+func (c chart) newProperty(f *settings.Field) (property, error) {
 	p := property{Description: f.Help, Type: "string", Enum: f.Enum}
-	if values := c.Enums[f.Env]; values != nil {
+	if values := c.enums[f.Env]; values != nil {
 		p.Enum = values
 	}
-	t, pattern := f.Type(), c.Patterns[f.Env]
+	t, pattern := f.Type(), f.Pattern()
 	switch {
 	case p.Enum != nil:
 		p.Type = nil
@@ -137,7 +136,7 @@ func (c Chart) newProperty(f *settings.Field) (property, error) {
 		pattern += "(," + pattern + ")*"
 	}
 	p.Pattern = "^" + pattern + "$"
-	if strings.HasPrefix(pattern, "[0-9]+") { // in YAML, digits alone are a number
+	if strings.HasPrefix(pattern, "[0-9]+") || strings.HasPrefix(pattern, "[1-9]") { // in YAML, digits alone are a number
 		p.Type, p.Minimum = []string{"string", "integer"}, new(int)
 	}
 	if _, err := regexp.Compile(p.Pattern); err != nil {
@@ -146,21 +145,13 @@ func (c Chart) newProperty(f *settings.Field) (property, error) {
 	return p, nil
 }
 
-// Accepts reports whether the schema allows a value for a setting.
-func (c Chart) Accepts(cfg any, setting, value string) (bool, error) {
-	for _, f := range settings.List(cfg) {
-		if f.Env == setting && c.SetByChart[setting] == "" {
-			p, err := c.newProperty(&f)
-			return err == nil && p.accepts(value), err
-		}
-	}
-	return false, nil
-}
-
 // accepts reports whether a value is allowed as written in YAML, where digits are a number if the schema allows one.
 func (p property) accepts(value string) bool {
 	if p.Enum != nil {
 		return slices.Contains(p.Enum, value)
+	}
+	if p.Type == "boolean" {
+		return value == "true" || value == "false"
 	}
 	if n, err := strconv.Atoi(value); err == nil && p.Type != "string" {
 		return (p.Minimum == nil || *p.Minimum <= n) && (p.Maximum == nil || n <= *p.Maximum)

@@ -1,7 +1,4 @@
-// Package settingstest writes and checks what is generated from a component's settings: their tables in
-// docs/reference/settings.md and their schema in a Helm chart. Only tests use it. It is not in tools/, a module of
-// its own, because that may not import the configuration structs.
-package settingstest
+package settings_test
 
 import (
 	"fmt"
@@ -11,15 +8,15 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// CheckDocs compares the table of cfg's settings with the one in a Markdown file, between the lines
+// checkDocs compares the table of cfg's settings with the one in a Markdown file, between the lines
 // <!-- settings:name --> and <!-- /settings:name -->. With update it rewrites that table.
-func CheckDocs(file, name string, cfg any, update bool) error {
-	return docsection.Check(file, "settings:"+name, update, func(string) string { return "\n" + RenderTable(cfg) + "\n" })
+func checkDocs(file, name string, cfg any, update bool) error {
+	return docsection.Check(file, "settings:"+name, update, func(string) string { return "\n" + renderTable(cfg) + "\n" })
 }
 
-// RenderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown, with one
+// renderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown, with one
 // table per group, in the order of the fields.
-func RenderTable(cfg any) string {
+func renderTable(cfg any) string {
 	var b strings.Builder
 	group, first := "", true
 	for _, f := range settings.List(cfg) {
@@ -39,7 +36,7 @@ func RenderTable(cfg any) string {
 		}
 		defaultValue := ""
 		switch {
-		case f.Required:
+		case f.Required():
 			defaultValue = "*required*"
 		case f.Default != "":
 			defaultValue = "`" + escapeCell(f.Default) + "`"
