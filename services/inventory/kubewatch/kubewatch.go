@@ -64,12 +64,14 @@ type Watch[T any] struct {
 	cfg     Config
 	tracker *tracker[T]
 	relist  chan struct{} // capacity 1: list all objects again
+
+	minCatchUp time.Duration
 }
 
 // New returns a watch that has no objects yet; Run fills it.
 func New[T any](kind Kind[T], cfg Config) *Watch[T] {
 	cfg.Metrics.initSeries(kind.Resource)
-	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), relist: make(chan struct{}, 1)}
+	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), relist: make(chan struct{}, 1), minCatchUp: minCatchUp}
 }
 
 // Run lists and watches the objects until ctx is done, and then returns nil.

@@ -471,14 +471,13 @@ func testPagesExpire(t *testing.T) {
 }
 
 func testIdleWatchMissesChange(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 10s")
-	}
 	s, client := startAPIServer(t, newNode("a"))
 	n := startWatch(t, client)
 	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
 	s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("a"), *newNode("b", setResourceVersion("15"))}, 20 })
+	n.minCatchUp = 100 * time.Millisecond // TestFullVerificationWaitsForAllPages has the real one
 	_, err := n.Verify(t.Context(), source.FullVerification)
+	n.minCatchUp = minCatchUp
 	if !errors.Is(err, errInconsistent) || !strings.Contains(err.Error(), `"b"`) {
 		t.Fatalf("got %v", err)
 	}

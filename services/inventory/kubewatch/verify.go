@@ -34,7 +34,9 @@ const (
 
 // catchUpTimeout is how long a watch may take to agree with a listing that took this long: the
 // watch may still be reading its own list, which takes about as long.
-func catchUpTimeout(listing time.Duration) time.Duration { return max(listing, minCatchUp) }
+func (w *Watch[T]) catchUpTimeout(listing time.Duration) time.Duration {
+	return max(listing, w.minCatchUp)
+}
 
 // errInconsistent means that the API server answered, and that the watch does not catch up
 // with the answer.
@@ -85,7 +87,7 @@ func (w *Watch[T]) verifyFull(ctx context.Context) error {
 	err = wait.PollUntilContextTimeout(
 		ctx,
 		recheckInterval,
-		catchUpTimeout(time.Since(startedAt)),
+		w.catchUpTimeout(time.Since(startedAt)),
 		true,
 		func(context.Context) (bool, error) {
 			differ = w.tracker.mismatches(listed, rv, differ)

@@ -141,8 +141,8 @@ func TestCommandDoesNotWaitForDetachedProcess(t *testing.T) {
 // awaitPID waits until a script has written a process ID and returns it, or 0 after a timeout.
 func awaitPID(file string) int {
 	for range 1000 {
-		if text, err := os.ReadFile(file); err == nil {
-			n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		text, _ := os.ReadFile(file)
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil { // the file is there before its content
 			return n
 		}
 		time.Sleep(5 * time.Millisecond)

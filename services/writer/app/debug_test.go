@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,38 +119,29 @@ func TestDebugLogFollowsChange(t *testing.T) {
 		},
 	} {
 		t.Run(level, func(t *testing.T) {
-			out := &logBuffer{}
-			inventory := changingInventory{messages: make(chan *inventoryv1.WatchNodesResponse)}
-			client := startWriter(t, logging.Settings{Level: level}, out, serveInventory(t, inventory))
-			one, two := newNode(
-				"10.0.1.1",
-				inventoryv1.NodeState_NODE_STATE_READY,
-			), newNode(
-				"10.0.1.2",
-				inventoryv1.NodeState_NODE_STATE_READY,
-			)
-			inventory.messages <- newReset(one, two)
-			waitForSlice(t, client, func(e []discoveryv1.Endpoint) bool { return len(e) == 2 })
-			time.Sleep(200 * time.Millisecond) // the watch delivers the write, and nothing follows
-			out.take(t)
+			synctest.Test(t, func(t *testing.T) {
+				out := &logBuffer{}
+				inventory := changingInventory{messages: make(chan *inventoryv1.WatchNodesResponse)}
+				startWriter(t, logging.Settings{Level: level}, out, serveInventory(t, inventory))
+				one := newNode("10.0.1.1", inventoryv1.NodeState_NODE_STATE_READY)
+				two := newNode("10.0.1.2", inventoryv1.NodeState_NODE_STATE_READY)
+				inventory.messages <- newReset(one, two)
+				time.Sleep(time.Second) // the writer lists both
+				out.take(t)
 
-			two = newNode("10.0.1.2", inventoryv1.NodeState_NODE_STATE_DRAINING)
-			m := newReset(one, two)
-			m.Reset_, m.Upserts, m.Cursor.Revision, m.Status.Observation = false, []*inventoryv1.Node{two}, 2, 2
-			inventory.messages <- m
-			waitForSlice(t, client, func(e []discoveryv1.Endpoint) bool {
-				return slices.ContainsFunc(
-					e,
-					func(e discoveryv1.Endpoint) bool { return e.Conditions.Terminating != nil && *e.Conditions.Terminating },
-				)
+				two = newNode("10.0.1.2", inventoryv1.NodeState_NODE_STATE_DRAINING)
+				m := newReset(one, two)
+				m.Reset_, m.Upserts, m.Cursor.Revision, m.Status.Observation = false, []*inventoryv1.Node{two}, 2, 2
+				inventory.messages <- m
+				time.Sleep(time.Second)
+				heartbeat := newReset(one, two)
+				heartbeat.Reset_, heartbeat.Upserts, heartbeat.Cursor.Revision, heartbeat.Status.Observation = false, nil, 2, 2
+				inventory.messages <- heartbeat // has no line
+				time.Sleep(time.Second)
+				if d := cmp.Diff(want, out.take(t)); d != "" {
+					t.Errorf("-want +got:\n%s", d)
+				}
 			})
-			heartbeat := newReset(one, two)
-			heartbeat.Reset_, heartbeat.Upserts, heartbeat.Cursor.Revision, heartbeat.Status.Observation = false, nil, 2, 2
-			inventory.messages <- heartbeat // has no line
-			time.Sleep(200 * time.Millisecond)
-			if d := cmp.Diff(want, out.take(t)); d != "" {
-				t.Errorf("-want +got:\n%s", d)
-			}
 		})
 	}
 }
@@ -186,7 +178,7 @@ func (s *fakeStore) List(ctx context.Context, service corev1.ObjectReference) ([
 }
 
 // startWriter runs a leading writer of the Service web/shop without probes, until the test ends.
-func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (nodeclient.Conn, error)) *fake.Clientset {
+func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (nodeclient.Conn, error)) {
 	t.Helper()
 	log, registry := settings.NewLogger(out), prometheus.NewRegistry()
 	client := fake.NewClientset(&corev1.Service{
@@ -238,23 +230,6 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 			t.Error(err)
 		}
 	})
-	return client
-}
-
-func waitForSlice(t *testing.T, client *fake.Clientset, done func([]discoveryv1.Endpoint) bool) {
-	t.Helper()
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		all, err := client.DiscoveryV1().EndpointSlices("web").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(all.Items) == 1 && done(all.Items[0].Endpoints) {
-			return
-		}
-		if time.Since(start) > 10*time.Second {
-			t.Fatalf("slices: %+v", all.Items)
-		}
-	}
 }
 
 // newNode returns a node of one address. Its fingerprint depends on its address and state.

@@ -49,7 +49,7 @@ type inventoryHost struct {
 
 // start runs the inventory until stop is called.
 func (s *inventoryHost) start() (stop func()) {
-	listener, server := bufconn.Listen(1<<20), grpc.NewServer()
+	listener, server := bufconn.Listen(1<<16), grpc.NewServer()
 	inventoryv1.RegisterInventoryServiceServer(server, steadyInventory{})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

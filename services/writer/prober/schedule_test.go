@@ -267,7 +267,7 @@ func TestDetectionStaysWithinBounds(t *testing.T) {
 // With a timeout longer than the interval, probes of one backend overlap. The next probe to start detects its
 // recovery, and late failures of earlier probes change nothing.
 func TestDetectsRecoveryWithinInterval(t *testing.T) {
-	const backends, timeout, bound = 1000, 10 * time.Second, 2500 * time.Millisecond
+	const backends, timeout, bound = 250, 10 * time.Second, 2500 * time.Millisecond
 	random := rand.New(rand.NewPCG(1, 2))
 	l := newSimulation(backends * 20)
 	l.random = random.Float64
