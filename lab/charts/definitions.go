@@ -14,8 +14,8 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-// Definitions are the files with the custom resources that the charts can make use of, and those that the controllers
-// of cert-manager need beside them, from the modules that lab/upstream/crds pins.
+// Definitions returns the files with the custom resources that the charts can use, and those that the controllers of cert-manager
+// also need, from the modules that lab/upstream/crds requires.
 func Definitions(ctx context.Context) ([]string, error) {
 	modules, err := Download(ctx, "crds")
 	if err != nil {
@@ -41,7 +41,7 @@ func Definitions(ctx context.Context) ([]string, error) {
 	return files, nil
 }
 
-// ServiceImports is the file with the custom resource ServiceImport, from the module that lab/upstream/crds pins.
+// ServiceImports returns the file with the custom resource ServiceImport, from the module that lab/upstream/crds requires.
 func ServiceImports(ctx context.Context) (string, error) {
 	modules, err := Download(ctx, "crds")
 	if err != nil {
@@ -50,7 +50,7 @@ func ServiceImports(ctx context.Context) (string, error) {
 	return filepath.Join(modules["sigs.k8s.io/mcs-api"], "config", "crd", "multicluster.x-k8s.io_serviceimports.yaml"), nil
 }
 
-// download has the modules that one in lab/upstream requires, and returns their directories by path.
+// Download downloads the modules that one in lab/upstream requires, and returns their directories by path.
 func Download(ctx context.Context, upstream string) (map[string]string, error) {
 	root, err := pair.Root()
 	if err != nil {
