@@ -1,6 +1,5 @@
-// Package browser has a headless Chromium show the status pages of a real pair, and judges what their
-// readers see. It promises that the browser dies with the test and keeps nothing. It refuses to speak
-// with the browser itself: chromedp does, over a pipe, so that nothing has to listen anywhere.
+// Package browser has a headless Chromium show the status pages of a real pair, and checks what their readers see. chromedp controls it
+// through a pipe, so that nothing listens. The browser ends with the test and keeps nothing.
 package browser
 
 import (
@@ -47,7 +46,7 @@ func start(t *testing.T) context.Context {
 }
 
 // load loads a page into a tab of its own, with scripts disabled, and returns the tab. As long as it
-// is open the page may ask for nothing else, and its console may say nothing.
+// is open the page may request nothing else, and its console must stay empty.
 func load(chromium context.Context, t *testing.T, url string, on screen) context.Context {
 	t.Helper()
 	tab, closeTab := chromedp.NewContext(chromium, chromedp.WithListener(func(event any) {

@@ -129,7 +129,7 @@ func service(ctx context.Context, t *testing.T, p *pair.Pair, name string, chang
 	}
 }
 
-// statusz is where a half's page is.
+// statusz returns the URL of a component's page.
 func statusz(h *pair.Component) string {
 	for _, line := range h.Env() {
 		if address, ok := strings.CutPrefix(line, "DEBUG_ADDRESS="); ok {
@@ -139,7 +139,7 @@ func statusz(h *pair.Component) string {
 	return ""
 }
 
-// says waits until a half's page says all of this.
+// says waits until a component's page contains all of this.
 func says(t *testing.T, h *pair.Component, all ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

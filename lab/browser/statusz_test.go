@@ -78,7 +78,7 @@ func TestBothPagesCanBeReadOnAnyScreen(t *testing.T) {
 	t.Run("a link shows one alone", func(t *testing.T) { alone(ctx, t, statusz(leader)+"?filter=web%2Fshop") })
 }
 
-// look loads a page and judges it.
+// look loads a page and checks it.
 func look(ctx context.Context, t *testing.T, name, url string, on screen) {
 	tab := load(ctx, t, url, on)
 	if *update && (strings.HasSuffix(name, "-desktop") || strings.HasSuffix(name, "-phone-dark")) {
@@ -103,7 +103,7 @@ func look(ctx context.Context, t *testing.T, name, url string, on screen) {
 	}
 }
 
-// picture writes what is to be seen into docs/images.
+// picture writes a screenshot into docs/images.
 func picture(tab context.Context, t *testing.T, on screen, name string) {
 	t.Helper()
 	height := map[bool]float64{true: 1500, false: 1600}[on.mobile]

@@ -1,6 +1,5 @@
-// Package monitoring has a real Prometheus scrape the real pair, with the charts' own alerts and
-// dashboards. It promises that a query is asked as Prometheus would be asked by Grafana; it refuses
-// to know what the answers should be, and what Grafana would make of them.
+// Package monitoring has a real Prometheus scrape the real pair, with the charts' alerts and dashboards. A query is sent as Grafana
+// sends it; what Grafana draws is not tested.
 package monitoring
 
 import (
@@ -21,10 +20,10 @@ import (
 	"github.com/slicefeed/slicefeed/lab/process"
 )
 
-// Listen is where Prometheus is asked.
+// Listen is the address of Prometheus.
 const Listen = "127.0.0.1:9090"
 
-// Interval is how often it scrapes, and looks at the rules.
+// Interval is how often it scrapes, and evaluates the rules.
 const Interval = time.Second
 
 // Options describe a Prometheus.
@@ -102,7 +101,7 @@ func (o Options) config() []byte {
 // Stop ends Prometheus.
 func (p *Prometheus) Stop() error { return p.process.Stop(0) }
 
-// Until waits until something is so. Prometheus tells nobody of what it has seen: it has to be asked.
+// Until calls a function until it returns true. Prometheus does not report what it has scraped.
 func (p *Prometheus) Until(ctx context.Context, what string, is func(context.Context) (bool, error)) error {
 	tick := time.NewTicker(Interval / 4)
 	defer tick.Stop()
@@ -128,12 +127,12 @@ type Series struct {
 	Values [][2]any          `json:"values"` // of a range: time and value
 }
 
-// Query asks as of now.
+// Query evaluates an expression now.
 func (p *Prometheus) Query(ctx context.Context, expr string) ([]Series, error) {
 	return p.ask(ctx, "/api/v1/query", url.Values{"query": {expr}})
 }
 
-// History asks for all that was since the start.
+// History evaluates an expression over the time since the start.
 func (p *Prometheus) History(ctx context.Context, expr string) ([]Series, error) {
 	return p.ask(ctx, "/api/v1/query_range", url.Values{
 		"query": {expr}, "start": {unix(p.began)}, "end": {unix(time.Now())}, "step": {Interval.String()},
@@ -152,7 +151,7 @@ func (p *Prometheus) ask(ctx context.Context, path string, query url.Values) ([]
 	return data.Result, nil
 }
 
-// Rule is an alert as Prometheus judges it.
+// Rule is an alert as Prometheus evaluates it.
 type Rule struct {
 	Name      string  `json:"name"`
 	Query     string  `json:"query"`
@@ -237,7 +236,7 @@ func (p *Prometheus) get(ctx context.Context, path string, query url.Values) (*h
 	return resp, nil
 }
 
-// ended is a body whose request is over when it is closed.
+// ended is a body that ends its request when it is closed.
 type ended struct {
 	body interface {
 		Read(p []byte) (int, error)
@@ -255,7 +254,7 @@ func (e *ended) Close() error {
 	return e.body.Close()
 }
 
-// Hasten returns a rule file whose alerts wait for no longer than this.
+// Hasten returns a rule file whose alerts fire after this time at most.
 func Hasten(text []byte, most time.Duration) ([]byte, error) {
 	var file struct {
 		Groups []struct {
@@ -274,7 +273,7 @@ func Hasten(text []byte, most time.Duration) ([]byte, error) {
 	return yaml.Marshal(file)
 }
 
-// Panel is a panel of a dashboard and what it asks.
+// Panel is a panel of a dashboard.
 type Panel struct {
 	Title   string
 	Queries []string // with its variables filled in

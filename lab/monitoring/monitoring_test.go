@@ -92,7 +92,7 @@ var quiet = map[string]string{
 	"slicefeed_inventory_grpc_server_handled_total":     "nobody was refused",
 }
 
-// room is the pair with a Prometheus that looks at it.
+// room is the pair with a Prometheus that scrapes it.
 type room struct {
 	*pair.Pair
 	*Prometheus
@@ -157,7 +157,7 @@ func (r *room) ctx() context.Context {
 	return ctx
 }
 
-// play has things happen, and looks at the alerts after each.
+// play causes faults, and checks the alerts after each.
 func (r *room) play(deploy string) {
 	workers := make([]*pair.Worker, 3)
 	for i := range workers {
@@ -267,7 +267,7 @@ func (r *room) calm() {
 	}
 }
 
-// readable looks at what people are told by the alerts that are up.
+// readable checks the texts of the pending and firing alerts.
 func (r *room) readable() {
 	r.t.Helper()
 	rules, err := r.Rules(r.t.Context())
@@ -284,7 +284,7 @@ func (r *room) readable() {
 	}
 }
 
-// asked asks every query of the dashboards for all that has happened.
+// asked evaluates every query of the dashboards over the whole run.
 func (r *room) asked(deploy string) {
 	types, err := r.Types(r.t.Context())
 	must(r.t, err)
@@ -316,7 +316,7 @@ func (r *room) asked(deploy string) {
 	}
 }
 
-// documented compares the types that Prometheus was told with those of docs/reference/metrics.md.
+// documented compares the types that Prometheus has scraped with those of docs/reference/metrics.md.
 func (r *room) documented(deploy string) {
 	text, err := os.ReadFile(filepath.Join(deploy, "..", "docs", "reference", "metrics.md"))
 	must(r.t, err)
@@ -365,7 +365,7 @@ func (r *room) all(workers []*pair.Worker, mode backend.Mode) {
 	}
 }
 
-// lonely makes a Service that no node is for.
+// lonely makes a Service whose selector matches no node.
 func (r *room) lonely() {
 	_, err := r.ConsumingClient().CoreV1().Services(pair.Namespace).Create(r.ctx(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -432,7 +432,7 @@ func (r *room) cert() string {
 	return ""
 }
 
-// spoil cuts the inventory's certificate short, and mend puts it right.
+// spoil truncates the inventory's certificate, and mend repairs it.
 func (r *room) spoil() {
 	text, err := os.ReadFile(r.cert())
 	must(r.t, err)

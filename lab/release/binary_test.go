@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// compile compiles a half in a copy of the checkout, and returns the path of what came out.
+// compile compiles a component in a copy of the checkout, and returns the path of the program.
 func compile(t *testing.T, half string) string {
 	t.Helper()
 	copied, out := t.TempDir(), t.TempDir()
@@ -38,8 +38,8 @@ func digest(t *testing.T, path string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Of the smaller half alone: both are compiled by the same lines. Go's cache is shared, since that the
-// compiler itself is deterministic is for Go to test.
+// One component is enough: both are compiled by the same lines. Go's cache is shared, because Go tests that its compiler is
+// deterministic.
 func TestTheSameSourceInAnotherDirectoryGivesTheSameBytes(t *testing.T) {
 	if os.Getenv("SLICEFEED_VERIFY") == "" {
 		t.Skip("part of make verify")

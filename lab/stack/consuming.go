@@ -25,7 +25,7 @@ func (j Job) Consuming(ctx context.Context) error {
 }
 
 // writerKeys are one pair for both writers, as the Pods of a Deployment share a Secret, and one
-// for a person who asks the inventory: that trusts this side's CA.
+// for a person who queries the inventory, which trusts this side's CA.
 func (j Job) writerKeys(link *pki.CA) error {
 	writer := pki.Cert{CommonName: "writer", URIs: []string{WriterSAN}, Usage: pki.Client}
 	if err := issue(link, writer, j.path("component", "tls"), "tls"); err != nil {

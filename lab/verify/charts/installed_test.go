@@ -132,6 +132,8 @@ helm --kube-context consuming test slicefeed-writer -n web --logs --timeout 50s`
 			w.t.Errorf("%s is not ok:\n%s", check, out)
 		}
 	}
+	w.run(`kubectl --context secured -n slicefeed delete pod slicefeed-inventory-preflight
+kubectl --context consuming -n web delete pod slicefeed-writer-preflight`)
 }
 
 func (w *world) changeClients() {

@@ -34,7 +34,9 @@ func TestRunbooks(t *testing.T) {
 			},
 		}},
 		{path: "operate/runbooks/first-run.md"},
-		{path: "operate/runbooks/replace-a-node.md", before: worker("worker-4", "10.0.1.14"), events: events{
+		{path: "operate/runbooks/replace-a-node.md", before: func(ctx context.Context) error {
+			return errors.Join(w.join(ctx, "worker-4", "10.0.1.14"), w.untilReady(ctx, 4))
+		}, events: events{
 			"the new node joins":        worker("worker-5", "10.0.1.15"),
 			"the old server is deleted": func(context.Context) error { return w.workers["worker-4"].Destroy() },
 		}},

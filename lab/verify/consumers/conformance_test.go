@@ -1,5 +1,4 @@
-// Package consumers asks those that read EndpointSlices what they make of ours: their own
-// code, compiled, not our idea of it.
+// Package consumers passes the slices of the planner to the code of those that read EndpointSlices.
 package consumers
 
 import (
