@@ -1,5 +1,5 @@
-// Package figures is what reports of measurements have in common: percentiles that were
-// measured, and on what machine. It refuses to interpolate.
+// Package figures is what reports of measurements have in common: percentiles, the machine, and what a process takes. It
+// does not interpolate.
 package figures
 
 import (
@@ -19,7 +19,7 @@ func Percentile(samples []time.Duration, p int) time.Duration {
 // Milliseconds is a duration as reports have it.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Machine says what a measurement was made on.
+// Machine describes what a measurement was made on.
 func Machine() string {
 	return fmt.Sprintf("%d cores, %s %s/%s", runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

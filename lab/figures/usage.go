@@ -12,8 +12,6 @@ import (
 type Usage struct {
 	CPU      time.Duration // of all its threads, in user and kernel mode; a multiple of 10 ms
 	Resident int64         // bytes that are in memory now
-	Mapped   int64         // those of them that are of files: the program itself, which others that run it share
-	Peak     int64         // the most that ever were resident
 }
 
 // UsageOf reads what the process of this number has taken.
@@ -51,13 +49,7 @@ func usageIn(stat, status string) (u Usage, err error) {
 		}
 		u.CPU += time.Duration(ticks) * tick
 	}
-	if u.Resident, err = kilobytes(status, "VmRSS:"); err != nil {
-		return Usage{}, err
-	}
-	if u.Mapped, err = kilobytes(status, "RssFile:"); err != nil {
-		return Usage{}, err
-	}
-	u.Peak, err = kilobytes(status, "VmHWM:")
+	u.Resident, err = kilobytes(status, "VmRSS:")
 	return u, err
 }
 

@@ -89,12 +89,12 @@ func halfOpen(s *scene) {
 	s.atMost("memory grown by half-open handshakes, in MB", grown, 64)
 }
 
-// rubbish is what is said to the inventory by those who speak no gRPC.
+// rubbish are the attempts of clients that send no gRPC.
 func (s *scene) rubbish() []func() error {
 	good := s.as(attacker)
 	noise := make([]byte, 2000)
 	rand.Read(noise)
-	say := func(cfg *tls.Config, what string) func() error {
+	send := func(cfg *tls.Config, what string) func() error {
 		return func() error {
 			conn, err := net.DialTimeout("tcp", s.address(), 20*time.Second)
 			if err != nil {
@@ -129,11 +129,11 @@ func (s *scene) rubbish() []func() error {
 	)
 	endless := preface + headers + strings.Repeat(more+field+strings.Repeat("y", 1024-len(field)), 200)
 	return []func() error{
-		say(nil, string(noise)), say(nil, http1), say(nil, "\x16\x03\x01\xff\xff"+string(noise)),
-		say(with(func(c *tls.Config) { c.NextProtos = []string{"other"} }), ""),
-		say(with(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 }), ""),
-		say(with(func(c *tls.Config) { c.Certificates = nil }), ""),
-		say(good, http1), say(good, string(noise)), say(good, preface+string(noise)), say(good, endless),
+		send(nil, string(noise)), send(nil, http1), send(nil, "\x16\x03\x01\xff\xff"+string(noise)),
+		send(with(func(c *tls.Config) { c.NextProtos = []string{"other"} }), ""),
+		send(with(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 }), ""),
+		send(with(func(c *tls.Config) { c.Certificates = nil }), ""),
+		send(good, http1), send(good, string(noise)), send(good, preface+string(noise)), send(good, endless),
 		func() error { // a request that is too large
 			conn, err := grpc.NewClient("passthrough:"+s.address(), grpc.WithTransportCredentials(credentials.NewTLS(good)))
 			if err != nil {

@@ -21,7 +21,7 @@ type Crowd struct {
 
 	mu      sync.Mutex
 	waiting *Arrival
-	digest  Fingerprint // that anyone was told last
+	digest  Fingerprint // that was received last
 }
 
 // Arrival is when each of a crowd came to be as is wanted.
@@ -32,7 +32,7 @@ type Arrival struct {
 	all  chan struct{}
 }
 
-// NewCrowd makes subscribers of a server that tells so many nodes at most.
+// NewCrowd makes subscribers of a server that sends so many nodes at most.
 func NewCrowd(s *Server, subscribers, nodes int) (*Crowd, error) {
 	c := &Crowd{}
 	names := make([]*tls.Config, min(clients, subscribers))
@@ -43,12 +43,12 @@ func NewCrowd(s *Server, subscribers, nodes int) (*Crowd, error) {
 		}
 	}
 	for n := range subscribers {
-		c.all = append(c.all, &Subscriber{number: n, nodes: nodes, address: s.at.address(), tls: names[n%len(names)], told: c.told})
+		c.all = append(c.all, &Subscriber{number: n, nodes: nodes, address: s.at.address(), tls: names[n%len(names)], onSynced: c.onSynced})
 	}
 	return c, nil
 }
 
-func (c *Crowd) told(s *Subscriber) {
+func (c *Crowd) onSynced(s *Subscriber) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.digest = s.digest
@@ -63,7 +63,7 @@ func (c *Crowd) told(s *Subscriber) {
 	}
 }
 
-// Expect is called before what brings it about. Want is asked after each synced state.
+// Expect is called before the change that it waits for; want is called after each synced state.
 func (c *Crowd) Expect(want func(*Subscriber) bool) *Arrival {
 	a := &Arrival{want: want, seen: make([]bool, len(c.all)), all: make(chan struct{})}
 	c.mu.Lock()
@@ -72,7 +72,7 @@ func (c *Crowd) Expect(want func(*Subscriber) bool) *Arrival {
 	return a
 }
 
-// ExpectChange expects of each any other set than the one that was told last.
+// ExpectChange expects of each any other set than the one that was received last.
 func (c *Crowd) ExpectChange() *Arrival {
 	before := c.present()
 	return c.Expect(func(s *Subscriber) bool { return s.digest != before })

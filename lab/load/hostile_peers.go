@@ -137,7 +137,7 @@ func (d *distant) Write(b []byte) (int, error) {
 	return d.Conn.Write(b)
 }
 
-// occupyScrapes asks for /metrics over HTTP/2 without TLS, and gives no window to answer in.
+// occupyScrapes requests /metrics over HTTP/2 without TLS, and gives no window to answer in.
 func occupyScrapes(ctx context.Context, address string, requests int) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

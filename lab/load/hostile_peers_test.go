@@ -63,7 +63,7 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 		{"rapid resets by a listed client, 8 connections", 0, func(ctx context.Context) {
 			resetRapidly(ctx, s.address(), s.as(attacker), 8, time.Second)
 		}},
-		// A slow machine makes fewer a second than asked for: the distance leaves room for that.
+		// A slow machine makes fewer a second: the distance leaves room for that.
 		{"half-open handshakes, 8,500 a second at most, at 300 ms of distance", 300 * time.Millisecond, func(ctx context.Context) {
 			openHandshakes(ctx, "127.0.0.2", s.address(), 8500)
 		}},
@@ -173,7 +173,7 @@ func (s *scene) dialOnce(cfg *tls.Config, distance time.Duration) error {
 		return &distant{conn, distance}, nil
 	})
 	synced := false
-	one := &Subscriber{number: -1, nodes: fewNodes, address: s.address(), tls: cfg, told: func(*Subscriber) { synced = true; end() }}
+	one := &Subscriber{number: -1, nodes: fewNodes, address: s.address(), tls: cfg, onSynced: func(*Subscriber) { synced = true; end() }}
 	err := one.live(ctx, dial)
 	if synced {
 		return nil

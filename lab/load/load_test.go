@@ -24,7 +24,7 @@ const gate = "SLICEFEED_LOAD"
 func enabled() bool { return os.Getenv(gate) == "1" }
 
 func TestMain(m *testing.M) {
-	if !enabled() { // without a namespace too: the run has to compile, and say what it lacks
+	if !enabled() { // without a namespace too: the run must compile, and print what it lacks
 		os.Exit(m.Run())
 	}
 	netns.Main(m)
@@ -36,15 +36,15 @@ func TestTheInventoryUnderLoadAndAbuse(t *testing.T) {
 		t.Skipf("it takes minutes and both cores: make load, or %s=1 (make verify does)", gate)
 	}
 	s := newScene(t)
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // but for what waits for the inventory
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // except what waits for the inventory
 	defer s.leave()
 	for _, part := range []struct {
 		name string
 		play func(*scene)
 	}{
 		{"1,000 subscribers at once get 5,000 nodes", everybodyComes},
-		{"one who never reads delays nobody, and is ended", oneNeverReads},
-		{"10,000 half-open handshakes lock nobody out", halfOpen},
+		{"one that never reads delays no other, and is ended", oneNeverReads},
+		{"10,000 half-open handshakes lock no client out", halfOpen},
 		{"rubbish and a flood of calls harm only themselves", abuse},
 	} {
 		ok := t.Run(part.name, func(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *scene) until(what string, within time.Duration, is func() bool) {
 func (s *scene) newcomer() time.Duration {
 	s.t.Helper()
 	synced := make(chan time.Time, 1)
-	one := &Subscriber{number: -1, nodes: nodes, address: s.address(), tls: s.as(visitor), told: func(*Subscriber) {
+	one := &Subscriber{number: -1, nodes: nodes, address: s.address(), tls: s.as(visitor), onSynced: func(*Subscriber) {
 		select {
 		case synced <- time.Now():
 		default:

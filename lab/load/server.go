@@ -73,14 +73,14 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-// Send has the bare server send one message to all, and returns when it was told to.
+// Send has the bare server send one message to all, and returns when that was requested.
 func (s *Server) Send() (time.Time, error) {
 	now := time.Now()
 	_, err := get(s.admin("/send"))
 	return now, err
 }
 
-// Until asks every so often: metrics tell nobody when they change.
+// Until polls: metrics do not report when they change.
 func (s *Server) Until(ctx context.Context, what string, within time.Duration, is func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -185,5 +185,5 @@ func (s *Server) peak() (float64, error) {
 			return kb / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("the kernel does not say VmHWM of process %d", s.PID())
+	return 0, fmt.Errorf("the kernel has no VmHWM of process %d", s.PID())
 }

@@ -19,7 +19,7 @@ type storm struct {
 // inventory that was restarted meanwhile.
 type stormKinds struct{ bare, fresh, unchanged, changed, restarted storm }
 
-// measureStorms has nobody connected between two storms.
+// measureStorms has no subscriber connected between two storms.
 func (f *fanout) measureStorms(ctx context.Context, site *Site, dir string) (err error) {
 	fleet, err := NewFleet(dir, f.nodes)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *fanout) come(ctx context.Context, how string, into *storm, server *Serv
 	return crowd.Leave()
 }
 
-// alter changes some nodes while nobody is connected, others each time.
+// alter changes some nodes while none is connected, others each time.
 func (f *fanout) alter(ctx context.Context, n int, fleet *Fleet, inventory *Server) error {
 	changes := func() (float64, error) {
 		m, err := inventory.Metrics()

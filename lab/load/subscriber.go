@@ -21,11 +21,11 @@ type Fingerprint [16]byte
 // Subscriber speaks the contract, written from its comments: it stages, checks count and
 // digest, resumes by cursor.
 type Subscriber struct {
-	number  int
-	nodes   int // at most
-	address string
-	tls     *tls.Config
-	told    func(*Subscriber) // after each synced state
+	number   int
+	nodes    int // at most
+	address  string
+	tls      *tls.Config
+	onSynced func(*Subscriber) // called after each synced state
 
 	set    []Fingerprint // by the node's number; zero: it has none
 	count  int
@@ -45,7 +45,7 @@ type change struct {
 	to   Fingerprint
 }
 
-// live connects and follows until ctx ends. Any other end of the stream is an error: nobody
+// live connects and follows until ctx ends. Any other end of the stream is an error: nothing
 // ends the streams of an honest subscriber here.
 func (s *Subscriber) live(ctx context.Context, options ...grpc.DialOption) error {
 	s.read.Store(0)
@@ -113,13 +113,13 @@ func (s *Subscriber) take(m *inventoryv1.WatchNodesResponse) error {
 	}
 	s.reset, s.staged = false, nil
 	if s.count != int(m.GetCount()) || s.digest != Fingerprint(m.GetDigest()) {
-		return fmt.Errorf("count %d, digest %x; the inventory says %d, %x", s.count, s.digest, m.GetCount(), m.GetDigest())
+		return fmt.Errorf("count %d, digest %x; want %d, %x", s.count, s.digest, m.GetCount(), m.GetDigest())
 	}
 	s.cursor = m.GetCursor()
 	if s.synced++; s.synced == 1 {
 		s.first = s.read.Load()
 	}
-	s.told(s)
+	s.onSynced(s)
 	return nil
 }
 

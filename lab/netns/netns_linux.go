@@ -8,13 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -103,28 +101,6 @@ func AddAddr(addr netip.Addr) error {
 	return reachable(addr)
 }
 
-// AddLocal gives the namespace every address of a prefix at once: a listener on all addresses
-// answers on each of them.
-func AddLocal(prefix netip.Prefix) error {
-	if !Inside() {
-		return fmt.Errorf("add the addresses %s: the program is not in a namespace of its own", prefix)
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("add the addresses %s: %w", prefix, err)
-	}
-	route := &netlink.Route{
-		LinkIndex: lo.Attrs().Index, Dst: &net.IPNet{
-			IP: prefix.Masked().Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()),
-		},
-		Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST,
-	}
-	if err := netlink.RouteReplace(route); err != nil {
-		return fmt.Errorf("add the addresses %s: %w", prefix, err)
-	}
-	return reachable(prefix.Masked().Addr().Next())
-}
-
 // reachable waits for the route to an address of ours: the kernel adds that of an IPv6 one in
 // its own time, so that it can be bound before it can be reached.
 func reachable(addr netip.Addr) error {
@@ -145,24 +121,6 @@ func reachable(addr netip.Addr) error {
 // connections that use it fall silent.
 func DelAddr(addr netip.Addr) error {
 	return onLoopback("remove", addr, netlink.AddrDel)
-}
-
-// Exec replaces the program by a command that runs in the namespaces of process pid.
-func Exec(pid int, env []string, argv ...string) error {
-	if len(argv) == 0 {
-		return errors.New("no command to run in the namespace")
-	}
-	// nsenter, because a program with several threads, as any in Go, cannot join a user
-	// namespace itself.
-	nsenter, err := exec.LookPath("nsenter")
-	if err != nil {
-		return fmt.Errorf("enter the namespaces of process %d: %w (it is part of util-linux)", pid, err)
-	}
-	args := append([]string{"nsenter", "--user", "--net", "--preserve-credentials", "-t", strconv.Itoa(pid), "--"}, argv...)
-	if err := syscall.Exec(nsenter, args, env); err != nil {
-		return fmt.Errorf("run %s: %w", nsenter, err)
-	}
-	return nil
 }
 
 func runInside(ctx context.Context, attributes *syscall.SysProcAttr) (int, error) {

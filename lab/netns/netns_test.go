@@ -42,9 +42,6 @@ func TestMain(m *testing.M) {
 	case "wait":
 		os.Stdout.WriteString(strconv.Itoa(os.Getpid()) + "\n")
 		time.Sleep(time.Minute)
-	case "exec":
-		pid, _ := strconv.Atoi(os.Args[1])
-		os.Stderr.WriteString(Exec(pid, os.Environ(), "readlink", "/proc/self/ns/net").Error())
 	}
 	os.Exit(98)
 }
@@ -165,24 +162,6 @@ func TestTheProgramInsideDiesWithTheOneOutside(t *testing.T) {
 	}
 	if !handle.gone(10 * time.Second) {
 		t.Error("still there")
-	}
-}
-
-func TestExecRunsInTheNamespacesOfTheProcess(t *testing.T) {
-	_, inner := waiting(t)
-	want, err := os.Readlink("/proc/" + strconv.Itoa(inner) + "/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The helper is told it is inside, which it is: only Exec shall change anything.
-	cmd := exec.Command("/proc/self/exe", strconv.Itoa(inner))
-	cmd.Env = append(os.Environ(), roleEnv+"=exec")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if got := strings.TrimSpace(string(out)); got != want {
-		t.Errorf("ran in %s, want %s", got, want)
 	}
 }
 

@@ -1,7 +1,6 @@
 package pair
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -90,29 +89,6 @@ func datacenter(others int) ionosapi.Datacenter {
 		})
 	}
 	return dc
-}
-
-// Strike makes the cloud answer with a fault until a listing of servers has met it so many
-// times, and returns how long that took. It takes the fault away also when ctx ends first.
-func (c *Cloud) Strike(ctx context.Context, fault ionosapi.Fault, times int) (time.Duration, error) {
-	start := time.Now()
-	fault.Path, fault.Count = "/datacenters/"+Datacenter+"/servers", times
-	id, err := c.AddFault(fault)
-	if err != nil {
-		return 0, err
-	}
-	err = until(ctx, fmt.Sprintf("the inventory has met %d answers of kind %s", times, fault.Kind), func(context.Context) (bool, error) {
-		for _, on := range c.Faults() {
-			if on.ID == id {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err != nil {
-		return 0, errors.Join(err, c.RemoveFault(id))
-	}
-	return time.Since(start), nil
 }
 
 // server is a worker's machine as the cloud shows it. Its private NIC appears that much later.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -60,15 +59,6 @@ func FastClient(plane *controlplane.ControlPlane) (*kubernetes.Clientset, error)
 
 // Nodes are those that there are, in the order of their addresses and names.
 func (h *Herd) Nodes() []*Node { return h.nodes }
-
-// Addresses are theirs.
-func (h *Herd) Addresses() []netip.Addr {
-	all := make([]netip.Addr, len(h.nodes))
-	for i, node := range h.nodes {
-		all[i] = node.Address
-	}
-	return all
-}
 
 // joining is how many Nodes are made at a time: more do not make the API server faster.
 const joining = 32
@@ -139,21 +129,6 @@ var nodeConditions = []struct{ kind, reason, message string }{
 	{"DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
 	{"PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"},
 	{"Ready", "KubeletReady", "kubelet is posting ready status"},
-}
-
-// Heartbeat reports the Node's conditions as a kubelet does when nothing has changed.
-func (n *Node) Heartbeat(ctx context.Context) error {
-	now := time.Now().UTC().Format(time.RFC3339)
-	conditions := make([]string, len(nodeConditions))
-	for i, c := range nodeConditions {
-		conditions[i] = fmt.Sprintf(`{"type":%q,"lastHeartbeatTime":%q}`, c.kind, now)
-	}
-	patch := fmt.Appendf(nil, `{"status":{"conditions":[%s]}}`, strings.Join(conditions, ","))
-	_, err := n.client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil {
-		return fmt.Errorf("report a heartbeat of %s: %w", n.Name, err)
-	}
-	return nil
 }
 
 // grown is a Node as one looks that has been in use for a while: some 14 KB of JSON, most of

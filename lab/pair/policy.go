@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,16 +66,16 @@ func (p *Pair) ExtendPolicy(ctx context.Context, user, namespace string) error {
 	if _, err := policies.Update(ctx, policy, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("extend the admission policy: %w", err)
 	}
-	return p.untilPolicy(ctx, user, namespace, true)
+	return p.untilPolicy(ctx, user, namespace)
 }
 
 // awaitPolicy waits until the policy works.
 func (p *Pair) awaitPolicy(ctx context.Context) error {
-	return p.untilPolicy(ctx, WriterUser, Namespace, true)
+	return p.untilPolicy(ctx, WriterUser, Namespace)
 }
 
-// untilPolicy tries what the policy forbids, as one who may write in the namespace, until it is refused, or is not.
-func (p *Pair) untilPolicy(ctx context.Context, user, namespace string, works bool) error {
+// untilPolicy tries what the policy forbids, as one who may write in the namespace, until it is refused.
+func (p *Pair) untilPolicy(ctx context.Context, user, namespace string) error {
 	config := p.Consuming.AdminConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	client, err := kubernetes.NewForConfig(config)
@@ -96,38 +95,16 @@ func (p *Pair) untilPolicy(ctx context.Context, user, namespace string, works bo
 		_, err := client.DiscoveryV1().
 			EndpointSlices(namespace).
 			Create(ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if apierrors.IsForbidden(err) == works && (err == nil || works) {
+		if apierrors.IsForbidden(err) {
 			return nil
 		}
-		if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("wait for the admission policy: %w", err)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the admission policy does not begin, or cease, to work: %w", context.Cause(ctx))
+			return fmt.Errorf("the admission policy does not begin to work: %w", context.Cause(ctx))
 		}
 	}
-}
-
-// SuspendPolicy has the admission policy look at nothing, and returns how to have it look again, for
-// whoever measures what it costs.
-func (p *Pair) SuspendPolicy(ctx context.Context) (back func(context.Context) error, err error) {
-	bindings := p.consumingClient.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	binding, err := bindings.Get(ctx, policyName, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("suspend the admission policy: %w", err)
-	}
-	if err := bindings.Delete(ctx, policyName, metav1.DeleteOptions{}); err != nil {
-		return nil, fmt.Errorf("suspend the admission policy: %w", err)
-	}
-	again := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}, Spec: binding.Spec,
-	}
-	return func(ctx context.Context) error {
-		if _, err := bindings.Create(ctx, again, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("have the admission policy look again: %w", err)
-		}
-		return p.awaitPolicy(ctx)
-	}, p.untilPolicy(ctx, WriterUser, Namespace, false)
 }

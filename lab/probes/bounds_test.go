@@ -23,7 +23,7 @@ const (
 	slack    = 1.3
 )
 
-// failures are the ways to fail. Connecting is all that tcp asks for, so what accepts
+// failures are the ways to fail. Connecting is all that tcp does, so what accepts
 // has not failed for it.
 var failures = []struct {
 	name    string
@@ -106,7 +106,7 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 	}
 
 	var table strings.Builder
-	fmt.Fprintf(&table, "%d deaths each, seconds from the death (or the recovery) to the word\n", backends*deaths)
+	fmt.Fprintf(&table, "%d deaths each, seconds from the death (or the recovery) to the status\n", backends*deaths)
 	fmt.Fprintf(&table, "%-28s %-6s %6s %6s %6s   %9s %6s\n", "failure", "mode", "bound", "p50", "p99", "back: p50", "p99")
 	for _, c := range cells {
 		p99 := figures.Percentile(c.noticed, 99)
@@ -213,7 +213,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 	living.Wait()
 	clock.measured()
 	failed, passed := b.probes(t, "fail"), b.probes(t, "pass")
-	t.Logf("%.0f of %.0f probes failed, and no word changed", failed, failed+passed)
+	t.Logf("%.0f of %.0f probes failed, and no status changed", failed, failed+passed)
 	t.Logf("%d hiccups were short enough to be judged", judged.Load())
 	if judged.Load() < 50 {
 		clock.complainf("only %d hiccups were short enough to be judged: this shows nothing", judged.Load())

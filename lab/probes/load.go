@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// At is the nth address of 127.0.0.0/8 that the stand-in is asked at.
+// At is the nth address of 127.0.0.0/8 at which the stand-in answers.
 func At(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + n>>16), byte(n >> 8), byte(n)})
 }

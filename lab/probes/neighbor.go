@@ -79,7 +79,7 @@ func startNeighbor(ctx context.Context, b *Bench) (int, error) {
 	AnyTime(ctx, time.Second, time.Second+time.Millisecond)
 	n, err := Connections()
 	if err == nil && n < neighborProbes {
-		err = fmt.Errorf("the neighbor has %d probes under way, want at least %d: it delays nobody", n, neighborProbes)
+		err = fmt.Errorf("the neighbor has %d probes under way, want at least %d: it delays no other", n, neighborProbes)
 	}
 	return n, err
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
-// Way is how to ask, and what has to be there to answer.
+// Way is how to probe, and what has to be there to answer.
 type Way struct {
 	Mode     probe.Mode
 	Protocol backend.Protocol
@@ -163,7 +163,7 @@ func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*
 	return subjects, nil
 }
 
-// Until waits for a word, and returns when it was there for whoever reads the prober.
+// Until waits for a status, and returns when it was there.
 func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, error) {
 	for s.bench.Status(s.Key).Health != want {
 		select {
@@ -175,7 +175,7 @@ func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, err
 	return time.Now(), nil
 }
 
-// Die kills the backend and brings it back, so many times, whenever it likes, and tells how long
+// Die kills the backend and brings it back, so many times, at any time, and reports how long
 // each took to be noticed.
 func (s *Subject) Die(ctx context.Context, times int, set func(dead bool) error, noticed func(dead bool, after time.Duration)) error {
 	if _, err := s.Until(ctx, prober.Passing); err != nil {
@@ -188,11 +188,11 @@ func (s *Subject) Die(ctx context.Context, times int, set func(dead bool) error,
 			if err := set(dead); err != nil {
 				return err
 			}
-			word := prober.Passing
+			status := prober.Passing
 			if dead {
-				word = prober.Failing
+				status = prober.Failing
 			}
-			ended, err := s.Until(ctx, word)
+			ended, err := s.Until(ctx, status)
 			if err != nil {
 				return err
 			}

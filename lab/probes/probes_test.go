@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 type checked struct{ m *testing.M }
 
-// Run says so if a prober left anything behind.
+// Run fails if a prober left anything behind.
 func (c checked) Run() int {
 	code := c.m.Run()
 	if err := goleak.Find(); err != nil {

@@ -28,7 +28,7 @@ const (
 	SilentPort
 )
 
-// Record is what the stand-in saw of the targets of the mode tcp since it was last asked.
+// Record is what the stand-in saw of the targets of the mode tcp since the last request.
 type Record struct {
 	Targets int           `json:"targets"`
 	Probes  int           `json:"probes"`
@@ -94,8 +94,8 @@ func (v *visits) slots() []int {
 // nothing else.
 func IsStandIn() bool { return os.Getenv(roleEnv) != "" }
 
-// BeStandIn answers until its standard input ends, and returns the exit code. A line there asks
-// for a record.
+// BeStandIn answers until its standard input ends, and returns the exit code. A line there
+// requests a record.
 func BeStandIn() int {
 	if err := standIn(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -117,7 +117,7 @@ func standIn(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	came, asked := make(chan netip.Addr), make(chan struct{})
+	came, requested := make(chan netip.Addr), make(chan struct{})
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -130,9 +130,9 @@ func standIn(in io.Reader, out io.Writer) error {
 	}()
 	go func() {
 		for lines := bufio.NewScanner(in); lines.Scan(); {
-			asked <- struct{}{}
+			requested <- struct{}{}
 		}
-		close(asked)
+		close(requested)
 	}()
 	v := visits{last: map[netip.Addr]time.Time{}}
 	reports := json.NewEncoder(out)
@@ -141,7 +141,7 @@ func standIn(in io.Reader, out io.Writer) error {
 		select {
 		case addr := <-came:
 			v.come(addr, time.Now())
-		case _, open := <-asked:
+		case _, open := <-requested:
 			if !open {
 				return nil
 			}
@@ -177,7 +177,7 @@ func StartStandIn() (*StandIn, error) {
 	}
 	s := &StandIn{cmd, in, bufio.NewReader(out)}
 	if line, err := s.out.ReadString('\n'); err != nil || line != "ready\n" {
-		return nil, errors.Join(fmt.Errorf("the stand-in says %q: %w", line, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("the stand-in prints %q: %w", line, err), s.Close())
 	}
 	return s, nil
 }
@@ -195,7 +195,7 @@ func (s *StandIn) Record() (r Record, err error) {
 	}
 	line, err := s.out.ReadBytes('\n')
 	if err != nil {
-		return r, fmt.Errorf("ask the stand-in for a record: %w", err)
+		return r, fmt.Errorf("request a record of the stand-in: %w", err)
 	}
 	return r, json.Unmarshal(line, &r)
 }

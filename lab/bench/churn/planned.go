@@ -8,7 +8,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// desired is a Service of the lab with these endpoints, as the writer asks its planner for it.
+// desired is a Service of the lab with these endpoints, as the writer gives it to its planner.
 func desired(endpoints []planner.Endpoint) planner.Desired {
 	return planner.Desired{
 		Namespace: namespace,
@@ -23,7 +23,7 @@ func desired(endpoints []planner.Endpoint) planner.Desired {
 	}
 }
 
-// plan brings the cluster to what is desired as our planner would, and says what that takes.
+// plan brings the cluster to what is desired as our planner would, and returns what that takes.
 func (c *cluster) plan(d planner.Desired) cost {
 	todo := planner.Compute(d, c.slices)
 	sent := cost{writes: todo.Writes()}

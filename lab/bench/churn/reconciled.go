@@ -90,8 +90,8 @@ func (t *tree) put(slice *discoveryv1.EndpointSlice) {
 	slice.ResourceVersion, slice.UID = plain.ResourceVersion, plain.UID
 }
 
-// reconcile brings the cluster to what is desired as the in-tree controller would, and says
-// what that takes. Annotations that it would add, with the time of the change, are left out.
+// reconcile brings the cluster to what is desired as the in-tree controller would, and
+// returns what that takes. Annotations that it would add, with the time of the change, are left out.
 func (t *tree) reconcile(c *cluster, endpoints []planner.Endpoint) (cost, error) {
 	t.cluster, t.sent = c, cost{}
 	t.client.ClearActions() // it would keep them all

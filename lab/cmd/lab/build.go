@@ -16,7 +16,7 @@ func buildCommand() *cobra.Command {
 			"their paths: etcd, kube-apiserver and kubectl, or the named ones; further ones are\n" +
 			"kube-controller-manager, kube-scheduler, kubelet, kube-proxy, proxychoice (kube-proxy's code,\n" +
 			"which prints its choice), coredns, cert-manager and trust-manager.\n" +
-			"The directory is slicefeed in the user's cache directory, or what " + controlplane.CacheEnv + " says.",
+			"The directory is slicefeed in the user's cache directory, or the value of " + controlplane.CacheEnv + ".",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			paths, err := controlplane.BuildPrograms(cmd.Context(), cmd.ErrOrStderr(), names...)
 			if len(names) == 0 {

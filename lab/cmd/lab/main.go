@@ -24,7 +24,6 @@ func commands() []*cobra.Command {
 		bench.Command(),
 		buildCommand(),
 		demo.Command(),
-		execCommand(),
 		mutants.Command(),
 	}
 }
