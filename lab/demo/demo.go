@@ -53,6 +53,7 @@ func run(ctx context.Context, out io.Writer, keep bool) (err error) {
 		Programs: programs, Writers: 2,
 		Cloud:     pair.CloudOptions{OtherServers: otherServers, PageLimit: pageLimit},
 		Inventory: map[string]string{"IONOS_POLL_INTERVAL": "1s", "SOURCE_POLL_INTERVAL": "1s", "IONOS_REQUEST_BUDGET": "6000"},
+		Writer:    map[string]string{"SHRINK_WINDOW": "2s"}, // workers come and go within seconds of the first decision
 	}); err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ Everything keeps running until you press Ctrl-C here. This opens a shell beside 
 
 Logs, keys and kubeconfigs are in %s.
 `, os.Getpid(), filepath.Join(root, ".bin"), kubectl, s.pair.Secured.AdminKubeconfig()+":"+s.pair.Consuming.AdminKubeconfig(),
-		pair.Namespace, s.workers[0].Name, pair.DrainTaint, writers[0].DebugAddress(), writers[1].DebugAddress(),
+		pair.Namespace, s.workers[0].Name, pair.DrainTaint, writers[1].DebugAddress(), writers[0].DebugAddress(),
 		s.pair.Inventory.DebugAddress(), s.pair.Cloud.SideDoor, s.pair.Inventory.AdminAddress(), s.pair.Dir())
 }
 

@@ -33,7 +33,7 @@ Slicefeed: one cluster's Service, kept pointed at the workers of another
    Everything here is real except the cloud and the machines: two etcd, two kube-apiservers with
    RBAC, the two programs as processes, the cloud API over HTTPS (an emulator). Times are from the
    cause to the watch event that shows the effect. IONOS_POLL_INTERVAL and SOURCE_POLL_INTERVAL are
-   1s here (default 60s and 5s); all other durations have their defaults.
+   1s here (default 60s and 5s), SHRINK_WINDOW is 2s (60s); all other durations have their defaults.
 `
 
 // step is one part of the story.
