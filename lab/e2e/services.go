@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -136,13 +137,13 @@ func (s *Setup) AwaitEventOn(service *corev1.Service, reason string, says ...str
 
 // DescribeEvents are the writers' Events on a Service.
 func (s *Setup) DescribeEvents(service *corev1.Service) string {
-	text := ""
+	var text strings.Builder
 	for _, e := range s.Events(service.UID) {
 		if e.ReportingController == "slicefeed.dev/writer" { // the API server has its own on ClusterIPs
-			text += fmt.Sprintf("\n%s: %s", e.Reason, e.Note)
+			fmt.Fprintf(&text, "\n%s: %s", e.Reason, e.Note)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // WriteCountOf is how many writes of a Service's slice by the writers have been answered.

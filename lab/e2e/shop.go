@@ -14,7 +14,10 @@ import (
 )
 
 // Shop and Web are the namespace and name of a Service of the secured cluster.
-const Shop, Web = "shop", "web"
+const (
+	Shop = "shop"
+	Web  = "web"
+)
 
 // CreateShop makes the Service and lets the inventory read it, and nothing else, by the
 // manifest that users apply.
