@@ -20,9 +20,9 @@ export GORACE ?= atexit_sleep_ms=0
 # The tests of each package belong to one of three parts: what is listed neither here nor there is `make unit`.
 # The packages of `make e2e` start real kube-apiservers, each its own: three at a time, those that take longest first. The
 # last one measures times, so it runs alone.
-E2E := ./lab/e2e/apis ./lab/e2e/leader ./lab/e2e/sources ./lab/e2e/outages ./lab/e2e/services ./lab/e2e/migration ./lab/e2e/attack ./lab/charts ./lab/controlplane ./lab/e2e/bounds
+E2E := ./lab/e2e/apis ./lab/e2e/leader ./lab/e2e/sources ./lab/e2e/outages ./lab/e2e/services ./lab/e2e/migration ./lab/e2e/attack ./lab/charts ./lab/e2e/bounds
 # Packages that only `make verify` runs.
-VERIFY := ./lab/verify/...
+VERIFY := ./lab/verify/... ./lab/controlplane
 # Packages that leave out the race detector are `make worlds`. In sim and search one goroutine plays each world;
 # hostile measures memory, and the detector has its own. Races between the goroutines
 # that hostile peers reach are looked for in lab/sim/link, in the tests of services, and in `make e2e`.
@@ -73,7 +73,7 @@ oldest: tools build ## make e2e on API servers of the oldest Kubernetes that is 
 .PHONY: races
 races: tools build race upstream ## The end-to-end tests of the gate and all others, with the race detector, each fault at its real pace
 	@tools/previous
-	@SLICEFEED_RACE=1 SLICEFEED_LONG=1 tools/gotest -race -count=1 -p 2 -timeout 60m $(E2E) ./lab/verify/people ./lab/verify/targets
+	@SLICEFEED_RACE=1 SLICEFEED_LONG=1 tools/gotest -race -count=1 -p 2 -timeout 60m $(E2E) ./lab/verify/people ./lab/verify/targets ./lab/controlplane
 
 .PHONY: kubernetes
 kubernetes: build upstream ## Kubernetes' controllers, kube-proxy, CoreDNS; charts and runbooks on nodes with containerd; the first time 20 min more

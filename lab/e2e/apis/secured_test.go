@@ -102,8 +102,8 @@ func TestProofOfLife(t *testing.T) {
 		reason string // empty: it is harmless
 		long   bool
 	}{
-		{"LISTs are answered 429 with Retry-After", apifault.Fault{Refuse: http.StatusTooManyRequests, RetryAfter: time.Second}, "source verification failed", false},
-		{"LISTs are answered 500", apifault.Fault{Refuse: http.StatusInternalServerError}, "the server was told to fail", true},
+		{"LISTs are answered 429 with Retry-After", apifault.Fault{Refuse: http.StatusTooManyRequests, RetryAfter: time.Second}, "source verification failed", true},
+		{"LISTs are answered 500", apifault.Fault{Refuse: http.StatusInternalServerError}, "the server was told to fail", false},
 		{"the pages of LISTs are torn: continue tokens expire", apifault.Fault{PageLimit: 2, Torn: true}, "continue parameter is too old", false},
 		{"LISTs are answered late, yet in time", apifault.Fault{Delay: 300 * time.Millisecond}, "", true},
 		{"pages are shorter than asked for", apifault.Fault{PageLimit: 2}, "", true},
