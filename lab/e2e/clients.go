@@ -58,15 +58,6 @@ func (s *Setup) NodeDetails() *inventoryv1.ListNodeDetailsResponse {
 	return list
 }
 
-// Observe requests observations now, as a subscriber does that holds a change. It requests three, since
-// requests that overlap share them, and the last one may be over.
-func (s *Setup) Observe() {
-	s.T.Helper()
-	_, err := inventoryv1.NewInventoryServiceClient(s.OperatorConn()).
-		RequestObservations(s.Ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3})
-	s.Must(err)
-}
-
 // WriteFile replaces a file in one step.
 func (s *Setup) WriteFile(file, text string) {
 	s.T.Helper()

@@ -47,7 +47,7 @@ var attacks = []attack{
 			if r.IntN(2) == 0 {
 				request = &inventoryv1.WatchNodesRequest{
 					Cursor: &inventoryv1.Cursor{Epoch: strings.Repeat("e", r.IntN(100)), Revision: r.Uint64()},
-					Digest: make([]byte, r.IntN(20)), ConfirmObservations: r.Uint32N(20),
+					Digest: make([]byte, r.IntN(20)),
 				}
 			}
 			call(ctx, conn, request, 20*time.Millisecond)
@@ -85,13 +85,6 @@ var attacks = []attack{
 			if conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.address); err == nil {
 				conn.Close()
 			}
-		}
-	}},
-	{name: "observations asked for at once, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
-		conn := i.dial(enemy)
-		for ctx.Err() == nil {
-			_, _ = inventoryv1.NewInventoryServiceClient(conn).
-				RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 10})
 		}
 	}},
 	{name: "what only operators may ask, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {

@@ -107,7 +107,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
 	w.sub = nodeclient.New(nodeclient.Config{
-		Source: "default", Dial: dial, Log: log, Metrics: nodeclient.NewMetrics(w.registry), ConfirmObservations: 3,
+		Source: "default", Dial: dial, Log: log, Metrics: nodeclient.NewMetrics(w.registry),
 		Random: func() float64 { return 0 },
 	})
 	client := fake.NewClientset(&corev1.Service{

@@ -248,7 +248,7 @@ func (w *writerWorld) empty(s int) bool {
 }
 
 // Check lets everything stay as it is but the time, which passes: the API server is back, links that
-// are up bring heartbeats, and observations that are asked for are made. Then there must be an end.
+// are up bring heartbeats, and inventories observe once a minute. Then there must be an end.
 func (w *writerWorld) Check() error {
 	rest := *w
 	return rest.settle()
@@ -269,17 +269,10 @@ func (w *writerWorld) settle() error {
 		if err := flaps.check(w); err != nil {
 			return err
 		}
-		d, asked := w.decision, false
-		for s := range w.setup.Sources {
-			asked = asked || w.sources[s].alive && slices.Contains(d.NeedObservations, sourceName(s))
-		}
-		if now := w.picture(w.listed); now != listed || asked {
+		if now := w.picture(w.listed); now != listed {
 			listed, quiet = now, 0
 		}
-		switch wake := d.Wake; {
-		case asked:
-			w.pass(tick)
-			w.observeAll()
+		switch wake := w.decision.Wake; {
 		case !wake.IsZero() && !w.routine(wake):
 			w.pass(wake.Sub(w.now))
 		case quiet == calm:

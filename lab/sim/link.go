@@ -38,7 +38,6 @@ type stream struct {
 	replica *replica
 	store   *feed.Store
 	reader  *nodeserver.Reader
-	depth   int
 	spoken  bool
 	beat    *event
 }
@@ -62,16 +61,6 @@ func (s *stream) dial(req *inventoryv1.WatchNodesRequest) {
 		sub.replica, sub.replicaLife = r, r.lives
 		sub.tellf("%s is connected to %s, cursor %s/%d", sub, r.name, req.GetCursor().GetEpoch(), req.GetCursor().GetRevision())
 		r.admit(s, req)
-	})
-}
-
-// requestObservations carries a call to the replica of the stream. It gets lost if nothing comes through.
-func (s *stream) requestObservations(observations int) {
-	line := s.sub.wire
-	s.sub.at(time.Now().Add(line.latency()), func() {
-		if r := s.replica; !s.closed && r != nil && r.alive && line.cut+line.half+s.sub.cutOff == 0 {
-			r.observe(observations)
-		}
 	})
 }
 

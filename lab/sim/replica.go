@@ -36,7 +36,6 @@ type replica struct {
 	readers   []*stream
 	wake      *event
 	poked     bool
-	depth     int
 
 	lying int // which lie
 	tick  int // of it
@@ -66,7 +65,7 @@ func (r *replica) start() {
 		cfg.Method = resolve.ByCloud
 	}
 	r.publisher = collector.Publisher{Roster: roster.New(cfg), Stores: feed.NewStores(epoch)}
-	r.watch, r.readers, r.poked, r.depth, r.lying = newWatched(r), nil, false, 1, 0
+	r.watch, r.readers, r.poked, r.lying = newWatched(r), nil, false, 0
 	r.watch.begin()
 	r.poke()
 }
@@ -133,23 +132,16 @@ func (r *replica) pump() {
 
 // admit is what the server does with a request.
 func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
-	request, err := nodeserver.ParseWatchRequest(req)
+	from, err := nodeserver.ResumePosition(req)
 	if err != nil {
 		s.brokenByServer(err.Error())
 		return
 	}
-	s.replica, s.depth = r, request.Confirmations
+	s.replica = r
 	s.store = r.publisher.Stores.Acquire(view)
-	s.reader = nodeserver.NewReader(s.store, request.From, heartbeat)
+	s.reader = nodeserver.NewReader(s.store, from, heartbeat)
 	r.readers = append(r.readers, s)
-	r.deepen()
 	s.pump(false)
-}
-
-// observe is what the server does with a request for observations.
-func (r *replica) observe(observations int) {
-	r.publisher.Roster.RequestObservations(time.Now(), max(1, observations))
-	r.poke()
 }
 
 // leave lets a reader go.
@@ -157,19 +149,6 @@ func (r *replica) leave(s *stream) {
 	if n := slices.Index(r.readers, s); n >= 0 {
 		r.readers = slices.Delete(r.readers, n, n+1)
 		r.publisher.Stores.Release(s.store, time.Now())
-		r.deepen()
-	}
-}
-
-func (r *replica) deepen() {
-	deepest := 1
-	for _, s := range r.readers {
-		deepest = max(deepest, s.depth)
-	}
-	if deepest != r.depth {
-		r.depth = deepest
-		r.publisher.Roster.SetConfirmations(deepest)
-		r.poke()
 	}
 }
 

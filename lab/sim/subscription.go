@@ -13,11 +13,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
-// What the product's subscriber has in its shell.
-const (
-	silentFor   = 15 * time.Second
-	observePace = 5 * time.Second
-)
+// silentFor is how long the product's subscriber waits for a message.
+const silentFor = 15 * time.Second
 
 // subscription follows one inventory for a writer, by the product's view and schedule. The
 // conversation around them is that of the product's shell, whose goroutines cannot be stepped.
@@ -34,12 +31,9 @@ type subscription struct {
 	snapshot subscriber.Snapshot
 	alive    bool
 
-	current       *stream
-	heard         bool
-	synced        time.Time
-	wanted        bool
-	asked         time.Time
-	silence, pace *event
+	current *stream
+	synced  time.Time
+	silence *event
 
 	told    oracle.Told // to the oracle
 	members uint64      // generation of what it was told
@@ -59,35 +53,16 @@ func (s *subscription) Snapshot() subscriber.Snapshot { return s.snapshot }
 // Changed delivers nothing: the writer is poked.
 func (s *subscription) Changed() <-chan struct{} { return nil }
 
-// ObserveNow asks the inventory for complete observations.
-func (s *subscription) ObserveNow() {
-	s.wanted = true
-	s.observe()
-}
-
-func (s *subscription) observe() {
-	if !s.wanted || s.current == nil || !s.heard {
-		return
-	}
-	if wait := observePace - time.Since(s.asked); !s.asked.IsZero() && wait > 0 {
-		s.pace.cancel()
-		s.pace = s.at(time.Now().Add(wait), s.observe)
-		return
-	}
-	s.wanted, s.asked = false, time.Now()
-	s.current.requestObservations(s.script.Setup.EmptyThreshold)
-}
-
 func (s *subscription) converse() {
 	s.view.BeginStream()
-	s.heard, s.synced = false, time.Time{}
+	s.synced = time.Time{}
 	s.current = s.open()
 	s.listen()
 }
 
 // open calls WatchNodes with what the view holds now.
 func (s *subscription) open() *stream {
-	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: uint32(s.script.Setup.EmptyThreshold)}
+	req := &inventoryv1.WatchNodesRequest{}
 	if cursor, digest, ok := s.view.ResumePoint(); ok {
 		req.Cursor = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}
 		req.Digest = digest[:]
@@ -112,7 +87,6 @@ func (s *subscription) receive(st *stream, m *inventoryv1.WatchNodesResponse) {
 
 func (s *subscription) take(m *inventoryv1.WatchNodesResponse) {
 	now := time.Now()
-	s.heard = true
 	synced, err := s.view.Apply(now, m)
 	if err != nil {
 		s.end(err)
@@ -124,7 +98,6 @@ func (s *subscription) take(m *inventoryv1.WatchNodesResponse) {
 	s.alive = true
 	s.publish(now)
 	s.listen()
-	s.observe()
 }
 
 // broken takes in that a stream has ended.
@@ -137,7 +110,6 @@ func (s *subscription) broken(st *stream, err error) {
 // end is the end of a conversation, and how the product goes on after it.
 func (s *subscription) end(err error) {
 	s.silence.cancel()
-	s.pace.cancel()
 	s.current.close()
 	s.current, s.alive = nil, false
 	s.view.BeginStream()

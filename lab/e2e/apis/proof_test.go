@@ -3,6 +3,7 @@ package apis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,24 @@ func (p *proof) joinWith(n int) {
 	all := p.Join(n + 1)
 	p.stay, p.scout = all[:n], all[n]
 	p.Until("the feed has said so", func() bool { return p.feed.Count() > 0 && p.feed.Since(p.feed.Count())[0].Set[p.scout.Name] != nil })
+}
+
+// restless has the inventory observe every few seconds, as it does while no node is READY. They are served all the same,
+// since they pass their probes.
+func (p *proof) restless() {
+	p.T.Helper()
+	for _, w := range slices.Concat(p.stay, []*pair.Worker{p.scout}) {
+		p.Must(w.SetReady(p.Ctx(), false))
+	}
+	p.Until("the feed has said so", func() bool {
+		for _, n := range p.feed.Since(p.feed.Count())[0].Set {
+			if n.GetState() != inventoryv1.NodeState_NODE_STATE_NOT_READY {
+				return false
+			}
+		}
+		return true
+	})
+	p.mark = p.feed.Count()
 }
 
 // on is the proof in a step.

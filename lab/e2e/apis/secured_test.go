@@ -29,9 +29,9 @@ func TestProofOfLife(t *testing.T) {
 
 	p.trial("etcd is frozen: quorum LISTs time out", func(p *proof) {
 		t.Cleanup(func() { _ = p.Secured.Signal(controlplane.Etcd, syscall.SIGCONT) })
+		p.restless()
 		p.holds(func() {
 			p.Must(p.Secured.Signal(controlplane.Etcd, syscall.SIGSTOP))
-			p.Observe()
 			p.says(membership, degraded, "source verification failed")
 			p.Must(p.Secured.Signal(controlplane.Etcd, syscall.SIGCONT))
 			p.says(membership, synced)
@@ -39,10 +39,10 @@ func TestProofOfLife(t *testing.T) {
 		p.follows()
 	})
 	p.trial("the API server is a black hole, and a Node is deleted behind it", func(p *proof) {
+		p.restless()
 		p.holds(func() {
 			p.proxy.Set(apifault.Fault{BlackHole: true})
 			p.Must(p.scout.Leave(p.Ctx()))
-			p.Observe()
 			p.says(membership, degraded, "source verification failed")
 		})
 		p.proxy.Set(apifault.Fault{})
@@ -54,9 +54,9 @@ func TestProofOfLife(t *testing.T) {
 		p.returns()
 	})
 	p.trial("a watch stays open and silent, and a Node is deleted behind it", func(p *proof) {
+		p.restless()
 		p.proxy.Forget()
 		p.Must(p.scout.Leave(p.Ctx()))
-		p.Observe()
 		p.says(membership, degraded, "inconsistent")
 		p.T.Logf("the Nodes were read again %s later", p.Await("the deleted one is gone", pair.Are(pair.Absent, p.scout.Address)))
 		p.says(membership, synced)
@@ -64,10 +64,10 @@ func TestProofOfLife(t *testing.T) {
 	})
 	p.trial("every watch is silent, new ones too, and a Node is deleted behind it", func(p *proof) {
 		e2e.Long(p.T)
+		p.restless()
 		p.holds(func() {
 			p.proxy.Set(apifault.Fault{Silent: true})
 			p.Must(p.scout.Leave(p.Ctx()))
-			p.Observe()
 			p.says(membership, degraded, "inconsistent")
 		})
 		p.proxy.Set(apifault.Fault{})
@@ -112,10 +112,10 @@ func TestProofOfLife(t *testing.T) {
 			if row.long {
 				e2e.Long(p.T)
 			}
+			p.restless()
 			p.holds(func() {
 				mark, begun := p.proxy.Count(), time.Now()
 				p.proxy.Set(row.fault)
-				p.Observe()
 				if row.reason == "" {
 					p.Must(p.WaitObservations(p.Ctx(), 2))
 					p.says(membership, synced)
@@ -130,9 +130,9 @@ func TestProofOfLife(t *testing.T) {
 		})
 	}
 	p.trial("the permission to list Nodes is withdrawn", func(p *proof) {
+		p.restless()
 		p.holds(func() {
 			back := p.withdraw("list")
-			p.Observe()
 			p.says(membership, degraded, "cannot list resource", "nodes")
 			back()
 			p.says(membership, synced)
@@ -247,10 +247,10 @@ func TestBookmarksOfAFrozenEtcdAreNoProofOfLife(t *testing.T) {
 	p.joinWith(3)
 	p.trial("etcd is frozen, and bookmarks keep coming", func(p *proof) {
 		t.Cleanup(func() { _ = p.Secured.Signal(controlplane.Etcd, syscall.SIGCONT) })
+		p.restless()
 		p.holds(func() {
 			p.Must(p.Secured.Signal(controlplane.Etcd, syscall.SIGSTOP))
 			frozen, before := time.Now(), p.bookmarks()
-			p.Observe()
 			p.says(membership, degraded, "source verification failed")
 			p.Until("a bookmark comes", func() bool { return p.bookmarks() > before })
 			p.T.Logf("a bookmark came %s after etcd was frozen", time.Since(frozen))

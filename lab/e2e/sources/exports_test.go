@@ -211,8 +211,6 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	x.step("a Service that loses the label keeps its endpoints, and no change of it is sent", func(x *exports) {
 		x.export("web", false)
 		client := inventoryv1.NewInventoryServiceClient(x.OperatorConn())
-		_, err := client.RequestObservations(x.Ctx(), &inventoryv1.RequestObservationsRequest{Observations: 3, Service: "shop/web"})
-		x.Must(err)
 		x.UntilCalled("the inventory reports it", func() bool {
 			list, err := client.ListNodes(x.Ctx(), &inventoryv1.ListNodesRequest{Service: "shop/web"})
 			return err == nil && strings.Contains(list.GetStatus().GetMembership().GetReason(), "service shop/web is not exported")

@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +34,6 @@ type replica struct {
 	server *nodeserver.Server
 	grpc   *grpc.Server
 	lis    *bufconn.Listener
-	doubts atomic.Int64
 
 	holds  nodes // what it was told, by us
 	status source.Status
@@ -46,15 +44,6 @@ type replica struct {
 	served  chan error
 }
 
-// RequestObservations counts what subscribers ask for.
-func (r *replica) RequestObservations(n int) int {
-	r.doubts.Add(1)
-	return n
-}
-
-// SetConfirmations is of no matter here.
-func (r *replica) SetConfirmations(int) {}
-
 // start begins a life with a roster. Its clients' connections end at the age given.
 func start(life string, view feed.View, age time.Duration) *replica {
 	r := &replica{
@@ -63,7 +52,7 @@ func start(life string, view feed.View, age time.Duration) *replica {
 	}
 	r.server = nodeserver.New(nodeserver.Config{
 		Sets: nodeserver.OnlySet(nodeserver.NewSet(nodeserver.SetConfig{
-			Stores: r.stores, Omitted: func() []roster.Omission { return nil }, Observer: r,
+			Stores: r.stores, Omitted: func() []roster.Omission { return nil },
 		})),
 		Identify: func(context.Context) (nodeserver.Client, bool) {
 			return nodeserver.Client{Name: "writer", View: view}, true

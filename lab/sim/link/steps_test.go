@@ -1,7 +1,6 @@
 package link
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -44,7 +43,6 @@ var steps = []struct {
 	{"a replica stops in order and starts anew", 2, func(w *world) { w.restart(false) }},
 	{"a replica starts anew and knows nothing yet", 1, (*world).blind},
 	{"a breach of the contract", 6, (*world).breach},
-	{"observations are asked for", 3, (*world).ask},
 }
 
 // step takes one of them.
@@ -200,14 +198,4 @@ func (w *world) breach() {
 	w.dof("  %d × %s", times, tampering[way].name)
 	w.disturbed = time.Now()
 	w.tamper.begin(way, times)
-}
-
-// ask has the subscriber ask for observations.
-func (w *world) ask() {
-	s := w.sub.Snapshot()
-	if s.Connected && s.SyncedInStream && w.wire.whole() && w.tamper.idle() {
-		w.asked, w.doubts = time.Now(), w.heardDoubts()
-	}
-	w.disturbed = cmp.Or(w.disturbed, w.began)
-	w.sub.ObserveNow()
 }

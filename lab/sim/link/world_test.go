@@ -49,8 +49,6 @@ type world struct {
 
 	disturbed time.Time // when anything but the roster was last meddled with
 	broke     time.Time // when the wire began to let nothing through from the inventory; zero: it does not
-	asked     time.Time // when observations were asked for in peace; zero: they were heard
-	doubts    int64     // heard before that
 
 	mu  sync.Mutex
 	had map[string]map[string]bool // by life: the sets that it ever had
@@ -117,7 +115,7 @@ func (w *world) follow(meanwhile func()) {
 	}
 	w.sub = nodeclient.New(nodeclient.Config{
 		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: nodeclient.NewMetrics(prometheus.NewRegistry()),
-		ConfirmObservations: 3, Random: w.calls.draw,
+		Random: w.calls.draw,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -281,25 +279,12 @@ func (w *world) quiet() {
 		w.wrongf("%s says %+v, and the subscriber heard observation %d, membership %s, addresses %s",
 			life, r.status, s.Observation, s.Membership.State, s.Addresses.State)
 	}
-	if !w.asked.IsZero() && w.disturbed.Before(w.asked) && w.age > 10*time.Minute && now.Sub(w.asked) > 6*time.Second {
-		if w.heardDoubts() == w.doubts {
-			w.wrongf("observations were asked for %s ago, and no inventory has heard of it", now.Sub(w.asked))
-		}
-		w.asked = time.Time{}
-	}
 }
 
 var syncs = map[source.SyncState]int{
 	source.Degraded: int(subscriber.Degraded),
 	source.Synced:   int(subscriber.Synced),
 	source.Unsynced: int(subscriber.Unsynced),
-}
-
-func (w *world) heardDoubts() (all int64) {
-	for _, r := range w.replicas {
-		all += r.doubts.Load()
-	}
-	return all
 }
 
 // settle ends all faults, and waits until the subscriber is in step.

@@ -396,8 +396,13 @@ func TestTheBoundGrowsWithEachHalving(t *testing.T) {
 		}
 	}
 	d := Delays{}.withDefaults()
-	if got := d.bound(3, 3, time.Minute) - d.bound(2, 3, time.Minute); got != time.Minute+d.Doubt {
-		t.Errorf("one halving more adds %s", got)
+	for window, want := range map[time.Duration]time.Duration{time.Minute: d.Rest, time.Hour: time.Hour} {
+		if got := d.bound(3, 3, window) - d.bound(2, 3, window); got != want {
+			t.Errorf("one halving more adds %s with windows of %s, not %s", got, window, want)
+		}
+	}
+	if got := d.bound(1, 10, time.Minute) - d.bound(1, 9, time.Minute); got != d.Rest {
+		t.Errorf("one observation more that confirms an empty source adds %s", got)
 	}
 }
 

@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
-	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -237,8 +235,7 @@ func (e *env) proxies() []*faultProxy {
 	return all
 }
 
-// resetTimeout allows for the slowest recovery: a watch that is retried every 30 s, or an inventory that grants no
-// observation at the moment and makes one within a minute.
+// resetTimeout allows for the slowest recovery: a watch that is retried every 30 s.
 const resetTimeout = 100 * time.Second
 
 // reset repairs everything that a row has left: all connections work, all processes are ready, the nodes are those of
@@ -352,45 +349,37 @@ func (e *env) waitNoProbeFails(ctx context.Context) error {
 
 // observeBoth has both replicas make one more observation. At rest they make one a minute, and the writers' shrink guard
 // needs a newer observation for each further batch: without it, what left in the last row could hold what leaves in the
-// next. An inventory grants a client 20 observations, and then one in 30 s, so a request that was not granted is
-// repeated.
+// next. They observe sooner while no node is READY, and the nodes are served all the same, since they pass their probes.
 func (e *env) observeBoth(ctx context.Context) error {
-	both, ctx := errgroup.WithContext(ctx)
-	for _, inventory := range []*pair.Component{e.Inventory, e.replica} {
-		both.Go(func() error { return e.observe(ctx, inventory) })
-	}
-	return both.Wait()
-}
-
-func (e *env) observe(ctx context.Context, inventory *pair.Component) error {
-	const metric = "slicefeed_inventory_observations_total"
-	before, err := inventory.Metric(ctx, metric)
-	if err != nil {
-		return err
-	}
-	for {
-		if err := e.requestObservation(ctx, inventory); err != nil {
-			return fmt.Errorf("request an observation: %w", err)
-		}
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := waitMetric(attempt, inventory, metric, func(now float64) bool { return now > before })
-		cancel()
-		if err == nil || ctx.Err() != nil {
+	both := map[*pair.Component]float64{e.Inventory: 0, e.replica: 0}
+	for inventory := range both {
+		before, err := inventory.Metric(ctx, observations)
+		if err != nil {
 			return err
 		}
+		both[inventory] = before
 	}
+	nodes := e.nodesOf(first)
+	for _, ready := range []bool{false, true} {
+		for _, n := range nodes {
+			if err := n.SetReady(ctx, ready); err != nil {
+				return err
+			}
+		}
+		for inventory, before := range both {
+			metric, reached := observations, func(now float64) bool { return now > before }
+			if ready {
+				metric, reached = `slicefeed_inventory_nodes{state="ready"}`, equals(float64(len(nodes)))
+			}
+			if err := waitMetric(ctx, inventory, metric, reached); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-func (e *env) requestObservation(ctx context.Context, inventory *pair.Component) error {
-	conn, err := pair.Dial(inventory.Address, e.Operator.CertFile, e.Operator.KeyFile, e.Operator.CAFile)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = inventoryv1.NewInventoryServiceClient(conn).
-		RequestObservations(ctx, &inventoryv1.RequestObservationsRequest{Observations: 1}, grpc.WaitForReady(true))
-	return err
-}
+const observations = "slicefeed_inventory_observations_total"
 
 func equals(want float64) func(float64) bool { return func(is float64) bool { return is == want } }
 

@@ -14,7 +14,6 @@ func TestTheSecuredClusterGoesAway(t *testing.T) {
 	workers := s.Join(2)
 	s.ExpectNoWrites(func() {
 		s.StopAPIServer(s.Secured)
-		s.Observe() // else it looks once a minute
 		s.AwaitMetric(s.Inventory, e2e.PartSynced("membership"), e2e.Equals(0))
 		s.AwaitMetric(s.Writers[0], `slicefeed_writer_source_membership_synced{source="default"}`, e2e.Equals(0))
 		if list := s.ListNodes(s.OperatorConn()); list.GetStatus().GetMembership().GetReason() == "" || len(list.GetNodes()) != 2 {

@@ -20,13 +20,12 @@ const (
 
 // Limits of slicefeed.inventory.v1. Lengths are in bytes.
 const (
-	MaxConfirmObservations = 10 // complete observations that a client may require or request
-	MaxNameLength          = 253
-	MaxUIDLength           = 128
-	MaxLabels              = 256
-	MaxLabelKeyLength      = 317 // a prefix of 253, a slash and a name of 63
-	MaxLabelValueLength    = 63  // also of zone, region, and a port's name and protocol
-	MaxSourcePorts         = 16
+	MaxNameLength       = 253
+	MaxUIDLength        = 128
+	MaxLabels           = 256
+	MaxLabelKeyLength   = 317 // a prefix of 253, a slash and a name of 63
+	MaxLabelValueLength = 63  // also of zone, region, and a port's name and protocol
+	MaxSourcePorts      = 16
 )
 
 // IsHostname reports whether a text can be the hostname of a node: a DNS label. The API server rejects a slice that has

@@ -132,7 +132,6 @@ func publishNodes(cfg *config.Config, version string, log *slog.Logger, register
 		Stores:      pipeline.Stores,
 		Omitted:     pipeline.Omitted,
 		Explain:     pipeline.Explain,
-		Observer:    pipeline.Collector,
 		OnDeltaSent: pipeline.RecordSent,
 	})
 	return published{

@@ -47,7 +47,6 @@ type Collector struct {
 	mu          sync.Mutex // calls of clients and the status page use the roster concurrently
 	publisher   Publisher
 	lastListing Listing
-	wakeCh      chan struct{} // capacity 1; receives a signal after a request of a subscriber
 }
 
 // Listing describes the last listing of the cloud.
@@ -70,7 +69,7 @@ type Snapshot struct {
 func New(cfg Config) *Collector {
 	c := &Collector{
 		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer, cfg.Propagation), log: cfg.Log,
-		publisher: Publisher{Roster: roster.New(cfg.Roster), Stores: cfg.Stores}, wakeCh: make(chan struct{}, 1),
+		publisher: Publisher{Roster: roster.New(cfg.Roster), Stores: cfg.Stores},
 	}
 	c.metrics.update(c.publisher.Roster.Counts(), source.Status{}, time.Time{}) // so that the first scrape has all series
 	return c
@@ -100,7 +99,6 @@ func (c *Collector) Run(ctx context.Context) error {
 			return nil
 		case <-c.source.Changed():
 		case update = <-results:
-		case <-c.wakeCh:
 		case <-timer.C:
 		}
 		next := c.step(update)
@@ -165,31 +163,6 @@ func (c *Collector) listCloud(ctx context.Context) roster.Update {
 		c.log.Warn("cloud listing failed, keeping known addresses", "error", result.Err, "retryAfter", result.RetryAfter)
 	}
 	return roster.Update{Listing: &result}
-}
-
-// RequestObservations requests complete observations in close succession on behalf of a
-// subscriber. It returns how many this adds to those that were requested already.
-func (c *Collector) RequestObservations(observations int) (added int) {
-	c.mu.Lock()
-	added = c.publisher.Roster.RequestObservations(time.Now(), observations)
-	c.mu.Unlock()
-	c.wakeUp()
-	return added
-}
-
-// SetConfirmations sets how many observations subscribers need to confirm an anomaly.
-func (c *Collector) SetConfirmations(observations int) {
-	c.mu.Lock()
-	c.publisher.Roster.SetConfirmations(observations)
-	c.mu.Unlock()
-	c.wakeUp()
-}
-
-func (c *Collector) wakeUp() {
-	select {
-	case c.wakeCh <- struct{}{}:
-	default:
-	}
 }
 
 // Omitted returns the omitted nodes.

@@ -20,10 +20,8 @@ type Publisher struct {
 // requests that the roster needs next.
 func (p *Publisher) Publish(now time.Time, changes []roster.Change) (source.Status, observe.Actions) {
 	p.Stores.FreeUnused(now)
-	anomaly := p.Stores.Apply(changes)
+	p.Stores.Apply(changes)
 	status := p.Roster.Status(now)
-	if p.Stores.SetStatus(status) || anomaly {
-		p.Roster.RequestConfirmations(now)
-	}
+	p.Stores.SetStatus(status)
 	return status, p.Roster.NextActions(now)
 }

@@ -204,7 +204,7 @@ func (e *Exports) start(ref ServiceRef) *export {
 	}
 	x.Pipeline = e.cfg.NewPipeline(ref, &x.metrics)
 	x.set = nodeserver.NewSet(nodeserver.SetConfig{
-		Service: ref.String(), Stores: x.Stores, Omitted: x.Omitted, Explain: x.Explain, Observer: x.Collector, OnDeltaSent: x.RecordSent,
+		Service: ref.String(), Stores: x.Stores, Omitted: x.Omitted, Explain: x.Explain, OnDeltaSent: x.RecordSent,
 	})
 	running, stop := context.WithCancel(e.running)
 	x.stop = stop

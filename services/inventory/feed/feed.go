@@ -1,7 +1,6 @@
 // Package feed keeps one delta set per view of the roster, together with the roster's status. It
-// guarantees what deltaset guarantees, that a view has no nodes for subscribers before the first
-// publication, and that an anomaly of any view is reported. It does not know its readers: it has no
-// queue, no client and no clock.
+// guarantees what deltaset guarantees, and that a view has no nodes for subscribers before the first
+// publication. It does not know its readers: it has no queue, no client and no clock.
 package feed
 
 import (

@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -17,8 +16,6 @@ type Store struct {
 	set           *deltaset.Set[*Entry]
 	status        source.Status
 	statusVersion uint64 // see Update
-	detector      observe.AnomalyDetector
-	readyCount    int // READY nodes in the set
 	changed       chan struct{}
 
 	// The last delta, so that only the first of many readers at the same position computes it.
@@ -42,84 +39,40 @@ func NewStoreWithWindow(epoch string, view View, window int) *Store {
 // View returns the view of the store.
 func (s *Store) View() View { return s.view }
 
-// Apply applies changes of the roster. Its cost does not depend on the size of the set. It reports
-// whether the view changed, and whether that caused an anomaly, which needs more complete
-// observations. Call it before SetStatus with the status of the same moment: the number of an
-// observation must never be published with an older set.
-func (s *Store) Apply(changes []roster.Change) (changed, anomaly bool) {
+// Apply applies changes of the roster, and reports whether the view changed. Its cost does not depend on the size of
+// the set. Call it before SetStatus with the status of the same moment: the number of an observation must never be
+// published with an older set.
+func (s *Store) Apply(changes []roster.Change) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.set.Revision()
 	s.cacheValid, s.cachedDelta = false, deltaset.Delta[*Entry]{}
 	for _, c := range changes {
 		if c.Node == nil || !s.view.selects(c.Node) {
-			s.removeNode(c.Name)
-		} else {
-			s.putNode(c.Node)
+			s.set.Remove("", c.Name)
+			continue
 		}
+		e := &Entry{Node: c.Node, Labels: s.view.exportedLabels(c.Node)}
+		e.Fingerprint = fingerprint(c.Node, e.Labels)
+		s.set.Put(e)
 	}
 	if s.set.Revision() == before {
-		return false, false
-	}
-	s.wakeReaders()
-	return true, s.detectAnomaly()
-}
-
-func (s *Store) putNode(n *roster.Node) {
-	e := &Entry{Node: n, Labels: s.view.exportedLabels(n)}
-	e.Fingerprint = fingerprint(n, e.Labels)
-	old, existed := s.set.Get("", n.Name)
-	if !s.set.Put(e) {
-		return // no content that the view publishes differs
-	}
-	if existed {
-		s.addReady(old, -1)
-	} else {
-		s.detector.Add(n.Name)
-	}
-	s.addReady(e, +1)
-}
-
-func (s *Store) removeNode(name string) {
-	old, existed := s.set.Get("", name)
-	if !existed {
-		return
-	}
-	s.set.Remove("", name)
-	s.addReady(old, -1)
-	s.detector.Remove(name)
-}
-
-func (s *Store) addReady(e *Entry, delta int) {
-	if e.Node.State == source.Ready {
-		s.readyCount += delta
-	}
-}
-
-// detectAnomaly reports a new anomaly of the published set. Before the first publication there is none.
-func (s *Store) detectAnomaly() bool {
-	if !s.status.Publishable {
-		s.detector.ForgetActive()
 		return false
 	}
-	return s.detector.DetectNew(s.readyCount)
+	s.wakeReaders()
+	return true
 }
 
-// SetStatus sets the status of the roster. It reports whether there is a new anomaly, such as a set
-// that is empty at its first publication.
-func (s *Store) SetStatus(status source.Status) (anomaly bool) {
+// SetStatus sets the status of the roster.
+func (s *Store) SetStatus(status source.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.status
 	s.status = status
 	s.statusVersion++
-	if status.Observation != old.Observation {
-		s.detector.ObservationDone()
-	}
 	if !SameStatus(old, status) {
 		s.wakeReaders()
 	}
-	return s.detectAnomaly()
 }
 
 // Changed returns a channel that is closed at the next change of the set or of the status, except for

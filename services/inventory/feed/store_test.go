@@ -2,7 +2,6 @@ package feed
 
 import (
 	"encoding/hex"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"testing"
@@ -233,83 +232,13 @@ func TestViewLimitsNodesAndLabels(t *testing.T) {
 	checkEqual(t, "changes", s.Revision(), 1)
 
 	position := u.At
-	if changed, _ := s.Apply(
+	if changed := s.Apply(
 		upserts(newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "y"))),
 	); changed {
 		t.Error("a label that the view does not export changed it")
 	}
 	s.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "red", "zone", "1"))))
 	checkEqual(t, "removed by its label", s.Since(&position).Removed, []string{"a"})
-}
-
-func TestDetectsAnomaliesPerView(t *testing.T) {
-	blue := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
-	many := func(n int, state source.NodeState) (nodes []*roster.Node) {
-		for i := range n {
-			nodes = append(nodes, newNode(fmt.Sprintf("n%d", i), state, withLabels("pool", "blue")))
-		}
-		return nodes
-	}
-	for _, c := range []struct {
-		name    string
-		apply   []roster.Change
-		anomaly bool
-	}{
-		{"half of the nodes lost", removals("n0", "n1"), false},
-		{"more than half lost", removals("n0", "n1", "n2"), true},
-		{"more than half lost, others added", append(removals("n0", "n1", "n2"), upserts(newNode("x", source.Ready, withLabels("pool", "blue")))...), true},
-		{"lost and added again", append(removals("n0", "n1", "n2"), upserts(many(4, source.Ready)...)...), false},
-		{"all lost", removals("n0", "n1", "n2", "n3"), true},
-		{"none ready", upserts(many(4, source.NotReady)...), true},
-		{"most not ready", upserts(many(3, source.NotReady)...), false},
-		{"the only ready node lost", append(upserts(many(3, source.NotReady)...), removals("n3")...), true},
-		{"added and removed again", append(upserts(newNode("x", source.Ready, withLabels("pool", "blue")), newNode("y", source.Ready, withLabels("pool", "blue"))), removals("x", "y", "n0")...), false},
-		{"all relabelled", upserts(newNode("n0", source.Ready), newNode("n1", source.Ready), newNode("n2", source.Ready), newNode("n3", source.Ready)), true},
-		{"all of another view lost", removals("r0", "r1"), false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := NewStore("e", blue)
-			s.Apply(upserts(many(4, source.Ready)...))
-			s.Apply(upserts(newNode("r0", source.Ready), newNode("r1", source.Ready)))
-			s.SetStatus(publishedStatus(1))
-			_, anomaly := s.Apply(c.apply)
-			checkEqual(t, "anomaly", anomaly, c.anomaly)
-		})
-	}
-	t.Run("counts losses since the last observation", func(t *testing.T) {
-		s := NewStore("e", blue)
-		s.Apply(upserts(many(8, source.Ready)...))
-		s.SetStatus(publishedStatus(1))
-		s.Apply(removals("n0", "n1", "n2"))
-		s.SetStatus(publishedStatus(2))
-		if _, anomaly := s.Apply(removals("n3", "n4")); anomaly {
-			t.Error("losses before the last observation are counted again")
-		}
-		if _, anomaly := s.Apply(removals("n5")); !anomaly {
-			t.Error("three of five lost, and no anomaly")
-		}
-	})
-	t.Run("accumulates losses between observations", func(t *testing.T) {
-		s := NewStore("e", blue)
-		s.Apply(upserts(many(8, source.Ready)...))
-		s.SetStatus(publishedStatus(1))
-		s.Apply(removals("n0", "n1", "n2"))
-		s.SetStatus(publishedStatus(1))
-		if _, anomaly := s.Apply(removals("n3", "n4")); !anomaly {
-			t.Error("five of eight lost, and no anomaly")
-		}
-	})
-	t.Run("first publication without an anomaly", func(t *testing.T) {
-		s := NewStore("e", blue)
-		s.Apply(upserts(many(2, source.Ready)...))
-		checkEqual(t, "anomaly", s.SetStatus(publishedStatus(1)), false)
-	})
-	t.Run("first publication of an empty view", func(t *testing.T) {
-		s := NewStore("e", blue)
-		checkEqual(t, "anomaly before the first publication", s.SetStatus(source.Status{}), false)
-		checkEqual(t, "anomaly", s.SetStatus(publishedStatus(1)), true)
-		checkEqual(t, "anomaly again", s.SetStatus(publishedStatus(2)), false)
-	})
 }
 
 func TestChangedWakesReaders(t *testing.T) {
@@ -359,8 +288,7 @@ func TestStoresSeedLateViewsWithOwnEpoch(t *testing.T) {
 		t.Error("two stores for the same view")
 	}
 	checkEqual(t, "not in the view", all.NotInView(blue)[0].Name, "b")
-	checkEqual(t, "anomaly in one view", all.Apply(removals("a")), true)
-	checkEqual(t, "anomaly in no view", all.Apply(upserts(newNode("d", source.Ready))), false)
+	all.Apply(removals("a"))
 	checkEqual(t, "what the view has now", upsertNames(late.Snapshot()), nil)
 }
 

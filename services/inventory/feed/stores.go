@@ -101,9 +101,8 @@ func (s *Stores) FreeUnused(now time.Time) {
 	}
 }
 
-// Apply applies changes of the roster to all stores, and reports whether any of them has a new anomaly.
-// Call it before SetStatus with the status of the same moment.
-func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
+// Apply applies changes of the roster to all stores. Call it before SetStatus with the status of the same moment.
+func (s *Stores) Apply(changes []roster.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
@@ -115,15 +114,13 @@ func (s *Stores) Apply(changes []roster.Change) (anomaly bool) {
 	}
 	for _, store := range s.stores {
 		before := store.Revision()
-		_, newAnomaly := store.Apply(changes)
+		store.Apply(changes)
 		s.totalRevisions += store.Revision() - before
-		anomaly = anomaly || newAnomaly
 	}
-	return anomaly
 }
 
-// SetStatus sets the roster's status in all stores, and reports whether any of them has a new anomaly.
-func (s *Stores) SetStatus(status source.Status) (anomaly bool) {
+// SetStatus sets the roster's status in all stores.
+func (s *Stores) SetStatus(status source.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !SameStatus(s.status, status) {
@@ -132,9 +129,8 @@ func (s *Stores) SetStatus(status source.Status) (anomaly bool) {
 	}
 	s.status = status
 	for _, store := range s.stores {
-		anomaly = store.SetStatus(status) || anomaly
+		store.SetStatus(status)
 	}
-	return anomaly
 }
 
 // Status returns the current status, and a channel that is closed when it changes, except for ages.

@@ -10,8 +10,8 @@ import (
 )
 
 // DefaultBudget is in requests per minute. IONOS does not publish its limits, so the default is
-// generous: a listing of 5,000 servers and a LAN takes 7 requests. Confirmations take one listing every
-// 5 s, which is 84 requests per minute; ten of them, the maximum, pass without a wait.
+// generous: a listing of 5,000 servers and a LAN takes 7 requests. An anomaly takes a listing every 5 s, which is 84
+// requests per minute; ten of them pass without a wait, and then one every 20 s, 21 requests per minute.
 const DefaultBudget = 120
 
 // budget limits the requests that are sent per minute, whatever causes them. Its token bucket holds half

@@ -8,34 +8,22 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 )
 
 // Client is an authenticated client and what it may see.
 type Client struct {
-	Name     string // its SAN; the numbers of streams and observations are limited per name
+	Name     string // its SAN; the number of streams is limited per name
 	Operator bool   // its role, for people
 	View     feed.View
 
 	// AllowsService reports whether the client may see an exported Service, by namespace/name; nil: none.
 	AllowsService func(service string) bool
-}
-
-// observer takes requests for observations. It is called by many goroutines and must not block.
-type observer interface {
-	// RequestObservations requests at least one complete observation, in close succession if there are
-	// several. It returns how many this adds to those that were requested already.
-	RequestObservations(observations int) (added int)
-	// SetConfirmations sets the number of observations that confirm an anomaly that the inventory finds
-	// by itself: the largest number that a connected client requires, at least one.
-	SetConfirmations(observations int)
 }
 
 // Config configures a server. MaxStreamsPerClient has a default, the rest is mandatory unless stated.
@@ -54,9 +42,8 @@ type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 	inventoryv1.UnimplementedInventoryOperatorServiceServer
 
-	cfg        Config
-	streams    *stream.Streams
-	logLimiter rate.Sometimes // for log lines that a client can cause at any rate
+	cfg     Config
+	streams *stream.Streams
 
 	mu      sync.Mutex
 	readers map[*Reader]struct{}
@@ -65,9 +52,8 @@ type Server struct {
 // New returns the service. It is NOT_SERVING until its sets are ready.
 func New(cfg Config) *Server {
 	return &Server{
-		cfg:        cfg,
-		readers:    map[*Reader]struct{}{},
-		logLimiter: rate.Sometimes{Interval: time.Minute},
+		cfg:     cfg,
+		readers: map[*Reader]struct{}{},
 		streams: stream.New(stream.Config{
 			Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
 			Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.MaxStreamsPerClient,

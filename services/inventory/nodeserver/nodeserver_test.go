@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -65,27 +64,11 @@ func publishedStatus(observation uint64) source.Status {
 	return source.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Publishable: true}
 }
 
-type fakeObserver struct {
-	mu            sync.Mutex
-	requested     []int
-	confirmations int
-}
-
-func (o *fakeObserver) RequestObservations(n int) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.requested = append(o.requested, n)
-	return n
-}
-
-func (o *fakeObserver) SetConfirmations(n int) { o.mu.Lock(); defer o.mu.Unlock(); o.confirmations = n }
-
 type harness struct {
 	t        *testing.T
 	server   *Server
 	set      *Set
 	stores   *feed.Stores
-	observer *fakeObserver
 	health   *health.Server
 	metrics  *stream.Metrics
 	sent     *atomic.Int64 // calls of OnDeltaSent
@@ -114,15 +97,14 @@ func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := feed.NewStores("epoch")
 		h := &harness{
-			t:        t,
-			stores:   stores,
-			sent:     new(atomic.Int64),
-			observer: &fakeObserver{},
-			health:   health.NewServer(),
-			metrics:  NewMetrics(prometheus.NewRegistry(), stores.TotalRevisions),
+			t:       t,
+			stores:  stores,
+			sent:    new(atomic.Int64),
+			health:  health.NewServer(),
+			metrics: NewMetrics(prometheus.NewRegistry(), stores.TotalRevisions),
 		}
 		h.set = NewSet(SetConfig{
-			Stores: stores, Observer: h.observer, OnDeltaSent: func() { h.sent.Add(1) },
+			Stores: stores, OnDeltaSent: func() { h.sent.Add(1) },
 			Omitted: func() []roster.Omission {
 				return []roster.Omission{{Name: "cp", Reason: source.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
@@ -522,47 +504,4 @@ func TestRejectsInvalidAndExcessStreams(t *testing.T) {
 		again.next()
 		checkEqual(t, "rejected", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
 	})
-}
-
-func TestRequestsObservationsForClients(t *testing.T) {
-	runServer(t, func(h *harness) {
-		expectRequests := func(requested []int, confirmations int) {
-			t.Helper()
-			synctest.Wait()
-			h.observer.mu.Lock()
-			defer h.observer.mu.Unlock()
-			checkEqual(t, "requested", h.observer.requested, requested)
-			checkEqual(t, "confirmations", h.observer.confirmations, confirmations)
-		}
-		three := h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 3}, "writer")
-		three.next()
-		expectRequests(nil, 3)
-		h.watch(&inventoryv1.WatchNodesRequest{ConfirmObservations: 2}, "writer").next()
-		expectRequests(nil, 3)
-		checkEqual(t, "granted of 2", h.requestObservations(2, "writer"), uint32(2))
-		expectRequests([]int{2}, 3)
-		checkEqual(t, "granted of 0, which means 1", h.requestObservations(0, "writer"), uint32(1))
-		expectRequests([]int{2, 1}, 3)
-		checkEqual(t, "granted of 10", h.requestObservations(10, "writer"), uint32(10))
-		checkEqual(t, "granted of 10 when 13 of 20 were used", h.requestObservations(10, "writer"), uint32(7))
-		checkEqual(t, "granted when the quota is used up", h.requestObservations(1, "writer"), uint32(0))
-		_, err := h.client.RequestObservations(
-			withClientName(h.t.Context(), "writer"),
-			&inventoryv1.RequestObservationsRequest{Observations: 11},
-		)
-		checkEqual(t, "11 at once", status.Code(err), codes.InvalidArgument)
-		_, err = h.client.RequestObservations(withClientName(h.t.Context(), "unknown"), &inventoryv1.RequestObservationsRequest{})
-		checkEqual(t, "an unknown client", status.Code(err), codes.PermissionDenied)
-		three.cancel()
-		expectRequests([]int{2, 1, 10, 7}, 2)
-	})
-}
-
-func (h *harness) requestObservations(n uint32, client string) (granted uint32) {
-	h.t.Helper()
-	r, err := h.client.RequestObservations(withClientName(h.t.Context(), client), &inventoryv1.RequestObservationsRequest{Observations: n})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return r.GetGranted()
 }

@@ -18,27 +18,10 @@ const (
 	maxExplainedNames = 100
 )
 
-// WatchRequest is a valid request for a stream.
-type WatchRequest struct {
-	From          *feed.Position // nil: the client has no set
-	Confirmations int            // observations that the client needs to confirm an anomaly; 0: once
-}
-
-// ParseWatchRequest returns what a request says. An error is for the client: the request is malformed.
-func ParseWatchRequest(req *inventoryv1.WatchNodesRequest) (WatchRequest, error) {
-	from, err := stream.ResumePosition(req.GetCursor(), req.GetDigest())
-	if err != nil {
-		return WatchRequest{}, err
-	}
-	confirmations, err := parseObservations("confirm_observations", req.GetConfirmObservations())
-	return WatchRequest{From: from, Confirmations: confirmations}, err
-}
-
-func parseObservations(field string, n uint32) (int, error) {
-	if n > contract.MaxConfirmObservations {
-		return 0, status.Errorf(codes.InvalidArgument, "%s is %d, want at most %d", field, n, contract.MaxConfirmObservations)
-	}
-	return int(n), nil
+// ResumePosition returns where a request resumes; nil: the client has no set. An error is for the client: the request is
+// malformed.
+func ResumePosition(req *inventoryv1.WatchNodesRequest) (*feed.Position, error) {
+	return stream.ResumePosition(req.GetCursor(), req.GetDigest())
 }
 
 // checkNames returns an error for the client if a request has too few or too many names, or an invalid one.

@@ -15,21 +15,18 @@ type SetConfig struct {
 	Stores      *feed.Stores
 	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
 	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
-	Observer    observer
-	OnDeltaSent func() // called after a delta was sent to a subscriber that was up to date; nil: not called
+	OnDeltaSent func()                                               // called after a delta was sent to a subscriber that was up to date; nil: not called
 }
 
 // Set has the nodes of one source. Each client sees those of its view.
 type Set struct {
 	SetConfig
 
-	quota         observationQuota
-	messageCache  stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
-	confirmations int // the largest number that a reader requires, at least 1; guarded by Server.mu
+	messageCache stream.MessageCache[messageKey, inventoryv1.WatchNodesResponse]
 }
 
 // NewSet returns a set for one server.
-func NewSet(cfg SetConfig) *Set { return &Set{SetConfig: cfg, confirmations: 1} }
+func NewSet(cfg SetConfig) *Set { return &Set{SetConfig: cfg} }
 
 // Sets finds the set of a request.
 type Sets interface {

@@ -34,11 +34,11 @@ func receiveEach(c *strictClient, r *Reader, each func(*Message)) error {
 
 // connect starts a stream of a client that shares the set's messages.
 func (s *Set) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
-	request, err := ParseWatchRequest(c.begin())
+	from, err := ResumePosition(c.begin())
 	if err != nil {
 		panic(err)
 	}
-	r := NewReader(stores.Acquire(view), request.From, 5*time.Second)
+	r := NewReader(stores.Acquire(view), from, 5*time.Second)
 	r.set = s
 	return r
 }

@@ -58,27 +58,10 @@ func (s *Server) register(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers[r] = struct{}{}
-	s.updateConfirmations(r.set)
 }
 
 func (s *Server) unregister(r *Reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)
-	s.updateConfirmations(r.set)
-}
-
-// updateConfirmations passes the largest number of confirmations that a reader of a set requires to the set's
-// observer, if it has changed.
-func (s *Server) updateConfirmations(set *Set) {
-	confirmations := 1
-	for r := range s.readers {
-		if r.set == set {
-			confirmations = max(confirmations, r.confirmations)
-		}
-	}
-	if confirmations != set.confirmations {
-		set.confirmations = confirmations
-		set.Observer.SetConfirmations(confirmations)
-	}
 }

@@ -19,7 +19,7 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	if err != nil {
 		return err
 	}
-	request, err := ParseWatchRequest(req)
+	from, err := ResumePosition(req)
 	if err != nil {
 		return err
 	}
@@ -35,8 +35,8 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	defer release()
 	store := set.Stores.Acquire(client.View)
 	defer func() { set.Stores.Release(store, time.Now()) }()
-	r := NewReader(store, request.From, stream.HeartbeatInterval)
-	r.client, r.set, r.since, r.confirmations = client, set, time.Now(), request.Confirmations
+	r := NewReader(store, from, stream.HeartbeatInterval)
+	r.client, r.set, r.since = client, set, time.Now()
 	s.register(r)
 	defer s.unregister(r)
 	return stream.Serve(s.streams, to, r)
@@ -48,10 +48,9 @@ type Message = stream.Message[inventoryv1.WatchNodesResponse]
 // Reader is the state of one subscriber: its position, and the status that was sent to it last. It
 // implements stream.Reader.
 type Reader struct {
-	client        Client
-	set           *Set // whose messages it shares
-	since         time.Time
-	confirmations int // see WatchRequest
+	client Client
+	set    *Set // whose messages it shares
+	since  time.Time
 
 	mu       sync.Mutex
 	progress sendProgress // Subscribers reads it

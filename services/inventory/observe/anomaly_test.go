@@ -1,41 +1,54 @@
 package observe
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
-func TestAnAnomalyCountsWhenItArisesAndNotWhileItLasts(t *testing.T) {
+func TestAnomaliesAreObservedEvery5sTenTimesAndThenEvery20s(t *testing.T) {
+	const no, soon, slow = time.Duration(0), 5 * time.Second, 20 * time.Second
 	type step struct {
 		add, remove string // a letter for each member
-		observed    bool
+		observed    int    // complete observations, with the same set
 		ready       int
-		arises      bool
+		next        time.Duration // after the last observation; no: there is no anomaly
 	}
 	for name, steps := range map[string][]step{
-		"empty from the start":             {{arises: true}, {}, {observed: true}},
-		"none ready, then empty":           {{add: "ab", ready: 2}, {ready: 0, arises: true}, {remove: "ab", arises: true}, {}},
-		"none ready while the set shrinks": {{add: "abcdef", observed: true, arises: true}, {remove: "a"}, {remove: "b", observed: true}, {remove: "c"}},
-		"none ready, ready, none ready":    {{add: "a", ready: 1}, {arises: true}, {ready: 1}, {arises: true}},
-		"halved, and further losses before it was observed": {
-			{add: "abcdefgh", observed: true, ready: 8}, {remove: "abcd", ready: 4}, {remove: "e", ready: 3, arises: true}, {remove: "f", ready: 2},
+		"empty from the start":          {{next: soon}, {observed: 9, next: soon}, {observed: 1, next: slow}, {observed: 100, next: slow}},
+		"empty, and no longer":          {{next: soon}, {add: "a", ready: 1, next: no}, {observed: 1, ready: 1, next: no}},
+		"none ready, then empty":        {{add: "ab", ready: 2}, {observed: 20, next: slow}, {remove: "ab", next: soon}},
+		"none ready, ready, none ready": {{add: "a", ready: 1}, {observed: 20, next: slow}, {ready: 1}, {next: soon}},
+		"most not ready":                {{add: "abcd", observed: 1, ready: 4}, {ready: 1}},
+		"none ready while the set shrinks": {
+			{add: "abcdef", observed: 20, next: slow}, {remove: "a", next: slow}, {remove: "b", observed: 1, next: slow}, {remove: "c", next: slow},
 		},
-		"halved, observed, halved": {
-			{add: "abcdefgh", observed: true, ready: 8}, {remove: "abcde", ready: 3, arises: true}, {observed: true, ready: 3}, {remove: "fg", ready: 1, arises: true},
+		"half lost":                    {{add: "abcd", observed: 1, ready: 4}, {remove: "ab", ready: 2}},
+		"more than half lost":          {{add: "abcd", observed: 1, ready: 4}, {remove: "abc", ready: 1, next: soon}, {observed: 1, ready: 1}},
+		"more than half replaced":      {{add: "abcd", observed: 1, ready: 4}, {remove: "abc", add: "xyz", ready: 4, next: soon}},
+		"lost since some observations": {{add: "abcd", observed: 500, ready: 4}, {remove: "abc", ready: 1, next: soon}},
+		"lost in parts, with an observation in between": {
+			{add: "abcdefgh", observed: 1, ready: 8}, {remove: "abc", observed: 1, ready: 5}, {remove: "de", ready: 3}, {remove: "f", ready: 2, next: soon},
 		},
-		"lost and back again": {{add: "ab", observed: true, ready: 2}, {remove: "a", ready: 1}, {add: "a", ready: 2}, {remove: "b", ready: 1}},
+		"lost in parts, without one": {{add: "abcdefgh", observed: 1, ready: 8}, {remove: "abc", ready: 5}, {remove: "de", ready: 3, next: soon}},
+		"lost and back again":        {{add: "ab", observed: 1, ready: 2}, {remove: "a", ready: 1}, {add: "a", ready: 2}, {remove: "b", ready: 1}},
+		"added and lost again":       {{add: "abcd", observed: 1, ready: 4}, {add: "xy", ready: 6}, {remove: "xya", ready: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var d AnomalyDetector
+			var d anomalyDetector
 			for i, s := range steps {
 				for _, c := range s.add {
-					d.Add(string(c))
+					d.add(string(c))
 				}
 				for _, c := range s.remove {
-					d.Remove(string(c))
+					d.remove(string(c))
 				}
-				if s.observed {
-					d.ObservationDone()
+				d.detect(s.ready)
+				for range s.observed {
+					d.observationDone()
+					d.detect(s.ready)
 				}
-				if got := d.DetectNew(s.ready); got != s.arises {
-					t.Errorf("step %d: arises: %t, want %t", i+1, got, s.arises)
+				if next, wanted := d.interval(); next != s.next || wanted != (s.next > 0) {
+					t.Errorf("step %d: the next observation after %s, wanted: %t; want %s", i+1, next, wanted, s.next)
 				}
 			}
 		})

@@ -97,10 +97,11 @@ func (o *Observer) nextListing() (time.Time, bool) {
 	}
 	l := &o.listings
 	at := l.startedAt.Add(o.cfg.ListInterval)
-	if o.isConfirming() && !o.verifications.first.IsZero() {
-		at = o.observedAt.Add(observationGap)
-	} else if !l.requestedAt.IsZero() && l.requestedAt.Before(at) {
-		at = l.requestedAt
+	if next, wanted := o.nextConfirmation(); wanted && !o.verifications.first.IsZero() {
+		at = earlier(at, next)
+	}
+	if !l.requestedAt.IsZero() {
+		at = earlier(at, l.requestedAt)
 	}
 	if l.failures > 0 {
 		at = time.Time{} // as soon as notBefore allows

@@ -14,12 +14,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-const (
-	// maxConfirmations limits how many observations confirm an anomaly.
-	maxConfirmations = 10
-	// observationGap is the minimum time between two observations, which the contract guarantees.
-	observationGap = 5 * time.Second
-)
+// observationGap is the minimum time between two observations, which the contract guarantees.
+const observationGap = 5 * time.Second
 
 // Config has the intervals of requests. Zero stands for the default.
 type Config struct {
@@ -54,11 +50,9 @@ type Observer struct {
 	number     uint64    // of the last complete observation
 	observedAt time.Time // when it was complete
 
-	anomalies     AnomalyDetector
-	anomalyAt     time.Time // a verification that was started before says nothing about the anomaly
-	confirmations int       // observations to request after an anomaly
-	remaining     int       // observations that are still requested
-	restarted     bool      // an anomaly has already restarted the current observation
+	anomalies anomalyDetector
+	anomalyAt time.Time // a verification that was started before says nothing about the anomaly
+	restarted bool      // an anomaly has already restarted the current observation
 
 	everPublished bool
 
@@ -77,7 +71,7 @@ func New(cfg Config) *Observer {
 	cfg.ListInterval = cmp.Or(cfg.ListInterval, time.Minute)
 	cfg.ConfirmInterval = cmp.Or(cfg.ConfirmInterval, 5*time.Second)
 	cfg.VerifyInterval = cmp.Or(cfg.VerifyInterval, time.Minute)
-	return &Observer{cfg: cfg, confirmations: 1}
+	return &Observer{cfg: cfg}
 }
 
 // MemberChanges has 1 for each node that was added to the published ones, -1 for each that was removed,
@@ -90,9 +84,9 @@ func (o *Observer) SetCounts(now time.Time, counts Counts, changes MemberChanges
 	for name, change := range changes {
 		switch {
 		case change > 0:
-			o.anomalies.Add(name)
+			o.anomalies.add(name)
 		case change < 0:
-			o.anomalies.Remove(name)
+			o.anomalies.remove(name)
 		}
 	}
 	o.reevaluate(now)
@@ -101,14 +95,16 @@ func (o *Observer) SetCounts(now time.Time, counts Counts, changes MemberChanges
 // reevaluate draws the conclusions after any input.
 func (o *Observer) reevaluate(now time.Time) {
 	if o.number > 0 {
-		if o.anomalies.DetectNew(o.counts.Ready) {
-			// An observation that was started before the anomaly says nothing about it. But one that was
-			// restarted already goes on: otherwise a node that flaps faster than the cloud is listed would
-			// let none complete.
-			o.requestObservations(now, o.confirmations, !o.restarted)
-			o.restarted = true
-		}
 		o.everPublished = o.everPublished || !o.cfg.UsesCloud || o.counts.Unresolved == 0
+	}
+	switch {
+	case !o.Publishable():
+		o.anomalies.active = anomalies{} // of a set that is not published
+	case o.anomalies.detect(o.counts.Ready) && !o.restarted:
+		// An observation that was started before the anomaly says nothing about it. But one that was restarted already
+		// goes on: otherwise a node that flaps faster than the cloud is listed would let none complete.
+		o.anomalyAt, o.restarted = now, true
+		o.verifications.first, o.verifications.last = time.Time{}, time.Time{}
 	}
 	o.updateStatus(now)
 }
@@ -117,9 +113,8 @@ func (o *Observer) reevaluate(now time.Time) {
 func (o *Observer) completeObservation(now time.Time) {
 	o.number++
 	o.observedAt = now
-	o.remaining = max(0, o.remaining-1)
 	o.restarted = false
-	o.anomalies.ObservationDone()
+	o.anomalies.observationDone()
 }
 
 // isObservationDue reports whether an observation that is complete now counts as another one.
@@ -133,39 +128,15 @@ func (o *Observer) Publishable() bool {
 	return o.everPublished && (o.counts.Eligible == 0 || o.counts.Published > 0)
 }
 
-// RequestObservations requests complete observations in close succession (1 to 10) on behalf of a
-// subscriber. Requests are shared: the larger number of the requested and the remaining ones
-// holds. It returns how many observations this adds.
-func (o *Observer) RequestObservations(now time.Time, observations int) (added int) {
-	before := o.remaining
-	// Requests join observations under way: otherwise frequent ones would let none complete.
-	o.requestObservations(now, limitConfirmations(observations), false)
-	return o.remaining - before
-}
-
-// RequestConfirmations requests as many observations as confirm an anomaly, on behalf of a view that has one.
-func (o *Observer) RequestConfirmations(now time.Time) { o.RequestObservations(now, o.confirmations) }
-
-// requestObservations requests observations; restart discards what the current one has seen so far.
-func (o *Observer) requestObservations(now time.Time, observations int, restart bool) {
-	v := &o.verifications
-	if restart || o.remaining == 0 {
-		o.anomalyAt = now
-		v.first, v.last = time.Time{}, time.Time{}
-	} else if v.inFlight || o.listings.inFlight || !v.first.IsZero() {
-		observations++ // the current observation was started before the request
+// nextConfirmation returns when the next complete observation is due at the start or while there is an anomaly; false:
+// only at rest.
+func (o *Observer) nextConfirmation() (at time.Time, wanted bool) {
+	if o.number == 0 {
+		return time.Time{}, true
 	}
-	o.remaining = max(o.remaining, observations)
+	after, wanted := o.anomalies.interval()
+	return o.observedAt.Add(max(after, o.cfg.ConfirmInterval)), wanted
 }
-
-// SetConfirmations sets how many observations follow an anomaly (1 to 10): the largest number that a
-// connected subscriber needs.
-func (o *Observer) SetConfirmations(n int) { o.confirmations = limitConfirmations(n) }
-
-func limitConfirmations(n int) int { return min(max(n, 1), maxConfirmations) }
-
-// isConfirming reports whether observations are wanted in close succession: at start and after an anomaly.
-func (o *Observer) isConfirming() bool { return o.number == 0 || o.remaining > 0 }
 
 // NextActions returns the requests to send now, and when to call it again. A request counts as under way
 // until its result arrives.

@@ -135,9 +135,10 @@ func (o *Observer) nextVerification(now time.Time) (source.Verification, time.Ti
 	if v.verifySoon {
 		at = earlier(at, v.startedAt.Add(o.cfg.ConfirmInterval))
 	}
-	if !v.everFull || o.isConfirming() && v.first.IsZero() {
-		mode = source.FullVerification
-		at = later(v.startedAt.Add(o.cfg.ConfirmInterval), o.observedAt.Add(max(o.cfg.ConfirmInterval, observationGap)))
+	if next, wanted := o.nextConfirmation(); wanted && v.first.IsZero() {
+		if next = later(next, v.startedAt.Add(o.cfg.ConfirmInterval)); !v.everFull || !next.After(at) {
+			mode, at = source.FullVerification, next
+		}
 	}
 	if v.failures > 0 {
 		at = v.notBefore

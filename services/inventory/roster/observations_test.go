@@ -7,28 +7,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// A request discards what was seen before it, but not within a series that runs: otherwise those who request often
-// would never let it complete.
-func TestSeriesCompletesHoweverOftenItIsRequested(t *testing.T) {
-	w := &world{t: t}
-	w.play("ready method=record")
-	before, startedAt := w.Status(w.now).Observation, time.Time{}
-	for range 60 {
-		w.play("request 1")
-		if a := w.NextActions(w.now); a.Verify != source.NoVerification {
-			startedAt = w.now
-		}
-		w.play("pass 1s")
-		if !startedAt.IsZero() && w.now.Sub(startedAt) >= 2*time.Second {
-			w.play("verified full started=-2s")
-			startedAt = time.Time{}
-		}
-	}
-	if n := w.Status(w.now).Observation - before; n < 8 {
-		t.Errorf("%d observations in a minute of requests", n)
-	}
-}
-
 // A node that flaps faster than the cloud is listed raises "none ready" again and again: each observation may
 // restart once for that, and has to complete nevertheless.
 func TestObservationsCompleteWhileANodeFlapsFasterThanTheCloudIsListed(t *testing.T) {

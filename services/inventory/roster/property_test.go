@@ -59,7 +59,7 @@ func events() *rapid.Generator[step] {
 		rv := rapid.Uint64Range(1, 20).Draw(t, "rv")
 		ago := time.Duration(rapid.IntRange(0, 10).Draw(t, "ago")) * time.Second
 		mode := rapid.SampledFrom([]source.Verification{source.LightVerification, source.FullVerification}).Draw(t, "mode")
-		switch rapid.IntRange(0, 9).Draw(t, "event") {
+		switch rapid.IntRange(0, 8).Draw(t, "event") {
 		case 0, 1, 2:
 			return apply(func(time.Time) Update { return Update{Source: source.Update{Changed: []source.Candidate{c}}} })
 		case 3:
@@ -70,8 +70,6 @@ func events() *rapid.Generator[step] {
 			return applyVerification(ago, mode, rv, nil)
 		case 7:
 			return apply(func(now time.Time) Update { return Update{Source: source.Update{LastContact: now, Verified: rv}} })
-		case 8:
-			return func(r *Roster, now time.Time) []Change { r.RequestObservations(now, int(rv)); return nil }
 		}
 		return func(r *Roster, now time.Time) []Change { r.NextActions(now); return nil }
 	})

@@ -248,18 +248,6 @@ func (r *Roster) counts() observe.Counts {
 	return c
 }
 
-// RequestObservations requests complete observations in close succession (1 to 10) on behalf of a
-// subscriber, and returns how many this adds to those that were requested already.
-func (r *Roster) RequestObservations(now time.Time, observations int) (added int) {
-	return r.observer.RequestObservations(now, observations)
-}
-
-// RequestConfirmations requests as many observations as confirm an anomaly, on behalf of a view that has one.
-func (r *Roster) RequestConfirmations(now time.Time) { r.observer.RequestConfirmations(now) }
-
-// SetConfirmations sets how many observations follow an anomaly (1 to 10).
-func (r *Roster) SetConfirmations(observations int) { r.observer.SetConfirmations(observations) }
-
 // NextActions returns the requests to send now, each of which must be answered once, and when to call it again.
 func (r *Roster) NextActions(now time.Time) observe.Actions { return r.observer.NextActions(now) }
 

@@ -66,10 +66,6 @@ func (w *world) play(line string) string {
 			w.now = w.now.Add(w.parseDuration(args[0]))
 		case "cloud":
 			w.setCloud(args)
-		case "confirmations":
-			w.SetConfirmations(w.parseInt(args[0]))
-		case "request":
-			w.RequestObservations(w.now, w.parseInt(args[0]))
 		case "next":
 			output = describeActions(w.NextActions(w.now), w.now)
 		case "run":

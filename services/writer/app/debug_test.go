@@ -202,11 +202,10 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 	}
 	sub := nodeclient.New(
 		nodeclient.Config{
-			Source:              config.DefaultSource,
-			Dial:                dial,
-			Log:                 log,
-			Metrics:             nodeclient.NewMetrics(registry),
-			ConfirmObservations: 1,
+			Source:  config.DefaultSource,
+			Dial:    dial,
+			Log:     log,
+			Metrics: nodeclient.NewMetrics(registry),
 		},
 	)
 	reporter := events.NewReporter(events.Config{Logger: log})

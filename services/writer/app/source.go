@@ -42,7 +42,7 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 		}
 		s := &source{Source: reconciler.Source{Name: src.Name, CIDRs: src.CIDRs, AllowsPort: src.AllowsPort}, link: inventory}
 		client := nodeclient.Config{
-			Source: src.Name, Log: log, Metrics: metrics, ConfirmObservations: cfg.EmptyThreshold,
+			Source: src.Name, Log: log, Metrics: metrics,
 			Dial: func() (nodeclient.Conn, error) { return inventory.Dial() },
 		}
 		if src.ExportsServices {

@@ -34,10 +34,6 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics // shared by all clients of the process
 
-	// ConfirmObservations is how many complete observations confirm an anomaly, at most
-	// contract.MaxConfirmObservations.
-	ConfirmObservations int
-
 	Random func() float64 // uniform in [0, 1); nil: math/rand/v2
 }
 
@@ -47,29 +43,26 @@ type Conn interface {
 	Close() error
 }
 
-// Client follows one inventory. Snapshot, Changed, ObserveNow and Retire are safe for concurrent use, also
+// Client follows one inventory. Snapshot, Changed and Retire are safe for concurrent use, also
 // before and after Run.
 type Client struct {
-	cfg           Config
-	feed          string // the name of the set
-	confirmations uint32 // Config.ConfirmObservations, within the contract's limit
-	log           *slog.Logger
-	snapshot      atomic.Pointer[subscriber.Snapshot]
-	changedCh     chan struct{}
-	observeCh     chan struct{}
+	cfg       Config
+	feed      string // the name of the set
+	log       *slog.Logger
+	snapshot  atomic.Pointer[subscriber.Snapshot]
+	changedCh chan struct{}
 
 	publishing sync.Mutex // held while a snapshot is published
 	retired    bool
 
 	// Only Run uses the fields below.
-	mirror             *subscriber.Mirror
-	schedule           Schedule
-	closingConns       sync.WaitGroup // connections of earlier sessions
-	connected          bool
-	denial             string         // see subscriber.Snapshot
-	observeRequestedAt time.Time      // when observations were last requested
-	logLimiter         *rate.Limiter  // limits log lines about reported changes: a peer controls how many there are
-	failureLog         rate.Sometimes // limits log lines about an unreachable inventory
+	mirror       *subscriber.Mirror
+	schedule     Schedule
+	closingConns sync.WaitGroup // connections of earlier sessions
+	connected    bool
+	denial       string         // see subscriber.Snapshot
+	logLimiter   *rate.Limiter  // limits log lines about reported changes: a peer controls how many there are
+	failureLog   rate.Sometimes // limits log lines about an unreachable inventory
 }
 
 // Limits of log lines: about changes that the inventory reports, each second; and about failed connection
@@ -87,14 +80,12 @@ func New(cfg Config) *Client {
 		cfg.Random = rand.Float64
 	}
 	s := &Client{
-		cfg:           cfg,
-		confirmations: uint32(min(max(cfg.ConfirmObservations, 0), contract.MaxConfirmObservations)),
-		log:           cfg.Log.With("source", subscriber.FeedName(cfg.Source, cfg.Service)),
-		mirror:        subscriber.NewMirror(),
-		changedCh:     make(chan struct{}, 1),
-		observeCh:     make(chan struct{}, 1),
-		logLimiter:    rate.NewLimiter(maxLogRate, maxLogBurst),
-		failureLog:    rate.Sometimes{First: 1, Interval: failureLogInterval},
+		cfg:        cfg,
+		log:        cfg.Log.With("source", subscriber.FeedName(cfg.Source, cfg.Service)),
+		mirror:     subscriber.NewMirror(),
+		changedCh:  make(chan struct{}, 1),
+		logLimiter: rate.NewLimiter(maxLogRate, maxLogBurst),
+		failureLog: rate.Sometimes{First: 1, Interval: failureLogInterval},
 	}
 	s.feed = subscriber.FeedName(cfg.Source, cfg.Service)
 	cfg.Metrics.initSource(s.feed)
@@ -108,16 +99,6 @@ func (s *Client) Snapshot() subscriber.Snapshot { return *s.snapshot.Load() }
 // Changed is signaled after the snapshot has changed in more than ages and times. Several changes may
 // be signaled once.
 func (s *Client) Changed() <-chan struct{} { return s.changedCh }
-
-// ObserveNow requests complete observations from the inventory, as many as Config.ConfirmObservations. It
-// does not wait. Calls in close succession make one request, and a request that fails is dropped: the
-// next decision that needs observations requests them again.
-func (s *Client) ObserveNow() {
-	select {
-	case s.observeCh <- struct{}{}:
-	default:
-	}
-}
 
 // Retire stops the publication of snapshots and of their metrics: once it returns, another client can publish those of the
 // same set. It does not end Run.

@@ -30,28 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type scriptedInventory struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
-	calls    chan *streamCall
-	requests chan *observeCall // of observations
-}
-
-type observeCall struct {
-	at  time.Time
-	req *inventoryv1.RequestObservationsRequest
-	end chan error
-}
-
-func (i *scriptedInventory) RequestObservations(
-	ctx context.Context,
-	req *inventoryv1.RequestObservationsRequest,
-) (*inventoryv1.RequestObservationsResponse, error) {
-	c := &observeCall{time.Now(), req, make(chan error)}
-	i.requests <- c
-	select {
-	case err := <-c.end:
-		return &inventoryv1.RequestObservationsResponse{Granted: req.GetObservations()}, err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	calls chan *streamCall
 }
 
 type streamCall struct {
@@ -94,7 +73,7 @@ type harness struct {
 func runClient(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		lis := bufconn.Listen(1 << 20)
-		inv := &scriptedInventory{calls: make(chan *streamCall, 100), requests: make(chan *observeCall, 100)}
+		inv := &scriptedInventory{calls: make(chan *streamCall, 100)}
 		srv := grpc.NewServer()
 		inventoryv1.RegisterInventoryServiceServer(srv, inv)
 		served := make(chan error, 1)
@@ -108,7 +87,7 @@ func runClient(t *testing.T, test func(h *harness)) {
 		m := NewMetrics(prometheus.NewRegistry())
 		s := New(Config{
 			Source: "default", Dial: dial, Log: slog.New(slog.DiscardHandler), Metrics: m,
-			ConfirmObservations: 3, Random: func() float64 { return 0.5 },
+			Random: func() float64 { return 0.5 },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
@@ -169,7 +148,6 @@ func TestR5ResumesFromCursorAndDigest(t *testing.T) {
 		if older.req.GetCursor() != nil || older.req.GetDigest() != nil {
 			t.Errorf("first request: %v", older.req)
 		}
-		checkEqual(t, "confirm observations", older.req.GetConfirmObservations(), uint32(3))
 		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
 		older.end <- status.Error(codes.Unavailable, "max age")
 
@@ -398,89 +376,6 @@ func TestSnapshotHasTheReasonWhyAStreamIsRejected(t *testing.T) {
 			})
 		})
 	}
-}
-
-func (h *harness) nextRequest() *observeCall {
-	h.t.Helper()
-	select {
-	case c := <-h.inventory.requests:
-		return c
-	case <-time.After(time.Minute):
-		h.t.Fatal("no observations were requested")
-		return nil
-	}
-}
-
-func (h *harness) checkNoRequest() {
-	h.t.Helper()
-	synctest.Wait()
-	select {
-	case <-h.inventory.requests:
-		h.t.Error("observations were requested again")
-	default:
-	}
-}
-
-func TestRequestsObservationsBesideTheStream(t *testing.T) {
-	runClient(t, func(h *harness) {
-		h.ObserveNow()
-		stream := h.nextCall()
-		h.checkNoRequest() // the inventory has not answered yet
-		h.deliver(stream, withHeartbeat(completeSet("e", 10, a, b)))
-		request := h.nextRequest()
-		checkEqual(t, "observations", request.req.GetObservations(), uint32(3))
-		request.end <- nil
-		at := time.Now()
-		h.ObserveNow()
-		h.ObserveNow()
-		second := h.nextRequest()
-		checkEqual(t, "time between requests", time.Since(at), 5*time.Second)
-		second.end <- nil
-		time.Sleep(6 * time.Second)
-		h.deliver(stream, synced("e", 10, []*wireNode{a, b}))
-		h.checkNoRequest()
-	})
-}
-
-func TestFailedObservationRequestsDoNotAffectTheStream(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		fail func(*observeCall)
-	}{
-		{"rejected", func(c *observeCall) { c.end <- status.Error(codes.ResourceExhausted, "too many calls") }},
-		{"unknown to the inventory", func(c *observeCall) { c.end <- status.Error(codes.Unimplemented, "unknown method") }},
-		{"no response", func(*observeCall) {}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			runClient(t, func(h *harness) {
-				stream := h.nextCall()
-				h.deliver(stream, withHeartbeat(completeSet("e", 10, a, b)))
-				h.ObserveNow()
-				first := h.nextRequest()
-				tt.fail(first)
-				at := time.Now()
-				h.deliver(stream, synced("e", 11, []*wireNode{a, b, c}, upserts(c)))
-				checkEqual(t, "members", len(h.Snapshot().Members), 3)
-				checkEqual(t, "delay of the change", time.Since(at), 0)
-				checkEqual(t, "connected and synced", h.Snapshot().Connected && h.Snapshot().SyncedInStream, true)
-				h.ObserveNow() // the next one goes out all the same
-				checkEqual(t, "time between requests", h.nextRequest().at.Sub(first.at), 5*time.Second)
-				checkEqual(t, "reconnects", testutil.ToFloat64(h.metrics.reconnects.WithLabelValues("default")), 0.0)
-			})
-		})
-	}
-}
-
-func TestObservationRequestEndsWithItsStream(t *testing.T) {
-	runClient(t, func(h *harness) {
-		stream := h.nextCall()
-		h.deliver(stream, withHeartbeat(completeSet("e", 10, a)))
-		h.ObserveNow()
-		h.nextRequest() // gets no response
-		ended := time.Now()
-		stream.end <- status.Error(codes.Unavailable, "max age")
-		checkEqual(t, "delay of the next stream", h.nextCall().at.Sub(ended), 750*time.Millisecond)
-	})
 }
 
 func TestSignalsChangesButNotHeartbeats(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -41,15 +40,13 @@ func (s *Client) runSession(ctx context.Context) (synced time.Duration, err erro
 	}
 	// Close may take a second: gRPC tries to send GOAWAY to a peer that does not read.
 	defer s.closingConns.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
-	var requests sync.WaitGroup
-	defer requests.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	inventory, sess := inventoryv1.NewInventoryServiceClient(conn), &session{heartbeat: defaultHeartbeat}
 	idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat, func() { cancel(errIdle) })
 	defer idle.Stop()
 	// Resume from the cursor and digest, or restart without them (rules R5, R6, R7).
-	req := &inventoryv1.WatchNodesRequest{ConfirmObservations: s.confirmations, Service: s.cfg.Service}
+	req := &inventoryv1.WatchNodesRequest{Service: s.cfg.Service}
 	if cursor, digest, ok := s.mirror.ResumePoint(); ok {
 		req.Cursor, req.Digest = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}, digest[:]
 	}
@@ -62,12 +59,8 @@ func (s *Client) runSession(ctx context.Context) (synced time.Duration, err erro
 			break
 		}
 		tracepoint.Mark(tracepoint.DeltaReceived)
-		first := !sess.received
 		if err = s.applyMessage(sess, m); err != nil {
 			break
-		}
-		if first {
-			requests.Go(func() { s.requestObservations(ctx, inventory) })
 		}
 		idle.Reset(maxIdleHeartbeats * sess.heartbeat)
 	}
@@ -110,43 +103,4 @@ func (s *Client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) 
 	s.publishSnapshot(now)
 	tracepoint.Mark(tracepoint.DeltaApplied)
 	return nil
-}
-
-const (
-	// minObserveInterval is the minimum time between two requests for observations. It equals the time
-	// between two observations of one request.
-	minObserveInterval = 5 * time.Second
-
-	observeTimeout     = 5 * time.Second
-	maxObserveResponse = 1 << 10 // bytes
-)
-
-// requestObservations passes the requests of ObserveNow to the inventory until ctx is done. The stream does
-// not depend on it: a request that fails or hangs delays no message and changes no trust.
-func (s *Client) requestObservations(ctx context.Context, inventory inventoryv1.InventoryServiceClient) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(minObserveInterval - time.Since(s.observeRequestedAt)):
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.observeCh:
-		}
-		s.observeRequestedAt = time.Now()
-		call, cancel := context.WithTimeout(ctx, observeTimeout)
-		response, err := inventory.RequestObservations(
-			call,
-			&inventoryv1.RequestObservationsRequest{Observations: s.confirmations, Service: s.cfg.Service},
-			grpc.MaxCallRecvMsgSize(maxObserveResponse),
-		)
-		cancel()
-		if err != nil {
-			s.log.Warn("request for observations failed", "error", err)
-		} else {
-			s.log.Info("observations requested", "requested", s.confirmations, "granted", response.GetGranted())
-		}
-	}
 }

@@ -62,7 +62,6 @@ func (f fakeFeed) Snapshot() subscriber.Snapshot {
 }
 
 func (fakeFeed) Changed() <-chan struct{} { return nil }
-func (fakeFeed) ObserveNow()              {}
 
 func newService() *corev1.Service {
 	return &corev1.Service{

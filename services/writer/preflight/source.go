@@ -164,11 +164,10 @@ func (sc *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
 		return "", err
 	}
 	s := nodeclient.New(nodeclient.Config{
-		Source:              sc.Name,
-		Dial:                func() (nodeclient.Conn, error) { return inventory.Dial() },
-		Log:                 slog.New(slog.DiscardHandler),
-		Metrics:             nodeclient.NewMetrics(prometheus.NewRegistry()),
-		ConfirmObservations: sc.checker.cfg.EmptyThreshold,
+		Source:  sc.Name,
+		Dial:    func() (nodeclient.Conn, error) { return inventory.Dial() },
+		Log:     slog.New(slog.DiscardHandler),
+		Metrics: nodeclient.NewMetrics(prometheus.NewRegistry()),
 	})
 	runCtx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -92,7 +92,6 @@ func (h *herd) Snapshot() subscriber.Snapshot {
 	return s
 }
 func (*herd) Changed() <-chan struct{} { return nil }
-func (*herd) ObserveNow()              {}
 
 // shelf is an API server that has one Service and its slices.
 type shelf struct {

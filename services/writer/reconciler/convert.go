@@ -76,15 +76,6 @@ func (s Source) snapshotOf(service string) subscriber.Snapshot {
 	return snapshot
 }
 
-// observeNow requests complete observations of a source. If it exports Services, they are of one of them.
-func (s Source) observeNow(service string) {
-	if s.Services == nil {
-		s.ObserveNow()
-		return
-	}
-	s.Services.ObserveNow(service)
-}
-
 // followPorts sets the ports of each source whose ports are those that it reports. If the report cannot be used, the
 // source keeps its last ports; after a start, those that its slices list. It returns by source why a report cannot be
 // used.

@@ -68,7 +68,6 @@ type Source struct {
 type Feed interface {
 	Snapshot() subscriber.Snapshot
 	Changed() <-chan struct{} // the snapshot has changed; one reader
-	ObserveNow()              // requests complete observations
 }
 
 // ServiceFeeds receives the reports of one inventory about the Services that it exports.
@@ -79,7 +78,6 @@ type ServiceFeeds interface {
 	Snapshot(service string) subscriber.Snapshot
 	TakeChanged() map[string]struct{} // Services whose snapshots have changed since the last call
 	Changed() <-chan struct{}         // TakeChanged may return some; one reader
-	ObserveNow(service string)        // requests complete observations
 }
 
 // Targets finds the Services to manage.
@@ -239,9 +237,6 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 
 	if r.setProbes(key, s, view, input.Current) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
-	}
-	for _, name := range s.decision.NeedObservations {
-		r.sources[name].observeNow(view.Target.Settings.SourceService)
 	}
 	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {

@@ -192,7 +192,6 @@ func (s *fakeStore) Update(_ context.Context, slice *discoveryv1.EndpointSlice) 
 type silentFeed struct{ Feed }
 
 func (silentFeed) Snapshot() subscriber.Snapshot { return subscriber.Snapshot{Source: "default"} }
-func (silentFeed) ObserveNow()                   {}
 
 func TestWritesOnlyWhileLeading(t *testing.T) {
 	f := newFixture(withSlice())
@@ -488,11 +487,10 @@ func TestDryRunDoesNotClaimToLead(t *testing.T) {
 	}
 }
 
-// serviceFeeds reports one endpoint for each Service, and records what is used and observed.
+// serviceFeeds reports one endpoint for each Service, and records what is used.
 type serviceFeeds struct {
-	used     map[string]string
-	observed []string
-	ports    map[string]uint16 // of TCP, by Service
+	used  map[string]string
+	ports map[string]uint16 // of TCP, by Service
 }
 
 func (f *serviceFeeds) Use(target, service string) { f.used[target] = service }
@@ -523,7 +521,6 @@ func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 
 func (f *serviceFeeds) TakeChanged() map[string]struct{} { return nil }
 func (f *serviceFeeds) Changed() <-chan struct{}         { return nil }
-func (f *serviceFeeds) ObserveNow(service string)        { f.observed = append(f.observed, service) }
 
 func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	view := managed()

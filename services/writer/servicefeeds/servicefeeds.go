@@ -169,12 +169,3 @@ func (f *Feeds) Snapshots() []subscriber.Snapshot {
 	}
 	return all
 }
-
-// ObserveNow requests complete observations of a Service.
-func (f *Feeds) ObserveNow(service string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if x := f.feeds[service]; x != nil {
-		x.ObserveNow()
-	}
-}

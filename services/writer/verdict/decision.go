@@ -72,8 +72,6 @@ type Decision struct {
 	Write     bool
 	Endpoints []Endpoint // sorted by address; those not Listed are here for their reasons
 	Guards    []Guard    // in the order of GuardOrder, then by source
-	// NeedObservations names the sources that hold something until they report a newer observation.
-	NeedObservations []string
 	// Panic is whether endpoints fail and none passes, so that no failure counts. AnyPassing is whether a probe of this
 	// target passes, and NonePassingSince since when none does though the target has endpoints that are probed; zero: one does.
 	Panic, AnyPassing bool
@@ -93,9 +91,6 @@ func (e *evaluation) finish() (Memory, Decision) {
 	})
 	for i := range e.sources {
 		s := &e.sources[i]
-		if s.needsObservation {
-			d.NeedObservations = append(d.NeedObservations, s.Name)
-		}
 		if s.trusted() {
 			e.wakeAt(s.MembershipSyncedAt.Add(e.input.Limits.MaxStaleness + 1))
 		}

@@ -229,9 +229,6 @@ func (w *world) describeDecision() string {
 	if message := w.d.Resync.Message(); message != "" {
 		fmt.Fprintln(&out, message)
 	}
-	for _, name := range w.d.NeedObservations {
-		fmt.Fprintf(&out, "needs an observation of %s\n", name)
-	}
 	ends := func(s Source) bool { return w.d.Wake.Equal(s.MembershipSyncedAt.Add(DefaultMaxStaleness + 1)) }
 	if !w.d.Wake.IsZero() && !slices.ContainsFunc(w.in.Sources, ends) {
 		fmt.Fprintf(&out, "wakes in %s\n", w.d.Wake.Sub(w.now))

@@ -104,8 +104,6 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 		e.wakeAt(e.input.LeadingSince.Add(size))
 	case may:
 		e.wakeAt(w.opened.Add(size))
-	case leads: // a standby writes nothing; the leader decides
-		s.needsObservation = true
 	}
 	return shrinkGuard(s.Name, held, first, size)
 }

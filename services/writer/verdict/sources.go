@@ -100,7 +100,6 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 		case RuleEmpty:
 			g.Message = fmt.Sprintf("Source %s reports no usable nodes for this Service (%s so far). Its %s kept "+
 				"until enough observations confirm it (EMPTY_RESULT_THRESHOLD). If this is unexpected, check its inventory.", s.Name, display.Count(s.memory.emptyCount, "complete observation", "complete observations"), kept)
-			s.needsObservation = g.Held > 0
 		default:
 			g.Message = fmt.Sprintf("Source %s is %s. Its %s kept; only probes change them. Check its inventory and the link to it.",
 				s.Name, s.suppressReason, kept)

@@ -119,8 +119,6 @@ type sourceState struct {
 	confirmedEmpty  bool // it has nothing for this target
 	selectorChanged bool // our own settings choose other members of it than before
 
-	needsObservation bool // a newer observation would release something
-
 	enoughBefore time.Time // enoughSince of the last decision
 
 	lastReports      map[netip.Addr]State // of Trusted; nil: not needed yet

@@ -427,7 +427,7 @@ func (x *Cursor) GetRevision() uint64 {
 	return 0
 }
 
-// WatchNodesRequest states what the client has already, and how much confirmation it needs.
+// WatchNodesRequest states what the client has already.
 type WatchNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// cursor of the last synced state that the client has. Absent: it has none.
@@ -435,15 +435,9 @@ type WatchNodesRequest struct {
 	// digest of the client's set: 16 bytes, all zero for an empty synced set.
 	// Absent (zero bytes) if and only if the cursor is absent.
 	Digest []byte `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// confirm_observations is the number of complete observations that the client needs before it
-	// acts on an anomaly: an empty set, no READY member, or more than half of the nodes lost. When an
-	// anomaly occurs while this stream is open, the server repeats its observation that many times,
-	// at least 5 s apart. The largest number that any client requests applies, at most 10. 0 means
-	// once.
-	ConfirmObservations uint32 `protobuf:"varint,3,opt,name=confirm_observations,json=confirmObservations,proto3" json:"confirm_observations,omitempty"`
 	// service is the exported Service to watch, as namespace/name. Empty if the inventory exports no
 	// Services.
-	Service       string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
+	Service       string `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,13 +484,6 @@ func (x *WatchNodesRequest) GetDigest() []byte {
 		return x.Digest
 	}
 	return nil
-}
-
-func (x *WatchNodesRequest) GetConfirmObservations() uint32 {
-	if x != nil {
-		return x.ConfirmObservations
-	}
-	return 0
 }
 
 func (x *WatchNodesRequest) GetService() string {
@@ -782,7 +769,9 @@ type SourceStatus struct {
 	// addresses says where the nodes are, according to the cloud.
 	Addresses *PartStatus `protobuf:"bytes,2,opt,name=addresses,proto3" json:"addresses,omitempty"`
 	// observation is the number of the last complete observation: a verified read of the source and the
-	// cloud; reading a cache again does not count. Starts at 1 in each epoch. 0: none yet.
+	// cloud; reading a cache again does not count. Starts at 1 in each epoch. 0: none yet. The server observes about
+	// once a minute. While a set is empty, has no READY member, or has lost more than half of its nodes since the last
+	// observation, it observes every 5 s, ten times, and then every 20 s.
 	Observation uint64 `protobuf:"varint,3,opt,name=observation,proto3" json:"observation,omitempty"`
 	// observation_age is the time since that observation. Absent: none yet.
 	ObservationAge *durationpb.Duration `protobuf:"bytes,4,opt,name=observation_age,json=observationAge,proto3" json:"observation_age,omitempty"`
@@ -1146,110 +1135,6 @@ func (x *ListNodesResponse) GetDigest() []byte {
 	return nil
 }
 
-// RequestObservationsRequest says how many observations the client needs.
-type RequestObservationsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// observations is the number of complete observations, at most 10. 0 means one. Several are at
-	// least 5 s apart.
-	Observations uint32 `protobuf:"varint,1,opt,name=observations,proto3" json:"observations,omitempty"`
-	// service as in WatchNodesRequest.
-	Service       string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RequestObservationsRequest) Reset() {
-	*x = RequestObservationsRequest{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RequestObservationsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RequestObservationsRequest) ProtoMessage() {}
-
-func (x *RequestObservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RequestObservationsRequest.ProtoReflect.Descriptor instead.
-func (*RequestObservationsRequest) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *RequestObservationsRequest) GetObservations() uint32 {
-	if x != nil {
-		return x.Observations
-	}
-	return 0
-}
-
-func (x *RequestObservationsRequest) GetService() string {
-	if x != nil {
-		return x.Service
-	}
-	return ""
-}
-
-// RequestObservationsResponse says how many of them the server makes.
-type RequestObservationsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// granted is how many observations the server makes now, at most as many as requested. A server limits the
-	// observations that each client causes: at least 20 at once, and at least one per 30 s in the long
-	// run. It grants fewer beyond that, or 0. Observations that were requested already are free.
-	Granted       uint32 `protobuf:"varint,1,opt,name=granted,proto3" json:"granted,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RequestObservationsResponse) Reset() {
-	*x = RequestObservationsResponse{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RequestObservationsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RequestObservationsResponse) ProtoMessage() {}
-
-func (x *RequestObservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RequestObservationsResponse.ProtoReflect.Descriptor instead.
-func (*RequestObservationsResponse) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *RequestObservationsResponse) GetGranted() uint32 {
-	if x != nil {
-		return x.Granted
-	}
-	return 0
-}
-
 // ListNodeDetailsRequest selects nodes of the source.
 type ListNodeDetailsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1268,7 +1153,7 @@ type ListNodeDetailsRequest struct {
 
 func (x *ListNodeDetailsRequest) Reset() {
 	*x = ListNodeDetailsRequest{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1165,7 @@ func (x *ListNodeDetailsRequest) String() string {
 func (*ListNodeDetailsRequest) ProtoMessage() {}
 
 func (x *ListNodeDetailsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1178,7 @@ func (x *ListNodeDetailsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeDetailsRequest.ProtoReflect.Descriptor instead.
 func (*ListNodeDetailsRequest) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{11}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListNodeDetailsRequest) GetNames() []string {
@@ -1341,7 +1226,7 @@ type ListNodeDetailsResponse struct {
 
 func (x *ListNodeDetailsResponse) Reset() {
 	*x = ListNodeDetailsResponse{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[12]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1238,7 @@ func (x *ListNodeDetailsResponse) String() string {
 func (*ListNodeDetailsResponse) ProtoMessage() {}
 
 func (x *ListNodeDetailsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[12]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1251,7 @@ func (x *ListNodeDetailsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeDetailsResponse.ProtoReflect.Descriptor instead.
 func (*ListNodeDetailsResponse) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{12}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListNodeDetailsResponse) GetCursor() *Cursor {
@@ -1419,7 +1304,7 @@ type NodeDetails struct {
 
 func (x *NodeDetails) Reset() {
 	*x = NodeDetails{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[13]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1316,7 @@ func (x *NodeDetails) String() string {
 func (*NodeDetails) ProtoMessage() {}
 
 func (x *NodeDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[13]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1329,7 @@ func (x *NodeDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDetails.ProtoReflect.Descriptor instead.
 func (*NodeDetails) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{13}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeDetails) GetName() string {
@@ -1524,7 +1409,7 @@ type Omission struct {
 
 func (x *Omission) Reset() {
 	*x = Omission{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[14]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1421,7 @@ func (x *Omission) String() string {
 func (*Omission) ProtoMessage() {}
 
 func (x *Omission) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[14]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1434,7 @@ func (x *Omission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Omission.ProtoReflect.Descriptor instead.
 func (*Omission) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{14}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Omission) GetReason() OmissionReason {
@@ -1579,7 +1464,7 @@ type ExplainNodesRequest struct {
 
 func (x *ExplainNodesRequest) Reset() {
 	*x = ExplainNodesRequest{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[15]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1476,7 @@ func (x *ExplainNodesRequest) String() string {
 func (*ExplainNodesRequest) ProtoMessage() {}
 
 func (x *ExplainNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[15]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1489,7 @@ func (x *ExplainNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodesRequest.ProtoReflect.Descriptor instead.
 func (*ExplainNodesRequest) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{15}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainNodesRequest) GetNames() []string {
@@ -1632,7 +1517,7 @@ type ExplainNodesResponse struct {
 
 func (x *ExplainNodesResponse) Reset() {
 	*x = ExplainNodesResponse{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[16]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1529,7 @@ func (x *ExplainNodesResponse) String() string {
 func (*ExplainNodesResponse) ProtoMessage() {}
 
 func (x *ExplainNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[16]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1542,7 @@ func (x *ExplainNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodesResponse.ProtoReflect.Descriptor instead.
 func (*ExplainNodesResponse) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{16}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainNodesResponse) GetExplanations() []*NodeExplanation {
@@ -1683,7 +1568,7 @@ type NodeExplanation struct {
 
 func (x *NodeExplanation) Reset() {
 	*x = NodeExplanation{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[17]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1580,7 @@ func (x *NodeExplanation) String() string {
 func (*NodeExplanation) ProtoMessage() {}
 
 func (x *NodeExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[17]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1593,7 @@ func (x *NodeExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeExplanation.ProtoReflect.Descriptor instead.
 func (*NodeExplanation) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{17}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NodeExplanation) GetName() string {
@@ -1749,7 +1634,7 @@ type ExplanationStep struct {
 
 func (x *ExplanationStep) Reset() {
 	*x = ExplanationStep{}
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[18]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1646,7 @@ func (x *ExplanationStep) String() string {
 func (*ExplanationStep) ProtoMessage() {}
 
 func (x *ExplanationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[18]
+	mi := &file_slicefeed_inventory_v1_inventory_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1659,7 @@ func (x *ExplanationStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplanationStep.ProtoReflect.Descriptor instead.
 func (*ExplanationStep) Descriptor() ([]byte, []int) {
-	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{18}
+	return file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExplanationStep) GetStage() ExplanationStage {
@@ -1812,12 +1697,11 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"&slicefeed/inventory/v1/inventory.proto\x12\x16slicefeed.inventory.v1\x1a\x1egoogle/protobuf/duration.proto\":\n" +
 	"\x06Cursor\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\xb0\x01\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"}\n" +
 	"\x11WatchNodesRequest\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\fR\x06digest\x121\n" +
-	"\x14confirm_observations\x18\x03 \x01(\rR\x13confirmObservations\x12\x18\n" +
-	"\aservice\x18\x04 \x01(\tR\aservice\"\x9c\x03\n" +
+	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x18\n" +
+	"\aservice\x18\x03 \x01(\tR\aservice\"\x9c\x03\n" +
 	"\x12WatchNodesResponse\x126\n" +
 	"\x06cursor\x18\x01 \x01(\v2\x1e.slicefeed.inventory.v1.CursorR\x06cursor\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x126\n" +
@@ -1874,12 +1758,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\v2$.slicefeed.inventory.v1.SourceStatusR\x06status\x122\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x1c.slicefeed.inventory.v1.NodeR\x05nodes\x12&\n" +
 	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\fR\x06digest\"Z\n" +
-	"\x1aRequestObservationsRequest\x12\"\n" +
-	"\fobservations\x18\x01 \x01(\rR\fobservations\x12\x18\n" +
-	"\aservice\x18\x02 \x01(\tR\aservice\"7\n" +
-	"\x1bRequestObservationsResponse\x12\x18\n" +
-	"\agranted\x18\x01 \x01(\rR\agranted\"\x84\x01\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\"\x84\x01\n" +
 	"\x16ListNodeDetailsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1957,12 +1836,11 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x1eOMISSION_REASON_SHARED_ADDRESS\x10\t\x12$\n" +
 	" OMISSION_REASON_NOT_RESOLVED_YET\x10\n" +
 	"\x12\"\n" +
-	"\x1eOMISSION_REASON_INVALID_RECORD\x10\v2\xdb\x02\n" +
+	"\x1eOMISSION_REASON_INVALID_RECORD\x10\v2\xdb\x01\n" +
 	"\x10InventoryService\x12e\n" +
 	"\n" +
 	"WatchNodes\x12).slicefeed.inventory.v1.WatchNodesRequest\x1a*.slicefeed.inventory.v1.WatchNodesResponse0\x01\x12`\n" +
-	"\tListNodes\x12(.slicefeed.inventory.v1.ListNodesRequest\x1a).slicefeed.inventory.v1.ListNodesResponse\x12~\n" +
-	"\x13RequestObservations\x122.slicefeed.inventory.v1.RequestObservationsRequest\x1a3.slicefeed.inventory.v1.RequestObservationsResponse2\xf9\x01\n" +
+	"\tListNodes\x12(.slicefeed.inventory.v1.ListNodesRequest\x1a).slicefeed.inventory.v1.ListNodesResponse2\xf9\x01\n" +
 	"\x18InventoryOperatorService\x12r\n" +
 	"\x0fListNodeDetails\x12..slicefeed.inventory.v1.ListNodeDetailsRequest\x1a/.slicefeed.inventory.v1.ListNodeDetailsResponse\x12i\n" +
 	"\fExplainNodes\x12+.slicefeed.inventory.v1.ExplainNodesRequest\x1a,.slicefeed.inventory.v1.ExplainNodesResponseBGZEgithub.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1;inventoryv1b\x06proto3"
@@ -1980,75 +1858,71 @@ func file_slicefeed_inventory_v1_inventory_proto_rawDescGZIP() []byte {
 }
 
 var file_slicefeed_inventory_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_slicefeed_inventory_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_slicefeed_inventory_v1_inventory_proto_goTypes = []any{
-	(NodeState)(0),                      // 0: slicefeed.inventory.v1.NodeState
-	(SyncState)(0),                      // 1: slicefeed.inventory.v1.SyncState
-	(ExplanationStage)(0),               // 2: slicefeed.inventory.v1.ExplanationStage
-	(StepResult)(0),                     // 3: slicefeed.inventory.v1.StepResult
-	(OmissionReason)(0),                 // 4: slicefeed.inventory.v1.OmissionReason
-	(*Cursor)(nil),                      // 5: slicefeed.inventory.v1.Cursor
-	(*WatchNodesRequest)(nil),           // 6: slicefeed.inventory.v1.WatchNodesRequest
-	(*WatchNodesResponse)(nil),          // 7: slicefeed.inventory.v1.WatchNodesResponse
-	(*Node)(nil),                        // 8: slicefeed.inventory.v1.Node
-	(*SourceStatus)(nil),                // 9: slicefeed.inventory.v1.SourceStatus
-	(*SourcePort)(nil),                  // 10: slicefeed.inventory.v1.SourcePort
-	(*PartStatus)(nil),                  // 11: slicefeed.inventory.v1.PartStatus
-	(*ListNodesRequest)(nil),            // 12: slicefeed.inventory.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),           // 13: slicefeed.inventory.v1.ListNodesResponse
-	(*RequestObservationsRequest)(nil),  // 14: slicefeed.inventory.v1.RequestObservationsRequest
-	(*RequestObservationsResponse)(nil), // 15: slicefeed.inventory.v1.RequestObservationsResponse
-	(*ListNodeDetailsRequest)(nil),      // 16: slicefeed.inventory.v1.ListNodeDetailsRequest
-	(*ListNodeDetailsResponse)(nil),     // 17: slicefeed.inventory.v1.ListNodeDetailsResponse
-	(*NodeDetails)(nil),                 // 18: slicefeed.inventory.v1.NodeDetails
-	(*Omission)(nil),                    // 19: slicefeed.inventory.v1.Omission
-	(*ExplainNodesRequest)(nil),         // 20: slicefeed.inventory.v1.ExplainNodesRequest
-	(*ExplainNodesResponse)(nil),        // 21: slicefeed.inventory.v1.ExplainNodesResponse
-	(*NodeExplanation)(nil),             // 22: slicefeed.inventory.v1.NodeExplanation
-	(*ExplanationStep)(nil),             // 23: slicefeed.inventory.v1.ExplanationStep
-	nil,                                 // 24: slicefeed.inventory.v1.Node.LabelsEntry
-	(*durationpb.Duration)(nil),         // 25: google.protobuf.Duration
+	(NodeState)(0),                  // 0: slicefeed.inventory.v1.NodeState
+	(SyncState)(0),                  // 1: slicefeed.inventory.v1.SyncState
+	(ExplanationStage)(0),           // 2: slicefeed.inventory.v1.ExplanationStage
+	(StepResult)(0),                 // 3: slicefeed.inventory.v1.StepResult
+	(OmissionReason)(0),             // 4: slicefeed.inventory.v1.OmissionReason
+	(*Cursor)(nil),                  // 5: slicefeed.inventory.v1.Cursor
+	(*WatchNodesRequest)(nil),       // 6: slicefeed.inventory.v1.WatchNodesRequest
+	(*WatchNodesResponse)(nil),      // 7: slicefeed.inventory.v1.WatchNodesResponse
+	(*Node)(nil),                    // 8: slicefeed.inventory.v1.Node
+	(*SourceStatus)(nil),            // 9: slicefeed.inventory.v1.SourceStatus
+	(*SourcePort)(nil),              // 10: slicefeed.inventory.v1.SourcePort
+	(*PartStatus)(nil),              // 11: slicefeed.inventory.v1.PartStatus
+	(*ListNodesRequest)(nil),        // 12: slicefeed.inventory.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 13: slicefeed.inventory.v1.ListNodesResponse
+	(*ListNodeDetailsRequest)(nil),  // 14: slicefeed.inventory.v1.ListNodeDetailsRequest
+	(*ListNodeDetailsResponse)(nil), // 15: slicefeed.inventory.v1.ListNodeDetailsResponse
+	(*NodeDetails)(nil),             // 16: slicefeed.inventory.v1.NodeDetails
+	(*Omission)(nil),                // 17: slicefeed.inventory.v1.Omission
+	(*ExplainNodesRequest)(nil),     // 18: slicefeed.inventory.v1.ExplainNodesRequest
+	(*ExplainNodesResponse)(nil),    // 19: slicefeed.inventory.v1.ExplainNodesResponse
+	(*NodeExplanation)(nil),         // 20: slicefeed.inventory.v1.NodeExplanation
+	(*ExplanationStep)(nil),         // 21: slicefeed.inventory.v1.ExplanationStep
+	nil,                             // 22: slicefeed.inventory.v1.Node.LabelsEntry
+	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
 }
 var file_slicefeed_inventory_v1_inventory_proto_depIdxs = []int32{
 	5,  // 0: slicefeed.inventory.v1.WatchNodesRequest.cursor:type_name -> slicefeed.inventory.v1.Cursor
 	5,  // 1: slicefeed.inventory.v1.WatchNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
 	8,  // 2: slicefeed.inventory.v1.WatchNodesResponse.upserts:type_name -> slicefeed.inventory.v1.Node
 	9,  // 3: slicefeed.inventory.v1.WatchNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	25, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	23, // 4: slicefeed.inventory.v1.WatchNodesResponse.heartbeat_interval:type_name -> google.protobuf.Duration
 	0,  // 5: slicefeed.inventory.v1.Node.state:type_name -> slicefeed.inventory.v1.NodeState
-	25, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
-	24, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
+	23, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
+	22, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
 	11, // 8: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
 	11, // 9: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
-	25, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
+	23, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
 	10, // 11: slicefeed.inventory.v1.SourceStatus.ports:type_name -> slicefeed.inventory.v1.SourcePort
 	1,  // 12: slicefeed.inventory.v1.PartStatus.state:type_name -> slicefeed.inventory.v1.SyncState
-	25, // 13: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
+	23, // 13: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
 	5,  // 14: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
 	9,  // 15: slicefeed.inventory.v1.ListNodesResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
 	8,  // 16: slicefeed.inventory.v1.ListNodesResponse.nodes:type_name -> slicefeed.inventory.v1.Node
 	5,  // 17: slicefeed.inventory.v1.ListNodeDetailsResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor
 	9,  // 18: slicefeed.inventory.v1.ListNodeDetailsResponse.status:type_name -> slicefeed.inventory.v1.SourceStatus
-	18, // 19: slicefeed.inventory.v1.ListNodeDetailsResponse.nodes:type_name -> slicefeed.inventory.v1.NodeDetails
+	16, // 19: slicefeed.inventory.v1.ListNodeDetailsResponse.nodes:type_name -> slicefeed.inventory.v1.NodeDetails
 	8,  // 20: slicefeed.inventory.v1.NodeDetails.published:type_name -> slicefeed.inventory.v1.Node
-	19, // 21: slicefeed.inventory.v1.NodeDetails.omitted:type_name -> slicefeed.inventory.v1.Omission
+	17, // 21: slicefeed.inventory.v1.NodeDetails.omitted:type_name -> slicefeed.inventory.v1.Omission
 	4,  // 22: slicefeed.inventory.v1.Omission.reason:type_name -> slicefeed.inventory.v1.OmissionReason
-	22, // 23: slicefeed.inventory.v1.ExplainNodesResponse.explanations:type_name -> slicefeed.inventory.v1.NodeExplanation
-	23, // 24: slicefeed.inventory.v1.NodeExplanation.steps:type_name -> slicefeed.inventory.v1.ExplanationStep
+	20, // 23: slicefeed.inventory.v1.ExplainNodesResponse.explanations:type_name -> slicefeed.inventory.v1.NodeExplanation
+	21, // 24: slicefeed.inventory.v1.NodeExplanation.steps:type_name -> slicefeed.inventory.v1.ExplanationStep
 	2,  // 25: slicefeed.inventory.v1.ExplanationStep.stage:type_name -> slicefeed.inventory.v1.ExplanationStage
 	3,  // 26: slicefeed.inventory.v1.ExplanationStep.result:type_name -> slicefeed.inventory.v1.StepResult
 	6,  // 27: slicefeed.inventory.v1.InventoryService.WatchNodes:input_type -> slicefeed.inventory.v1.WatchNodesRequest
 	12, // 28: slicefeed.inventory.v1.InventoryService.ListNodes:input_type -> slicefeed.inventory.v1.ListNodesRequest
-	14, // 29: slicefeed.inventory.v1.InventoryService.RequestObservations:input_type -> slicefeed.inventory.v1.RequestObservationsRequest
-	16, // 30: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:input_type -> slicefeed.inventory.v1.ListNodeDetailsRequest
-	20, // 31: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:input_type -> slicefeed.inventory.v1.ExplainNodesRequest
-	7,  // 32: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
-	13, // 33: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
-	15, // 34: slicefeed.inventory.v1.InventoryService.RequestObservations:output_type -> slicefeed.inventory.v1.RequestObservationsResponse
-	17, // 35: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:output_type -> slicefeed.inventory.v1.ListNodeDetailsResponse
-	21, // 36: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:output_type -> slicefeed.inventory.v1.ExplainNodesResponse
-	32, // [32:37] is the sub-list for method output_type
-	27, // [27:32] is the sub-list for method input_type
+	14, // 29: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:input_type -> slicefeed.inventory.v1.ListNodeDetailsRequest
+	18, // 30: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:input_type -> slicefeed.inventory.v1.ExplainNodesRequest
+	7,  // 31: slicefeed.inventory.v1.InventoryService.WatchNodes:output_type -> slicefeed.inventory.v1.WatchNodesResponse
+	13, // 32: slicefeed.inventory.v1.InventoryService.ListNodes:output_type -> slicefeed.inventory.v1.ListNodesResponse
+	15, // 33: slicefeed.inventory.v1.InventoryOperatorService.ListNodeDetails:output_type -> slicefeed.inventory.v1.ListNodeDetailsResponse
+	19, // 34: slicefeed.inventory.v1.InventoryOperatorService.ExplainNodes:output_type -> slicefeed.inventory.v1.ExplainNodesResponse
+	31, // [31:35] is the sub-list for method output_type
+	27, // [27:31] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
 	27, // [27:27] is the sub-list for extension extendee
 	0,  // [0:27] is the sub-list for field type_name
@@ -2059,7 +1933,7 @@ func file_slicefeed_inventory_v1_inventory_proto_init() {
 	if File_slicefeed_inventory_v1_inventory_proto != nil {
 		return
 	}
-	file_slicefeed_inventory_v1_inventory_proto_msgTypes[13].OneofWrappers = []any{
+	file_slicefeed_inventory_v1_inventory_proto_msgTypes[11].OneofWrappers = []any{
 		(*NodeDetails_Published)(nil),
 		(*NodeDetails_Omitted)(nil),
 	}
@@ -2069,7 +1943,7 @@ func file_slicefeed_inventory_v1_inventory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slicefeed_inventory_v1_inventory_proto_rawDesc), len(file_slicefeed_inventory_v1_inventory_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   20,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -27,9 +27,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	InventoryService_WatchNodes_FullMethodName          = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
-	InventoryService_ListNodes_FullMethodName           = "/slicefeed.inventory.v1.InventoryService/ListNodes"
-	InventoryService_RequestObservations_FullMethodName = "/slicefeed.inventory.v1.InventoryService/RequestObservations"
+	InventoryService_WatchNodes_FullMethodName = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
+	InventoryService_ListNodes_FullMethodName  = "/slicefeed.inventory.v1.InventoryService/ListNodes"
 )
 
 // InventoryServiceClient is the client API for InventoryService service.
@@ -201,13 +200,6 @@ type InventoryServiceClient interface {
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
 	// observation it returns UNAVAILABLE.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
-	// RequestObservations has the server observe its source and cloud now, because the client holds a
-	// change that a newer observation may confirm. The response does not wait for the observations: they
-	// come as observation numbers in the client's stream. Call it on the connection of that
-	// stream, because each replica observes for itself. Several clients share the observations
-	// that they request. A client whose call fails needs to do nothing else: the server observes about
-	// once a minute by itself.
-	RequestObservations(ctx context.Context, in *RequestObservationsRequest, opts ...grpc.CallOption) (*RequestObservationsResponse, error)
 }
 
 type inventoryServiceClient struct {
@@ -241,16 +233,6 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListNodesResponse)
 	err := c.cc.Invoke(ctx, InventoryService_ListNodes_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *inventoryServiceClient) RequestObservations(ctx context.Context, in *RequestObservationsRequest, opts ...grpc.CallOption) (*RequestObservationsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RequestObservationsResponse)
-	err := c.cc.Invoke(ctx, InventoryService_RequestObservations_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -426,13 +408,6 @@ type InventoryServiceServer interface {
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
 	// observation it returns UNAVAILABLE.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
-	// RequestObservations has the server observe its source and cloud now, because the client holds a
-	// change that a newer observation may confirm. The response does not wait for the observations: they
-	// come as observation numbers in the client's stream. Call it on the connection of that
-	// stream, because each replica observes for itself. Several clients share the observations
-	// that they request. A client whose call fails needs to do nothing else: the server observes about
-	// once a minute by itself.
-	RequestObservations(context.Context, *RequestObservationsRequest) (*RequestObservationsResponse, error)
 	mustEmbedUnimplementedInventoryServiceServer()
 }
 
@@ -448,9 +423,6 @@ func (UnimplementedInventoryServiceServer) WatchNodes(*WatchNodesRequest, grpc.S
 }
 func (UnimplementedInventoryServiceServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
-}
-func (UnimplementedInventoryServiceServer) RequestObservations(context.Context, *RequestObservationsRequest) (*RequestObservationsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method RequestObservations not implemented")
 }
 func (UnimplementedInventoryServiceServer) mustEmbedUnimplementedInventoryServiceServer() {}
 func (UnimplementedInventoryServiceServer) testEmbeddedByValue()                          {}
@@ -502,24 +474,6 @@ func _InventoryService_ListNodes_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _InventoryService_RequestObservations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RequestObservationsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(InventoryServiceServer).RequestObservations(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: InventoryService_RequestObservations_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(InventoryServiceServer).RequestObservations(ctx, req.(*RequestObservationsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // InventoryService_ServiceDesc is the grpc.ServiceDesc for InventoryService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -530,10 +484,6 @@ var InventoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListNodes",
 			Handler:    _InventoryService_ListNodes_Handler,
-		},
-		{
-			MethodName: "RequestObservations",
-			Handler:    _InventoryService_RequestObservations_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
