@@ -33,6 +33,10 @@ type Component[C any] struct {
 	// this component does not start. This is a precaution, not a proof: see docs/design/security.md.
 	ForbiddenEnv []string
 
+	// CheckFiles reads the files that the settings name, and reports all problems, also while settings have problems.
+	// It may be nil.
+	CheckFiles func(cfg *C, checks settings.FileChecks) error
+
 	// Build creates the service from a valid configuration. It reads files, but makes no requests. Its
 	// error is a configuration error.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
@@ -45,6 +49,8 @@ type Component[C any] struct {
 
 	// Standalone are additional commands with their own settings.
 	Standalone []StandaloneCommand
+
+	environ []string // in which misspelled settings are found
 }
 
 // Subcommand is a command for people that has the configuration of serve.
@@ -85,6 +91,7 @@ type Service interface {
 func (c Component[C]) Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	c.environ = os.Environ()
 	root := c.Command(os.Getenv)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -133,6 +140,9 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				}
 				log := logSettings.NewLogger(cmd.ErrOrStderr())
 				logging.CaptureGlobalLoggers(log)
+				for _, warning := range settings.Misspelled(c.environ, cfg) {
+					log.Warn("unknown variable in the environment", "warning", warning)
+				}
 				service, err := c.buildService(cfg, log)
 				if err != nil {
 					return err
@@ -141,14 +151,7 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				return service.Run(cmd.Context())
 			},
 		),
-		c.withConfig(getenv, &cobra.Command{Use: "check-config", Short: "Validate configuration and files; report all problems"},
-			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				if _, err := c.buildService(cfg, slog.New(slog.DiscardHandler)); err != nil {
-					return err
-				}
-				fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
-				return nil
-			}),
+		c.newCheckConfig(getenv),
 		&cobra.Command{
 			Use:   "version",
 			Short: "Print version, commit and Go version",
@@ -166,6 +169,20 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 		root.AddCommand(standalone(getenv))
 	}
 	return root
+}
+
+func (c Component[C]) newCheckConfig(getenv func(string) string) *cobra.Command {
+	check := &cobra.Command{Use: "check-config", Short: "Validate configuration and files; report all problems"}
+	offline := check.Flags().Bool("offline", false, "do not read how to connect to a cluster, which a CI does not know")
+	return c.withConfig(getenv, check, func(cmd *cobra.Command, cfg *C, _ []string) error {
+		if !*offline {
+			if _, err := c.buildService(cfg, slog.New(slog.DiscardHandler)); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
+		return nil
+	})
 }
 
 // versionText has the version, the commit if it is known, and the toolchain.
@@ -220,8 +237,18 @@ func (c Component[C]) withConfig(
 	}
 	cmd.Args = checkArgs(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(settings.Load(cmd.Flags(), getenv, cfg), c.checkForbiddenEnv(getenv)); err != nil {
-			return err
+		if cmd.Name() == "check-config" {
+			for _, warning := range settings.Misspelled(c.environ, cfg) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+warning)
+			}
+		}
+		problems := []error{settings.Load(cmd.Flags(), getenv, cfg), c.checkForbiddenEnv(getenv)}
+		if checks := cmd.Name() == "check-config"; c.CheckFiles != nil && (checks || cmd.Name() == "serve") {
+			offline, _ := cmd.Flags().GetBool("offline") // which serve does not have
+			problems = append(problems, c.CheckFiles(cfg, settings.FileChecks{Strict: checks, Cluster: checks && !offline}))
+		}
+		if err := errors.Join(problems...); err != nil {
+			return settings.NewConfigError(err)
 		}
 		return run(cmd, cfg, args)
 	}

@@ -54,6 +54,12 @@ func TestCommandLine(t *testing.T) {
 		{"serve rejects the other component's credential", []string{"serve", "--name=a"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "credentials of the other component must not be set here"}},
 		{"check-config rejects it, among other problems", []string{"check-config"}, map[string]string{"OTHER_TOKEN": "hush"}, nil, 2, false, []string{"OTHER_TOKEN", "NAME is not set"}},
 		{"invalid files are configuration errors", []string{"check-config", "--name=a"}, nil, broken, 2, false, []string{broken.Error()}},
+		{"check-config reports settings and files together", []string{"check-config", "--count=11"}, map[string]string{"FILES": "invalid"}, nil, 2, false, []string{"configuration:\n- COUNT=\"11\"", "\n- NAME is not set", "\n- FILE: strict, with the cluster"}},
+		{"check-config without a cluster", []string{"check-config", "--name=a", "--offline"}, map[string]string{"FILES": "invalid"}, nil, 2, false, []string{"- FILE: strict, offline"}},
+		{"check-config without a cluster builds nothing", []string{"check-config", "--name=a", "--offline"}, nil, broken, 0, false, []string{"configuration is valid"}},
+		{"serve reports settings and files together", []string{"serve", "--count=11"}, map[string]string{"FILES": "invalid"}, nil, 2, false, []string{"- COUNT=", "- NAME is not set", "- FILE: offline"}},
+		{"check-config warns of a misspelled variable", []string{"check-config", "--name=a"}, nil, nil, 0, false, []string{"warning: COUMT is not a setting; did you mean COUNT?\nconfiguration is valid"}},
+		{"serve warns of it", []string{"serve", "--name=a"}, nil, nil, 0, true, []string{`"level":"WARN"`, "COUMT is not a setting"}},
 		{"unknown flag", []string{"serve", "--size=1"}, nil, nil, 2, false, []string{"--size"}},
 		{"unexpected argument", []string{"serve", "--name=a", "now"}, nil, nil, 2, false, []string{`unexpected argument "now", want component serve`}},
 		{"misspelled command", []string{"srve"}, nil, nil, 2, false, []string{`unknown command "srve"`, "did you mean serve?"}},
@@ -105,6 +111,15 @@ func TestCommandLine(t *testing.T) {
 				Commit:       "0123abc",
 				ForbiddenEnv: []string{"OTHER_TOKEN"},
 				LogSettings:  func(cfg *testConfig) logging.Settings { return cfg.Log },
+				environ:      []string{"COUMT=2"},
+				CheckFiles: func(_ *testConfig, checks settings.FileChecks) error {
+					strict := map[bool]string{true: "strict, "}[checks.Strict]
+					cluster := map[bool]string{true: "with the cluster", false: "offline"}[checks.Cluster]
+					if tt.env["FILES"] == "" {
+						return nil
+					}
+					return fmt.Errorf("FILE: %s%s", strict, cluster)
+				},
 				Build: func(_ *testConfig, log *slog.Logger) (Service, error) {
 					log.Debug("built")
 					return fakeService{&ran}, tt.build

@@ -46,6 +46,24 @@ func (p *Problem) Error() string {
 	}
 }
 
+// FileChecks are the checks of files besides those that serve makes.
+type FileChecks struct {
+	Strict  bool // what serve works with too, but which is probably a mistake, and what serve reads again
+	Cluster bool // how to connect to the cluster
+}
+
+// CheckFile names the setting of a file in each problem of the file. An unset file is no problem.
+func CheckFile(setting, path string, check func(path string) error) error {
+	if path == "" {
+		return nil
+	}
+	var problems []error
+	for _, err := range splitJoined(check(path)) {
+		problems = append(problems, fmt.Errorf("%s=%q: %w", setting, path, err))
+	}
+	return errors.Join(problems...)
+}
+
 // newProblem returns a problem without the value of a secret.
 func (f *Field) newProblem(name, value, expected string) *Problem {
 	if f.Secret {
@@ -85,7 +103,7 @@ func splitJoined(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if listed, ok := err.(*configError); ok {
+	if listed, ok := err.(*configError); ok { //nolint:errorlint // not one that is wrapped with a text
 		return listed.problems
 	}
 	joined, ok := err.(interface{ Unwrap() []error })

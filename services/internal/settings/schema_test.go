@@ -59,7 +59,7 @@ func (c chart) checkSchema(file string, cfg any, update bool) error {
 		return fmt.Errorf("%s: the settings differ from the code; run: make generate", file)
 	default:
 		text = bytes.Replace(text, current, schema, 1)
-		return os.WriteFile(file, text, 0o644) //nolint:gosec // not a secret
+		return os.WriteFile(file, text, 0o644)
 	}
 }
 

@@ -266,7 +266,7 @@ func (f *Field) parseElement(t reflect.Type, text string) (value reflect.Value, 
 	err := env.ParseWithOptions(holder.Interface(), env.Options{Environment: map[string]string{"VALUE": text}})
 	value = holder.Elem().Field(0)
 	failed, _ := errors.AsType[env.ParseError](err)
-	_, says := holder.Elem().Field(0).Addr().Interface().(encoding.TextUnmarshaler)
+	_, says := reflect.TypeAssert[encoding.TextUnmarshaler](value.Addr())
 	switch {
 	case err == nil && (text == "" || f.allows(value, text)):
 		return value, ""
@@ -324,7 +324,8 @@ func (f *Field) valueName() string {
 
 // Expected describes a valid value.
 func (f *Field) Expected() string {
-	t, text := f.Type(), ""
+	t := f.Type()
+	var text string
 	switch {
 	case len(f.Enum) > 0:
 		return "one of " + strings.Join(f.Enum, ", ")

@@ -35,6 +35,7 @@ func Component(version string) command.Component[config.Config] {
 		Version:      version,
 		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
 		LogSettings:  func(cfg *config.Config) logging.Settings { return cfg.Log },
+		CheckFiles:   func(cfg *config.Config, checks settings.FileChecks) error { return cfg.CheckFiles(version, checks) },
 		Build: func(cfg *config.Config, log *slog.Logger) (command.Service, error) {
 			return buildInventory(cfg, version, log)
 		},

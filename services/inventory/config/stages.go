@@ -3,10 +3,12 @@ package config
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"os/exec"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,11 +18,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
@@ -173,6 +179,28 @@ func LoadCluster(cfg *Config, version string) (*rest.Config, error) {
 	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	cluster.QPS = -1 // the roster limits the request rate
 	return cluster, nil
+}
+
+// CheckFiles reads the files that the settings name, and reports all problems.
+func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
+	problems := []error{
+		c.TLSFiles().
+			Check(x509.ExtKeyUsageServerAuth, identity.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE", PeerCA: "TLS_PEER_CA_FILE"}, checks),
+		settings.CheckFile("ALLOWED_CLIENTS_FILE", c.ClientsFile, parseError(clientlist.Open)),
+		settings.CheckFile("INVENTORY_COMMAND", c.Command, parseError(exec.LookPath)),
+		settings.CheckFile("IONOS_CA_FILE", c.CAFile, parseError(certificate.Read)),
+	}
+	if checks.Strict {
+		problems = append(problems, settings.CheckFile("IONOS_TOKEN_FILE", c.TokenFile, func(path string) error {
+			_, err := ionoshttp.TokenSource{File: path}.Read()
+			return err
+		}))
+	}
+	if checks.Cluster && c.UsesCluster() {
+		_, err := LoadCluster(c, version)
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
 }
 
 // NewCloud creates the client of the cloud. It returns nil if addresses come from elsewhere.

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -8,6 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
@@ -27,6 +31,41 @@ func (c *Config) LoadSources() ([]sources.Source, error) {
 		return []sources.Source{defaults}, nil
 	}
 	return sources.Read(c.SourcesFile, defaults)
+}
+
+// CheckFiles reads the files that the settings name, and reports all problems.
+func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
+	listener := identity.Files{Cert: c.ListenCert, Key: c.ListenKey, PeerCA: c.ClientCA}
+	problems := []error{
+		c.TLSFiles().
+			Check(x509.ExtKeyUsageClientAuth, identity.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE", PeerCA: "TLS_PEER_CA_FILE"}, checks),
+		listener.Check(
+			x509.ExtKeyUsageServerAuth,
+			identity.Files{Cert: "LISTEN_CERT_FILE", Key: "LISTEN_KEY_FILE", PeerCA: "CLIENT_CA_FILE"},
+			checks,
+		),
+		settings.CheckFile("ALLOWED_CLIENTS_FILE", c.Clients, func(path string) error {
+			_, err := clientlist.Open(path)
+			return err
+		}),
+	}
+	if c.SourcesFile != "" {
+		configured, err := c.LoadSources()
+		problems = append(problems, err)
+		for _, s := range configured {
+			if s.CAFile != c.PeerCA {
+				problems = append(
+					problems,
+					identity.Files{PeerCA: s.CAFile}.Check(0, identity.Files{PeerCA: "SOURCES_FILE: caFile of " + s.Name}, checks),
+				)
+			}
+		}
+	}
+	if checks.Cluster {
+		_, _, err := c.LoadCluster(version)
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
 }
 
 // TargetsConfig returns which Services are targets, and their default settings.
