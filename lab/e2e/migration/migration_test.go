@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,6 +156,19 @@ func (m *migration) says(part string, all ...string) string {
 		m.T.Errorf("%s: exit code %d, want 0 and %q:\n%s", part, code, all, text)
 	}
 	return text
+}
+
+// answers wants a command of the page to work, and to print what the page shows.
+func (m *migration) answers(part string) {
+	m.T.Helper()
+	_, want, _ := strings.Cut(m.page, "$ "+m.command(part)+"\n")
+	want, _, _ = strings.Cut(want, "```")
+	want, _, _ = strings.Cut(want, "$ ")
+	code, text := m.shell(part)
+	text = strings.Replace(text, "slicefeed-lab", "kubectl", 1) // who applies in the lab
+	if diff := cmp.Diff(want, text); code != 0 || diff != "" {
+		m.T.Errorf("%s: exit code %d (-documented +printed):\n%s", part, code, diff)
+	}
 }
 
 // split runs the page's commands that split the file, and appends its new lines with the values of
@@ -356,7 +371,7 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 		events, err := m.ConsumingClient().EventsV1().Events(pair.Namespace).List(m.Ctx(), metav1.ListOptions{})
 		m.Must(err)
 		for _, e := range events.Items {
-			if e.Regarding.UID == m.Service.UID {
+			if e.Regarding.UID == m.Service.UID && e.ReportingController == "slicefeed.dev/writer" {
 				m.T.Errorf("there is an Event: %s: %s", e.Reason, e.Note)
 			}
 		}
@@ -382,12 +397,16 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 	})
 	s.ExpectAlways(since, "all three workers", e2e.Serves(all...))
 	t.Logf("%d writes by the writer, %d by the old controller", m.count("update")-updates, m.count("patch")-patches)
-	for command, unused := range m.unused { // adopting is another test's
-		if unused && !strings.Contains(command, " adopt ") && !strings.Contains(command, "slicefeed.dev/paused") {
+	_, byHand, _ := strings.Cut(m.page, sectionByHand)
+	for command, unused := range m.unused {
+		if unused && !strings.Contains(byHand, "$ "+command) { // those are another test's
 			t.Errorf("the page has a command that no test has run: %s", command)
 		}
 	}
 }
+
+// sectionByHand is the page's section about a slice that a person made.
+const sectionByHand = "## A slice that a person made"
 
 // readTable holds each row of the page's table against what the components know.
 func (m *migration) readTable() {
@@ -444,5 +463,103 @@ func TestTwoWritersOfOneSliceFightAndTakeNothingAway(t *testing.T) {
 		return pair.Are(pair.Out, dead.Address)(now) && e2e.Serves(all...)(now)
 	})
 	t.Logf("%s\n%d writes by the writer, %d by the old controller", note, m.count("update")-updates, m.count("patch")-patches)
+	s.ExpectAlways(since, "both workers", e2e.Serves(all...))
+}
+
+// applyByHand applies a slice as kubectl would on the server's side: conditions are left to what the API assumes.
+func applyByHand(s *e2e.Setup, all ...netip.Addr) *discoveryv1.EndpointSlice {
+	s.T.Helper()
+	manifest := fmt.Sprintf(`apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: by-hand
+  namespace: %s
+  labels: {kubernetes.io/service-name: %s}
+  annotations: {example.org/note: keep}
+addressType: IPv4
+ports: [{name: http, port: %d, protocol: TCP}]
+endpoints:
+`, pair.Namespace, pair.Service, pair.NodePort)
+	for _, a := range all {
+		manifest += "- addresses: [" + a.String() + "]\n"
+	}
+	s.Must(s.Consuming.ApplyYAML(s.Ctx(), []byte(manifest)))
+	return s.GetSlice("by-hand")
+}
+
+// relabel is the page's command that makes the writer take a slice over.
+const relabel = "kubectl -n web label endpointslice by-hand --overwrite"
+
+func TestTakesOverASliceAppliedByHandByThePage(t *testing.T) {
+	s := e2e.New(t, e2e.Options{Writer: map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": ""}})
+	writer := s.Writers[0]
+	var workers []netip.Addr
+	for range 2 {
+		w := s.Machine(pair.WorkerOptions{})
+		s.Must(w.Join(s.Ctx()))
+		workers = append(workers, w.Address)
+	}
+	before := applyByHand(s, workers...)
+	s.Await("it serves", e2e.Serves(workers...))
+	since := time.Now()
+	s.StartAll()
+	earlier := s.WriteCount()
+	m := migrate(s)
+	m.answers("kubectl -n web get endpointslice by-hand -o")
+	m.answers("kubectl -n web get service shop -o")
+	m.says("kubectl -n web annotate service shop slicefeed.dev/paused=true")
+	s.AwaitMetric(writer, `slicefeed_writer_target_paused{namespace="web",service="shop"}`, e2e.Equals(1))
+	m.says(relabel)
+	was, now := before.DeepCopy(), s.GetSlice("by-hand")
+	was.Labels[discoveryv1.LabelManagedBy] = "slicefeed-default"
+	was.ResourceVersion, was.ManagedFields, was.Generation = now.ResourceVersion, now.ManagedFields, now.Generation
+	if diff := cmp.Diff(was, now); diff != "" {
+		t.Errorf("more than the label changed (-want +got):\n%s", diff)
+	}
+	if n := s.WriteCount() - earlier; n != 0 {
+		t.Errorf("the writer wrote %d times while it was paused", n)
+	}
+	s.Step("unpaused, the writer takes it over with one write of its metadata", func(s *e2e.Setup) {
+		earlier := s.WriteCount()
+		m.says("kubectl -n web annotate service shop slicefeed.dev/paused-")
+		s.Await("it belongs to the Service", e2e.Owned(s))
+		s.AwaitMetric(writer, `slicefeed_writer_endpoints{namespace="web",service="shop",state="ready"}`, e2e.Equals(2))
+		after := s.Slice()
+		if diff := cmp.Diff(
+			[]any{before.UID, before.Endpoints, before.Ports, before.Annotations},
+			[]any{after.UID, after.Endpoints, after.Ports, after.Annotations},
+		); diff != "" {
+			s.T.Errorf("more than its metadata changed (-before +after):\n%s", diff)
+		}
+		if all := s.WritesSince(earlier); len(all) != 1 || all[0].Verb != "update" || all[0].Code != 200 {
+			s.T.Errorf("the writes were %+v, want one update", all)
+		}
+	})
+	s.Step("and it is the writer's from then on", func(s *e2e.Setup) {
+		third := s.Join(1)[0]
+		now := s.Slice()
+		if now.UID != before.UID || !e2e.Serves(append(workers, third.Address)...)([]*discoveryv1.EndpointSlice{now}) {
+			s.T.Errorf("the new worker is not in it: %+v", now)
+		}
+	})
+	s.ExpectAlways(since, "both workers", e2e.Serves(workers...))
+	_, byHand, _ := strings.Cut(m.page, sectionByHand)
+	for command, unused := range m.unused {
+		if unused && strings.Contains(byHand, "$ "+command) {
+			t.Errorf("the page has a command that no test has run: %s", command)
+		}
+	}
+}
+
+func TestTakingOverASliceBesideARunningWriterNeverTakesAnEndpointAway(t *testing.T) {
+	s := e2e.New(t, e2e.Options{})
+	s.StartAll()
+	all := e2e.Addresses(s.Join(2))
+	since := time.Now()
+	applyByHand(s, all...)
+	s.AwaitEvent("ForeignSlices")
+	migrate(s).says(relabel)
+	s.Await("the two have become one", pair.AreJust(pair.Ready, all...))
+	s.Slice()
 	s.ExpectAlways(since, "both workers", e2e.Serves(all...))
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
-	"github.com/slicefeed/slicefeed/services/writer/adopt"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/election"
@@ -82,7 +81,7 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 		},
-		Standalone: append(query.NewCommands(), adopt.NewCommand(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
+		Standalone: append(query.NewCommands(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
 	}
 }
 

@@ -89,19 +89,13 @@ func (c *Config) Validate() error {
 			Setting: "WATCH_NAMESPACES", Value: strings.Join(c.Watch, ","), Expected: "* alone, which means all namespaces",
 		})
 	}
-	return errors.Join(append(problems, CheckManagedBy(c.ManagedBy))...)
-}
-
-// CheckManagedBy rejects the labels of the controllers of Kubernetes.
-func CheckManagedBy(label string) error {
-	if !strings.HasSuffix(label, ".k8s.io") {
-		return nil
+	if strings.HasSuffix(c.ManagedBy, ".k8s.io") {
+		problems = append(problems, &settings.Problem{
+			Setting: "TARGET_MANAGED_BY", Value: c.ManagedBy,
+			Expected: "a value that does not end in .k8s.io, which is reserved for the controllers of Kubernetes",
+		})
 	}
-	return &settings.Problem{
-		Setting:  "TARGET_MANAGED_BY",
-		Value:    label,
-		Expected: "a value that does not end in .k8s.io, which is reserved for the controllers of Kubernetes",
-	}
+	return errors.Join(problems...)
 }
 
 // AllNamespaces stands for all namespaces.
