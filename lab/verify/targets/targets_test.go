@@ -81,7 +81,7 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 		{"probe-interval", "often", "200ms"},
 		{"node-selector", "pool in blue", "pool=blue"},
 		{"list-unready", "no", "false"},
-		{"prob", "off", "did you mean slicefeed.dev/probe?"},
+		{"prob", "off", "unknown annotation"},
 	} {
 		f.Step("a mistake in "+wrong.name+" is told and changes nothing", func(f *e2e.Setup) {
 			f.Annotate(cart, wrong.name, wrong.value)

@@ -160,7 +160,6 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				fmt.Fprint(cmd.OutOrStdout(), c.versionText())
 			},
 		},
-		newCompletion(c.Name),
 	)
 	for _, sub := range c.Subcommands {
 		root.AddCommand(c.newSubcommand(getenv, sub))
@@ -214,7 +213,6 @@ func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C
 	)
 	if sub.Formats {
 		cmd.Flags().VarP(&format, "output", "o", "form of the result")
-		completeFlag(cmd, "output", formats)
 	}
 	return cmd
 }
@@ -230,11 +228,6 @@ func (c Component[C]) withConfig(
 	all := settings.List(cfg)
 	setHelp(cmd, all)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	for i := range all {
-		if len(all[i].Enum) > 0 && !all[i].Secret {
-			completeFlag(cmd, all[i].Flag, all[i].Enum)
-		}
-	}
 	cmd.Args = checkArgs(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Name() == "check-config" {

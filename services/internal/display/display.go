@@ -1,35 +1,13 @@
-// Package display prepares text for people: it wraps lines, removes what would control a terminal, and
-// suggests names that a person may have meant. It guarantees that text from outside cannot leave its
-// line. It does not know what the text is about, except for the conditions of an endpoint.
+// Package display prepares text for people: it wraps lines and removes what would control a terminal. It
+// guarantees that text from outside cannot leave its line. It does not know what the text is about,
+// except for the conditions of an endpoint.
 package display
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/agnivade/levenshtein"
 )
-
-// maxNameLength, in bytes, bounds the effort of a comparison, which grows with the square of the length.
-const maxNameLength = 256
-
-// Suggest returns the known names within a Levenshtein distance of name, ignoring case, nearest first.
-func Suggest(name string, known []string, maxDistance int) []string {
-	if len(name) > maxNameLength {
-		return nil
-	}
-	distance := func(k string) int { return levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(k)) }
-	var near []string
-	for _, k := range known {
-		if len(k) <= maxNameLength && distance(k) <= maxDistance {
-			near = append(near, k)
-		}
-	}
-	slices.SortStableFunc(near, func(a, b string) int { return distance(a) - distance(b) })
-	return near
-}
 
 // Wrap breaks text into lines of at most width characters. Lines after the first begin with the indent;
 // the caller has already written that of the first.

@@ -1,30 +1,10 @@
 package display
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
-
-func TestSuggestReturnsNearestNamesFirst(t *testing.T) {
-	known := []string{"probe-path", "probe", "probe-port", "paused", strings.Repeat("x", 300)}
-	for _, tt := range []struct {
-		name        string
-		maxDistance int
-		want        []string
-	}{
-		{"probe-pot", 2, []string{"probe-port", "probe-path"}},
-		{"PROBE", 0, []string{"probe"}},
-		{"other", 2, nil},
-		{"", 2, nil},
-		{strings.Repeat("x", 300), 300, nil}, // too long to compare
-	} {
-		if got := Suggest(tt.name, known, tt.maxDistance); !slices.Equal(got, tt.want) {
-			t.Errorf("Suggest(%q) = %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
 
 func TestWrapBreaksBetweenWords(t *testing.T) {
 	for text, want := range map[string]string{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,9 +57,6 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[conf
 	e, known := pipeline.Explain(name)
 	if inv.Format.IsTable() {
 		printExplanation(inv.Out, name, e)
-		if !known {
-			printSuggestions(inv.Out, name, nodeNames(pipeline.Snapshot()))
-		}
 		printGrpcurlHint(inv.Out, inv.Config, name)
 	} else if err := inv.Format.Write(inv.Out, nodeserver.EncodeExplanation(name, &e)); err != nil {
 		return err
@@ -74,19 +70,6 @@ func runExplain(ctx context.Context, version string, inv command.Invocation[conf
 		return fmt.Errorf("node %q omitted", name)
 	}
 	return nil
-}
-
-// nodeNames returns the names of all nodes of the source, sorted.
-func nodeNames(s collector.Snapshot) []string {
-	var all []string
-	for _, n := range s.Nodes {
-		all = append(all, n.Name)
-	}
-	for _, o := range s.Omitted {
-		all = append(all, o.Name)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // resultMarks precede the steps of an explanation.
@@ -109,15 +92,6 @@ func printExplanation(out io.Writer, name string, e roster.Explanation) {
 	fmt.Fprintf(out, "\n%s\n", display.Wrap(e.Conclusion, outputWidth, 0))
 }
 
-// printSuggestions prints the known names that are most similar to an unknown one.
-func printSuggestions(out io.Writer, name string, known []string) {
-	if near := similarNames(name, known); len(near) > 0 {
-		fmt.Fprintf(out, "\n%s\n", display.Wrap("Similar names: "+strings.Join(near, ", "), outputWidth, 0))
-	} else {
-		fmt.Fprintf(out, "\nNone of the %d node names in the source is similar.\n", len(known))
-	}
-}
-
 // printGrpcurlHint prints how to request the explanation of a running inventory, which can differ:
 // that inventory remembers the addresses that it has published.
 func printGrpcurlHint(out io.Writer, cfg *config.Config, name string) {
@@ -136,21 +110,4 @@ A client with the role operator can request its explanation:
     -d '%s' \
     INVENTORY:9443 slicefeed.inventory.v1.InventoryOperatorService/ExplainNodes
 `, strings.ReplaceAll(string(request), "'", `'\''`))
-}
-
-// similarNames returns up to 5 known names that differ from name in a few letters or contain it,
-// the most similar first.
-func similarNames(name string, known []string) []string {
-	const maxNames = 5
-	names := display.Suggest(name, known, max(2, len(name)/3))
-	for _, k := range known {
-		if name != "" && strings.Contains(k, name) && !slices.Contains(names, k) {
-			names = append(names, k)
-		}
-	}
-	names = names[:min(len(names), maxNames)]
-	for i, n := range names {
-		names[i] = display.Sanitize(n)
-	}
-	return names
 }

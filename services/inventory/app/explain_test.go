@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
@@ -62,7 +61,7 @@ func TestExplainObservesNodes(t *testing.T) {
 				servers: []string{serverJSON(server1, "one", "10.0.1.11"), serverJSON(server2, "two", "10.0.1.12")},
 			},
 			"worker-oen", 1,
-			[]string{`Node "worker-oen" is not in the source`, "Similar names: worker-one, worker-two"},
+			[]string{`Node "worker-oen" is not in the source`},
 			[]string{`node "worker-oen" not found in source`},
 		},
 	} {
@@ -196,26 +195,6 @@ func TestExplainRejectsInvalidUsage(t *testing.T) {
 			t.Errorf("%v: exit code %d, printed %q", tt.args, code, out)
 		}
 		expectContains(t, errs, tt.want)
-	}
-}
-
-func TestSuggestsSimilarNames(t *testing.T) {
-	known := []string{"pool-a-1", "pool-a-2", "pool-b-1", "pool-b-2", "pool-b-3", "pool-b-4", "web", "very-different-name", "pool\x1b[2J"}
-	for _, tt := range []struct {
-		name string
-		want []string
-	}{
-		{"pool-a-3", []string{"pool-a-1", "pool-a-2", "pool-b-3", "pool-b-1", "pool-b-2"}},
-		{"wbe", []string{"web"}},
-		{"different", []string{"very-different-name"}},
-		{"pool", []string{"pool-a-1", "pool-a-2", "pool-b-1", "pool-b-2", "pool-b-3"}},
-		{"pol[2J", []string{"pool [2J"}},
-		{"", nil},
-		{"nothing like it at all", nil},
-	} {
-		if d := cmp.Diff(tt.want, similarNames(tt.name, known)); d != "" {
-			t.Errorf("%q (-want +got):\n%s", tt.name, d)
-		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // mappingFields is a YAML mapping with known fields.
@@ -31,7 +30,7 @@ func (p *parser) readMapping(n *yaml.Node, want string, known []string) (mapping
 		key, value := n.Content[i], n.Content[i+1]
 		switch first := m.values[key.Value]; {
 		case !slices.Contains(known, key.Value):
-			p.addf(key.Line, "unknown field %.80q; %s", key.Value, suggestField(key.Value, known))
+			p.addf(key.Line, "unknown field %.80q; want one of %s", key.Value, strings.Join(known, ", "))
 		case first != nil:
 			p.addf(key.Line, "%s: duplicate of the field at line %d", key.Value, first.Line)
 		default:
@@ -98,12 +97,4 @@ func describeNode(n *yaml.Node) string {
 	default:
 		return fmt.Sprintf("%.80q", n.Value)
 	}
-}
-
-// suggestField suggests the known name that is closest to a misspelled one, or lists all.
-func suggestField(name string, known []string) string {
-	if nearest := display.Suggest(name, known, 2); len(nearest) > 0 {
-		return fmt.Sprintf("did you mean %s?", nearest[0])
-	}
-	return "want one of " + strings.Join(known, ", ")
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
@@ -359,14 +358,8 @@ func parseAnnotations(defaults Settings, annotations map[string]string) (Setting
 	return s, problems
 }
 
-// describeUnknown reports an unknown annotation and suggests a similar name.
+// describeUnknown reports an unknown annotation.
 func describeUnknown(name string) string {
-	const maxDistance = 2 // letters to change
-	names := make([]string, len(knownAnnotations))
-	for i, a := range knownAnnotations {
-		names[i] = a.name
-	}
-	nearest := display.Suggest(name, names, maxDistance)
 	// The API server accepts no other characters, but other callers might pass them.
 	shown := strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -375,11 +368,8 @@ func describeUnknown(name string) string {
 		return r
 	}, name)
 	full := fmt.Sprintf("%s%.63s", annotationPrefix, shown)
-	switch {
-	case annotationPrefix+name == LabelClass:
+	if annotationPrefix+name == LabelClass {
 		return full + " is a label, not an annotation"
-	case len(nearest) > 0:
-		return "unknown annotation " + full + ", did you mean " + annotationPrefix + nearest[0] + "?"
 	}
 	return "unknown annotation " + full
 }
