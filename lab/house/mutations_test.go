@@ -143,7 +143,6 @@ func (c *checker) check(t *testing.T, path string, text any, names ...string) []
 var allowedMutations = map[string]string{
 	module + "services/internal/preflight.review Create": "an access review is a question: nothing is stored",
 	plugin + ".forward Post":                             "a person's own connection to a Pod, with their own credentials",
-	plugin + ".exec Post":                                "a person's own command in a Pod, with their own credentials",
 	writer + "/election.Create Create":                   "the Lease of the writer",
 	writer + "/election.Update Update":                   "the Lease of the writer",
 	writer + "/events.writeEvent Create":                 "Events on Services",

@@ -61,13 +61,11 @@ func TestExitCodesAndAdvice(t *testing.T) {
 		{"explain Worker_4", 2, "want the name of a node"},
 		{"explain worker-4 -o xml", 2, "want one of table, json, yaml"},
 		{"status -o json", 1, "{\n  \"pages\": []\n}\n"},
-		{"preflight -o yml", 2, "want one of table, json, yaml"},
 		{"wait shop", 2, "want NAMESPACE/SERVICE"},
 		{"status --no-such-flag", 2, "unknown flag"},
 		{"status --secured-context red", 2, `context "red"`},
-		{"plan --secured-context blue", 2, "this command asks slicefeed-writer; set the context of its cluster"},
+		{"wait web/shop --secured-context blue", 2, "this command asks slicefeed-writer; set the context of its cluster"},
 		{"status --consuming-context green", 1, `find slicefeed-writer in context "green"`},
-		{"logs", 1, "find slicefeed-inventory"},
 	} {
 		if out, code := run(t, strings.Fields(c.args)...); code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d, %q, want %d and %q", c.args, code, out, c.code, c.want)

@@ -3,8 +3,7 @@
 //
 // It uses the kubeconfig of the person who runs it and nothing else: it finds the Pods by their labels and forwards a
 // port of this machine to their debug listeners, as kubectl port-forward does. So it needs the rights to list Pods and
-// to forward ports, and for plan and preflight to execute commands in Pods. It never reads a credential of a component
-// and changes nothing.
+// to forward ports. It never reads a credential of a component and changes nothing.
 package main
 
 import (
@@ -97,9 +96,7 @@ Exit codes: 0 success; 1 a problem was found, or the command failed; 2 invalid f
 	flags.StringVar(&o.secured.namespace, "secured-namespace", "", "namespace of the inventory; all when unset")
 	flags.StringVar(&o.consuming.namespace, "consuming-namespace", "", "namespace of the writer; all when unset")
 	flags.IntVar(&o.debugPort, "debug-port", o.debugPort, "port of the components' DEBUG_ADDRESS")
-	root.AddCommand(newStatusCommand(o), newWaitCommand(o), newExplainCommand(o), newLogsCommand(o),
-		newExecCommand(o, "plan", "Show what the writer would write and why, without writing", writer),
-		newExecCommand(o, "preflight", "Check the dependencies of both components and how to fix them", inventory, writer))
+	root.AddCommand(newStatusCommand(o), newWaitCommand(o), newExplainCommand(o))
 	return root
 }
 
