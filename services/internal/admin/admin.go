@@ -66,14 +66,15 @@ func (s *Server) Run(ctx context.Context) error {
 		return s.serveListener(ctx, httpListener{listener: s.Admin, handler: s.adminHandler(), timeout: maxRequestTime})
 	})
 	if s.Debug != nil {
-		a, ok := s.Debug.Addr().(*net.TCPAddr)
-		loopback := ok && a.IP.IsLoopback()
-		if ok && !loopback {
+		handler := s.debugHandler()
+		if a, ok := s.Debug.Addr().(*net.TCPAddr); ok && a.IP.IsLoopback() {
+			handler = checkHost(handler)
+		} else if ok {
 			s.Logger.Warn("debug listener has no authentication and is reachable from other machines", "address", a.String())
 		}
 		// No timeout, because a profile takes as long as requested. channelz needs HTTP/2.
 		g.Go(func() error {
-			return s.serveListener(ctx, httpListener{listener: s.Debug, handler: checkOrigin(s.debugHandler(), loopback), http2: true})
+			return s.serveListener(ctx, httpListener{listener: s.Debug, handler: handler, http2: true})
 		})
 	}
 	return g.Wait()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,7 +64,7 @@ func newServerHandshaker(id *identity.Identity, clients *clientlist.List, l *lim
 		failures: newCounter(cfg, "tls_handshake_errors_total", "Number of failed TLS handshakes."),
 		limits:   l, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
 	}
-	h.setPendingLimit(capByOpenFiles(maxHandshakes))
+	h.setPendingLimit(maxHandshakes)
 	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "tls_handshakes_unfinished",
 		Help: "Number of unfinished TLS handshakes.",
@@ -132,14 +131,4 @@ func (h *serverHandshaker) admitConnection(conn net.Conn, client *x509.Certifica
 		time.AfterFunc(excessLifetime, func() { c.Close() }) //nolint:errcheck // the connection is rejected
 	}
 	return c, nil
-}
-
-// capByOpenFiles caps the number of unfinished handshakes at a quarter of the files that this process
-// may have open. The rest is for identified peers and everything else.
-func capByOpenFiles(handshakes int) int {
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return handshakes
-	}
-	return int(max(1, min(uint64(handshakes), files.Cur/4)))
 }
