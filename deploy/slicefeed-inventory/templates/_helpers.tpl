@@ -1,17 +1,6 @@
-{{- /* The app's name: a label, and part of the selectors. */}}
-{{- define "slicefeed.name" -}}
-{{- .Values.nameOverride | default .Chart.Name -}}
-{{- end }}
-
 {{- /* The name of all objects. */}}
 {{- define "slicefeed.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride -}}
-{{- else if or (not .Values.nameOverride) (contains .Values.nameOverride .Release.Name) -}}
-{{- .Release.Name -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name .Values.nameOverride | trunc 53 | trimSuffix "-" -}}
-{{- end -}}
+{{- .Values.fullnameOverride | default .Release.Name -}}
 {{- end }}
 
 {{- /* The service account of the Pods, which the roles and the policies are about. */}}
@@ -20,7 +9,7 @@
 {{- end }}
 
 {{- define "slicefeed.selector" -}}
-app.kubernetes.io/name: {{ include "slicefeed.name" . }}
+app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
