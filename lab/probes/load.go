@@ -12,7 +12,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
 // At is the nth address of 127.0.0.0/8 at which the stand-in answers.
@@ -82,7 +81,7 @@ func (l Load) Run() (t Taken, err error) {
 	defer func() { err = errors.Join(err, b.Stop()) }()
 	began := time.Now()
 	for first := 0; first < len(l.Keys); first += 100 {
-		b.Set(fmt.Sprint("web/", first/100), prober.RequestsFor("blue", l.Keys[first:min(first+100, len(l.Keys))]...))
+		b.Set(fmt.Sprint("web/", first/100), requestsFor("blue", l.Keys[first:min(first+100, len(l.Keys))]...))
 	}
 	sample := func(until time.Time) error {
 		for tick := time.NewTicker(200 * time.Millisecond); time.Now().Before(until); <-tick.C {

@@ -75,7 +75,7 @@ func startNeighbor(ctx context.Context, b *Bench) (int, error) {
 	for i := range keys {
 		keys[i].Spec.Timeout = neighborTimeout
 	}
-	b.Set("web/neighbor", prober.RequestsFor("blue", keys...))
+	b.Set("web/neighbor", requestsFor("blue", keys...))
 	AnyTime(ctx, time.Second, time.Second+time.Millisecond)
 	n, err := Connections()
 	if err == nil && n < neighborProbes {

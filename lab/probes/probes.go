@@ -159,7 +159,7 @@ func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*
 		b.mu.Unlock()
 		subjects, keys = append(subjects, s), append(keys, s.Key)
 	}
-	b.Set(target, prober.RequestsFor("blue", keys...))
+	b.Set(target, requestsFor("blue", keys...))
 	return subjects, nil
 }
 
@@ -209,4 +209,13 @@ func AnyTime(ctx context.Context, atLeast, atMost time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(atLeast + rand.N(atMost-atLeast)):
 	}
+}
+
+// requestsFor returns requests for endpoints of one source.
+func requestsFor(source string, keys ...probe.Key) []prober.Request {
+	requests := make([]prober.Request, len(keys))
+	for i, key := range keys {
+		requests[i] = prober.Request{Key: key, Source: source}
+	}
+	return requests
 }

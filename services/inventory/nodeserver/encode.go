@@ -1,7 +1,6 @@
 package nodeserver
 
 import (
-	"iter"
 	"slices"
 	"time"
 
@@ -13,26 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Messages splits an update into messages (rule R3). Each message is built after the previous one was
-// consumed: while a slow client receives a large set, the server holds no encoded copy of it.
-func Messages(u feed.Update, now func() time.Time) iter.Seq[*inventoryv1.WatchNodesResponse] {
-	return func(yield func(*inventoryv1.WatchNodesResponse) bool) {
-		for offset := 0; ; {
-			m := buildMessage(&u, offset, now())
-			offset += entryCount(m)
-			if !yield(m) || offset == u.Size() {
-				return
-			}
-		}
-	}
-}
-
 func entryCount(m *inventoryv1.WatchNodesResponse) int {
 	return len(m.GetRemoved()) + len(m.GetUpserts())
 }
 
 // buildMessage encodes the part of an update that starts at an offset, which counts removals and
-// upserts.
+// upserts (rule R3).
 func buildMessage(u *feed.Update, offset int, now time.Time) *inventoryv1.WatchNodesResponse {
 	chunk := stream.NextChunk(u.Removed, u.Upserts, offset, func(e *feed.Entry) *inventoryv1.Node { return encodeNode(e, now) })
 	m := &inventoryv1.WatchNodesResponse{

@@ -2,6 +2,7 @@ package nodeserver
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,19 @@ func resetUpdate(count int) feed.Update {
 	return u
 }
 
+// messagesOf returns an update as messages.
+func messagesOf(u feed.Update) iter.Seq[*inventoryv1.WatchNodesResponse] {
+	return func(yield func(*inventoryv1.WatchNodesResponse) bool) {
+		for offset := 0; ; {
+			m := buildMessage(&u, offset, time.Now())
+			offset += entryCount(m)
+			if !yield(m) || offset == u.Size() {
+				return
+			}
+		}
+	}
+}
+
 func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 	heavy := map[string]string{}
 	for i := range contract.MaxLabels {
@@ -32,7 +46,7 @@ func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 		u.Removed = append(u.Removed, fmt.Sprintf("%s-%d", strings.Repeat("n", 240), i))
 	}
 	nodes, removed, n := 0, 0, 0
-	for m := range Messages(u, time.Now) {
+	for m := range messagesOf(u) {
 		if size := proto.Size(m); size > contract.MaxMessageSize {
 			t.Errorf("a message of %d bytes", size)
 		}
@@ -59,7 +73,7 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 		u.Removed = append(u.Removed, "removed-"+name)
 	}
 	messages := 0
-	for m := range Messages(u, time.Now) {
+	for m := range messagesOf(u) {
 		messages++
 		if size := proto.Size(m); size > 16<<10 {
 			t.Fatalf("a message of %d bytes", size)

@@ -105,7 +105,6 @@ type writer struct {
 // dryRunLease makes a dry run decide as a leader would. Nothing it decides is written.
 type dryRunLease struct{}
 
-func (dryRunLease) Leading() bool            { return true }
 func (dryRunLease) Term() int                { return 1 }
 func (dryRunLease) Changed() <-chan struct{} { return nil }
 func (dryRunLease) Release() func()          { return func() {} }
@@ -185,7 +184,7 @@ func (w *writer) statusHandler() http.Handler {
 	page := overview.Config{
 		Store:    w.reconcilerConfig.Board,
 		History:  w.history,
-		Leading:  func() bool { return w.reconcilerConfig.Lease.Term() != 0 },
+		Leading:  w.leading,
 		Version:  w.version,
 		Instance: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
@@ -201,12 +200,13 @@ func (w *writer) statusHandler() http.Handler {
 	return statuspage.Handler(page.Page, w.log)
 }
 
+func (w *writer) leading() bool { return w.reconcilerConfig.Lease.Term() != 0 }
+
 // connectCluster constructs the stages that use the consuming cluster.
 func (w *writer) connectCluster(cluster *rest.Config, namespace string, configured []sources.Source) error {
 	isDryRun := w.cfg.Store == "memory"
-	leading := func() bool { return isDryRun || w.lease.Leading() }
 	apimetrics.Observe(cluster, "writer", w.registerer)
-	cluster.Wrap(applier.LeaderOnly(func() bool { return !isDryRun && leading() }))
+	cluster.Wrap(applier.LeaderOnly(func() bool { return !isDryRun && w.leading() }))
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("create client of the consuming cluster: %w", err)
@@ -247,7 +247,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	w.reconcilerConfig.Reporter = reporter
 	w.reconcilerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{
-			Store: store, FieldManager: recorder.FieldManager, Leading: leading, Confirm: confirm, Hooks: hooks, Logger: w.log,
+			Store: store, FieldManager: recorder.FieldManager, Leading: w.leading, Confirm: confirm, Hooks: hooks, Logger: w.log,
 		})
 	}
 	return nil

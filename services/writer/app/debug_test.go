@@ -215,7 +215,9 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},
 		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
-			return applier.New(applier.Config{Store: &fakeStore{client: client}, Leading: dryRunLease{}.Leading, Hooks: hooks, Logger: log})
+			return applier.New(
+				applier.Config{Store: &fakeStore{client: client}, Leading: func() bool { return true }, Hooks: hooks, Logger: log},
+			)
 		},
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -1,9 +1,9 @@
 // Package election holds the Lease that decides which of several writers writes.
 //
-// It guarantees that Leading is true only while no honest candidate can take the Lease: by this
+// It guarantees that Term is not 0 only while no honest candidate can take the Lease: by this
 // process's own clock, counted from before the last renewal was sent. It stops leading as soon as it
 // finds another holder, however much time is left, and never releases a Lease that another one has
-// taken. It does not stop writes that are in progress: callers check Leading before each request, and end
+// taken. It does not stop writes that are in progress: callers check Term before each request, and end
 // them before Run ends or a hand-over.
 package election
 
@@ -102,7 +102,7 @@ func NewLease(cfg Config) (*Lease, error) {
 		Name: "slicefeed_writer_leader",
 		Help: "1 if this writer holds the Lease and writes; 0 if it is a standby.",
 	}, func() float64 {
-		if l.Leading() {
+		if l.Term() != 0 {
 			return 1
 		}
 		return 0
@@ -158,14 +158,8 @@ func (l *Lease) Release() (handOver func()) {
 	return l.endTerm // of this candidacy: if the Lease is lost before, the next candidacy goes on
 }
 
-// Leading reports whether this process surely holds the Lease: by its own clock, counted from before
+// isLeading reports whether this process surely holds the Lease: by its own clock, counted from before
 // the last renewal was sent, the renew deadline has not passed. No standby takes the Lease before that.
-func (l *Lease) Leading() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.isLeading()
-}
-
 func (l *Lease) isLeading() bool {
 	return l.runCtx != nil && l.runCtx.Err() == nil && !l.released && time.Now().Before(l.validUntil)
 }
@@ -181,8 +175,8 @@ func (l *Lease) Term() int {
 	return l.terms
 }
 
-// Confirm reads the holder from the API server. Leading trusts this process's clock, but somebody may
-// have deleted the Lease or edited its holder: then Confirm returns ErrNotLeader, and Leading is false.
+// Confirm reads the holder from the API server. Term trusts this process's clock, but somebody may
+// have deleted the Lease or edited its holder: then Confirm returns ErrNotLeader, and Term is 0.
 func (l *Lease) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -203,7 +197,7 @@ func (l *Lease) Confirm(ctx context.Context) error {
 // markTaken records that another process holds the Lease, or none. No honest candidate takes it from a process that
 // leads, so that is logged as a warning.
 func (l *Lease) markTaken(holder string) {
-	if l.Leading() {
+	if l.Term() != 0 {
 		l.cfg.Logger.Warn("Lease taken by another writer before it expired", "lease", l.cfg.Name, "holder", holder)
 	}
 	l.setValidUntil(time.Time{})
@@ -212,8 +206,8 @@ func (l *Lease) markTaken(holder string) {
 // Holder returns the identity of the last holder that was observed, or "".
 func (l *Lease) Holder() string { return l.elector.GetLeader() }
 
-// Changed has a value whenever Leading may have changed since it was last read. It has none when the
-// renew deadline passes: call Leading to find out.
+// Changed has a value whenever Term may have changed since it was last read. It has none when the
+// renew deadline passes: call Term to find out.
 func (l *Lease) Changed() <-chan struct{} { return l.changed }
 
 func (l *Lease) notifyChanged() {

@@ -35,7 +35,7 @@ func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, fu
 	go func() { done <- l.Run(ctx) }()
 	return l, func() {
 		cancel()
-		if l.Leading() {
+		if l.Term() != 0 {
 			t.Error("leads while it ends")
 		}
 		if err := <-done; err != nil {
@@ -47,7 +47,7 @@ func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, fu
 func awaitLeading(t *testing.T, l *Lease, leading bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for l.Leading() != leading {
+	for (l.Term() != 0) != leading {
 		select {
 		case <-l.Changed():
 		case <-time.After(time.Minute):
@@ -65,8 +65,8 @@ func TestStandbyTakesOverWhenLeaseIsReleased(t *testing.T) {
 		second, stopSecond := newLease(t, client, "second")
 		defer stopSecond()
 		time.Sleep(time.Minute)
-		if !first.Leading() || second.Leading() || second.Holder() != "first" {
-			t.Fatalf("first %t, second %t, holder %s", first.Leading(), second.Leading(), second.Holder())
+		if first.Term() == 0 || second.Term() != 0 || second.Holder() != "first" {
+			t.Fatalf("first %t, second %t, holder %s", first.Term() != 0, second.Term() != 0, second.Holder())
 		}
 		stopFirst()
 		if took := awaitLeading(t, second, true); took > 5*time.Second {
@@ -84,23 +84,23 @@ func TestHandsOverToAnyOtherCandidate(t *testing.T) {
 		second, stopSecond := newLease(t, client, "second")
 		time.Sleep(30 * time.Second)
 		handOver := first.Release()
-		if first.Leading() {
+		if first.Term() != 0 {
 			t.Error("leads after Release")
 		}
 		time.Sleep(time.Minute)
-		if first.Leading() || second.Leading() {
-			t.Errorf("before it is handed over: first leads %t, second %t, want neither", first.Leading(), second.Leading())
+		if first.Term() != 0 || second.Term() != 0 {
+			t.Errorf("before it is handed over: first leads %t, second %t, want neither", first.Term() != 0, second.Term() != 0)
 		}
 		handOver()
 		if took := awaitLeading(t, second, true); took > 5*time.Second {
 			t.Errorf("took %s although it was released", took)
 		}
 		time.Sleep(time.Minute)
-		if first.Leading() {
+		if first.Term() != 0 {
 			t.Error("both lead")
 		}
 		first.Release()() // it does not hold the Lease
-		if !second.Leading() {
+		if second.Term() == 0 {
 			t.Error("the Lease of another holder was released")
 		}
 		stopSecond()
@@ -141,11 +141,11 @@ func TestStopsLeadingWhenLeaseCannotBeRenewed(t *testing.T) {
 		synctest.Wait()
 		cut.Store(true)
 		time.Sleep(7 * time.Second)
-		if !l.Leading() {
+		if l.Term() == 0 {
 			t.Error("a short outage should not end it")
 		}
 		time.Sleep(4 * time.Second) // the last renewal was sent more than 10 s ago
-		if l.Leading() {
+		if l.Term() != 0 {
 			t.Error("leads though it could not renew in time")
 		}
 		time.Sleep(time.Minute)
@@ -202,7 +202,7 @@ func TestLateRenewalCountsFromWhenItWasSent(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		slow.Store(true)
 		time.Sleep(13 * time.Second) // sent within 2 s, and answered after 8 s more
-		if l.Leading() {
+		if l.Term() != 0 {
 			t.Error("leads more than 10 s after the last renewal was sent")
 		}
 	})
@@ -274,8 +274,8 @@ func TestStopsLeadingWhenAnotherHasTakenTheLease(t *testing.T) {
 		if took := awaitLeading(t, l, false); took > 4*time.Second {
 			t.Errorf("leads for %s more", took)
 		}
-		if time.Sleep(10 * time.Second); l.Leading() || readHolder(t, client) != "another" {
-			t.Errorf("leads: %t; the Lease is held by %q", l.Leading(), readHolder(t, client))
+		if time.Sleep(10 * time.Second); l.Term() != 0 || readHolder(t, client) != "another" {
+			t.Errorf("leads: %t; the Lease is held by %q", l.Term() != 0, readHolder(t, client))
 		}
 	})
 }
@@ -305,8 +305,8 @@ func TestConfirmReadsTheHolder(t *testing.T) {
 				awaitLeading(t, l, true)
 				synctest.Wait()
 				c.before(t, client)
-				if err := l.Confirm(t.Context()); !errors.Is(err, c.want) || l.Leading() != c.leads {
-					t.Errorf("got %v, and leads: %t", err, l.Leading())
+				if err := l.Confirm(t.Context()); !errors.Is(err, c.want) || (l.Term() != 0) != c.leads {
+					t.Errorf("got %v, and leads: %t", err, l.Term() != 0)
 				}
 			})
 		})

@@ -26,7 +26,7 @@ func BenchmarkSchedule(b *testing.B) {
 			for i := range n {
 				keys = append(keys, testKey(i))
 			}
-			s.SetTarget("web/a", RequestsFor("blue", keys...), now)
+			s.SetTarget("web/a", requestsFor("blue", keys...), now)
 			for i := range 2 * n {
 				turn(float64(i%997) / 997)
 			}

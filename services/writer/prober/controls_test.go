@@ -117,8 +117,8 @@ func TestContradictionPullsControlProbesForward(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := &controlCase{NewProbeSchedule(100)}
-			c.SetTarget("web/a", RequestsFor("blue", testKey(0), testKey(1), testKey(2), testKey(3), testKey(4)), startTime)
-			c.SetTarget("web/b", RequestsFor("blue", testKey(4), testKey(5)), startTime)
+			c.SetTarget("web/a", requestsFor("blue", testKey(0), testKey(1), testKey(2), testKey(3), testKey(4)), startTime)
+			c.SetTarget("web/b", requestsFor("blue", testKey(4), testKey(5)), startTime)
 			for n := range keys {
 				c.conclude(n, float64(n)/10, float64(n)/10, probe.Pass)
 			}
@@ -132,8 +132,8 @@ func TestContradictionPullsControlProbesForward(t *testing.T) {
 
 func TestPassingKeyPullsFailingKeysForward(t *testing.T) {
 	c := &controlCase{NewProbeSchedule(100)}
-	c.SetTarget("web/a", RequestsFor("blue", testKey(0), testKey(1), testKey(2), testKey(3)), startTime)
-	c.SetTarget("web/b", RequestsFor("blue", testKey(4)), startTime)
+	c.SetTarget("web/a", requestsFor("blue", testKey(0), testKey(1), testKey(2), testKey(3)), startTime)
+	c.SetTarget("web/b", requestsFor("blue", testKey(4)), startTime)
 	for _, n := range []int{0, 1, 2, 4} {
 		for range fall {
 			c.conclude(n, 1, 1, probe.Fail)
@@ -217,7 +217,7 @@ func corroborationTimes(t *testing.T, backends int, answer time.Duration, seed u
 	for n := range backends {
 		keys = append(keys, testKey(n))
 	}
-	l.SetTarget("web/a", RequestsFor("blue", keys...), startTime)
+	l.SetTarget("web/a", requestsFor("blue", keys...), startTime)
 	l.backend = func(a Attempt, now time.Time) (probe.Result, time.Duration) {
 		if slices.Index(keys, a.Key)%2 == 0 || now.Before(died) {
 			return probe.Pass, time.Millisecond

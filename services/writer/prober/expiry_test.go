@@ -138,7 +138,7 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 			}
 			return probe.Pass, ""
 		}
-		p.Set("web/a", RequestsFor("blue", testKey(1), testKey(2)))
+		p.Set("web/a", requestsFor("blue", testKey(1), testKey(2)))
 		runProber(t, p)
 		time.Sleep(10 * time.Second)
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
@@ -169,7 +169,7 @@ func TestStatusExpiresWithoutFileDescriptors(t *testing.T) {
 	defer l.Close()
 	p := newProber()
 	k := keyFor(t, l.Addr().String(), probe.Spec{Mode: probe.TCP, Interval: 200 * time.Millisecond})
-	p.Set("web/a", RequestsFor("blue", k))
+	p.Set("web/a", requestsFor("blue", k))
 	runProber(t, p)
 	await := func(what string, is func(Status) bool) {
 		t.Helper()

@@ -21,6 +21,15 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
+// requestsFor returns requests for endpoints of one source.
+func requestsFor(source string, keys ...probe.Key) []Request {
+	requests := make([]Request, len(keys))
+	for i, key := range keys {
+		requests[i] = Request{key, source}
+	}
+	return requests
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newProber() *Prober {
@@ -69,9 +78,9 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 	defer l.Close()
 	p := newProber()
 	up, down := keyFor(t, l.Addr().String(), probe.Spec{Mode: probe.TCP}), keyFor(t, closedAddress(t), probe.Spec{Mode: probe.TCP})
-	p.Set("web/b", RequestsFor("blue", up))
-	p.Set("web/a", RequestsFor("blue", up, down))
-	p.Set("web/c", RequestsFor("blue", probe.Key{Address: up.Address, Port: up.Port})) // off
+	p.Set("web/b", requestsFor("blue", up))
+	p.Set("web/a", requestsFor("blue", up, down))
+	p.Set("web/c", requestsFor("blue", probe.Key{Address: up.Address, Port: up.Port})) // off
 	runProber(t, p)
 
 	dirty := map[string]bool{}
@@ -92,7 +101,7 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 	if got := p.Status(up).Health; got != Passing {
 		t.Errorf("%v: a key that web/a still has lost its status", got)
 	}
-	p.Set("web/a", RequestsFor("blue", down))
+	p.Set("web/a", requestsFor("blue", down))
 	if got := p.Status(up).Health; got != Pending {
 		t.Errorf("%v: a key without targets has a status", got)
 	}
@@ -133,7 +142,7 @@ func TestDetectsFailuresWithinBounds(t *testing.T) {
 				for n := range 200 {
 					keys = append(keys, testKey(n))
 				}
-				p.Set("web/a", RequestsFor("blue", keys...))
+				p.Set("web/a", requestsFor("blue", keys...))
 				runProber(t, p)
 				time.Sleep(time.Until(died.Add(row.within)))
 				synctest.Wait()
@@ -154,7 +163,7 @@ func TestProbesNewKeyImmediately(t *testing.T) {
 		runProber(t, p)
 		time.Sleep(time.Minute)
 		began := time.Now()
-		p.Set("web/a", RequestsFor("blue", testKey(1)))
+		p.Set("web/a", requestsFor("blue", testKey(1)))
 		<-p.Changed()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("passing after %v", took)
@@ -185,7 +194,7 @@ func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 			for n := range each {
 				keys = append(keys, testKey(i*each+n))
 			}
-			p.Set(fmt.Sprint("web/", i), RequestsFor("blue", keys...))
+			p.Set(fmt.Sprint("web/", i), requestsFor("blue", keys...))
 		}
 		before := runtime.NumGoroutine()
 		runProber(t, p)
@@ -219,7 +228,7 @@ func TestRunWaitsForProbes(t *testing.T) {
 			ended.Store(true)
 			return probe.Inconclusive, ""
 		}
-		p.Set("web/a", RequestsFor("blue", testKey(1)))
+		p.Set("web/a", requestsFor("blue", testKey(1)))
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- p.Run(ctx) }()
@@ -249,8 +258,8 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 			Interval: probe.DefaultInterval,
 			Timeout:  probe.DefaultTimeout,
 		}
-		p.Set("web/a", RequestsFor("blue", one))
-		p.Set("web/b", RequestsFor("blue", same))
+		p.Set("web/a", requestsFor("blue", one))
+		p.Set("web/b", requestsFor("blue", same))
 		runProber(t, p)
 		synctest.Wait()
 		if got := p.Status(same).Health; started.Load() != 1 || got != Passing {
@@ -265,7 +274,7 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 		if got := p.Status(other).Health; got != Pending {
 			t.Errorf("a changed spec is %v before its first probe", got)
 		}
-		p.Set("web/b", RequestsFor("blue", other))
+		p.Set("web/b", requestsFor("blue", other))
 		synctest.Wait()
 		if p.Status(other).Health != Passing || p.Status(one).Health != Passing || started.Load() != 2 {
 			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Status(other).Health, p.Status(one).Health, started.Load())

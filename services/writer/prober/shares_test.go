@@ -142,19 +142,19 @@ func TestNeighborsDoNotDelayDetection(t *testing.T) {
 	}
 	for name, beside := range map[string]map[string][]Request{
 		"none": nil,
-		"a Service with a filtered probe port and a timeout of a minute": {"web/b": RequestsFor("blue", silent(0, 600)...)},
+		"a Service with a filtered probe port and a timeout of a minute": {"web/b": requestsFor("blue", silent(0, 600)...)},
 		"ten such Services": func() map[string][]Request {
 			all := map[string][]Request{}
 			for i := range 10 {
-				all[fmt.Sprint("web/b", i)] = RequestsFor("blue", silent(600*i, 600)...)
+				all[fmt.Sprint("web/b", i)] = requestsFor("blue", silent(600*i, 600)...)
 			}
 			return all
 		}(),
-		"false addresses within a wide CIDR, in the same Service": {"web/a": RequestsFor("green", silent(0, 3000)...)},
+		"false addresses within a wide CIDR, in the same Service": {"web/a": requestsFor("green", silent(0, 3000)...)},
 		"false addresses within a wide CIDR, in fifty Services": func() map[string][]Request {
 			all := map[string][]Request{}
 			for i := range 50 {
-				all[fmt.Sprint("web/b", i)] = RequestsFor("green", silent(100*i, 100)...)
+				all[fmt.Sprint("web/b", i)] = requestsFor("green", silent(100*i, 100)...)
 			}
 			return all
 		}(),
@@ -195,7 +195,7 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 			p.Set(target, requests)
 		}
 		time.Sleep(time.Minute + time.Second)
-		p.Set("web/a", append(RequestsFor("blue", keys...), beside["web/a"]...))
+		p.Set("web/a", append(requestsFor("blue", keys...), beside["web/a"]...))
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		took := make([]time.Duration, 0, len(keys))
@@ -220,15 +220,15 @@ func TestSharedKeyCountsForSmallestTarget(t *testing.T) {
 	shared := testKey(0)
 	share := func() Share { return p.schedule.records[shared.Canonical()].queue.share }
 	large := []probe.Key{shared, testKey(1), testKey(2)}
-	p.Set("web/large", RequestsFor("green", large...))
+	p.Set("web/large", requestsFor("green", large...))
 	if got := share(); got != (Share{"green", "web/large"}) {
 		t.Errorf("alone: %v", got)
 	}
-	p.Set("web/small", RequestsFor("blue", shared))
+	p.Set("web/small", requestsFor("blue", shared))
 	if got := share(); got != (Share{"blue", "web/small"}) {
 		t.Errorf("with a small one: %v", got)
 	}
-	p.Set("web/small", RequestsFor("red", shared))
+	p.Set("web/small", requestsFor("red", shared))
 	if got := share(); got != (Share{"red", "web/small"}) {
 		t.Errorf("after its source changed: %v", got)
 	}

@@ -15,15 +15,6 @@ type Request struct {
 	Source string
 }
 
-// RequestsFor returns requests for endpoints of one source.
-func RequestsFor(source string, keys ...probe.Key) []Request {
-	requests := make([]Request, len(keys))
-	for i, key := range keys {
-		requests[i] = Request{key, source}
-	}
-	return requests
-}
-
 // target is what is probed for one Service.
 type target struct {
 	name    string

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
 )
 
 // mappingFields is a YAML mapping with known fields.
