@@ -68,8 +68,15 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 	open := !w.opened.IsZero() && e.now.Before(w.opened.Add(size))
 	newer := w.opened.IsZero() || s.Epoch != w.epoch || s.Observation > w.observation
 	// A window begins with the first departure that is written. Until then it begins anew, with half of what is ready now,
-	// and those that were to leave go first.
-	unwritten := !e.input.Paused && open && w.used > 0 && e.countGranted(source) == w.used && slices.ContainsFunc(leaving, isGranted)
+	// and those that were to leave go first. If one of them stays after all, the others may have been written with it: the
+	// answer may come after this decision.
+	granted := 0
+	for _, r := range leaving {
+		if isGranted(r) {
+			granted++
+		}
+	}
+	unwritten := !e.input.Paused && open && w.used > 0 && granted == w.used
 	if unwritten {
 		slices.SortStableFunc(leaving, func(a, b *row) int { return cmp.Compare(b.memory.grantedBy, a.memory.grantedBy) })
 	}
@@ -110,16 +117,6 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 
 // isGranted reports whether an endpoint may leave and is still ready in the slices.
 func isGranted(r *row) bool { return r.memory.grantedBy != "" }
-
-// countGranted counts the endpoints of a source that may leave and are still ready in the slices.
-func (e *evaluation) countGranted(source int) (n int) {
-	for i := range e.rows {
-		if r := &e.rows[i]; r.currentSource == source && isGranted(r) {
-			n++
-		}
-	}
-	return n
-}
 
 func shrinkGuard(source string, held int, first bool, size time.Duration) Guard {
 	why := fmt.Sprintf("at most half of the ready endpoints (at least one) per %s, each further batch after a newer "+
