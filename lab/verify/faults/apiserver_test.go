@@ -139,7 +139,6 @@ var (
 		APIVersions: []string{"*"},
 		Resources:   []string{"endpointslices"},
 	}
-	leaseWrites = admissionv1.Rule{APIGroups: []string{"coordination.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"leases"}}
 )
 
 // webhookAnswers has a webhook reject writes: the real API server answers with that status, and with Retry-After if that

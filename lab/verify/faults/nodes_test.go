@@ -292,11 +292,6 @@ var (
 		writes: 1,
 		apply:  func(ctx context.Context, e *env) error { return e.addNode(ctx, second) },
 	}
-	secondDies = change{
-		name:   "a node of the second cluster dies",
-		writes: 2,
-		apply:  func(ctx context.Context, e *env) error { return e.killNode(ctx, e.nodesOf(second)[0]) },
-	}
 
 	// The source does not report these two: only the probes can see them.
 	backendDies = change{

@@ -93,8 +93,3 @@ func starved(who components) fault {
 
 // undisturbed is how long a change may take that nothing delays, on a busy machine.
 const undisturbed = 3 * time.Second
-
-const (
-	inventoryProcess = "inventory process"
-	writerProcess    = "writer process"
-)

@@ -28,10 +28,7 @@ const (
 // probe comes in between is corroborated, so it leaves and comes back.
 const panicWrites = 2
 
-var (
-	anyAddress  = netip.MustParsePrefix("10.0.0.0/8")
-	allBackends = []netip.Prefix{netip.MustParsePrefix(pair.Subnet), netip.MustParsePrefix(secondSubnet)}
-)
+var anyAddress = netip.MustParsePrefix("10.0.0.0/8")
 
 // rows is the table, with one row for each kind of fault at each place where it differs.
 func rows() []row {
