@@ -99,11 +99,11 @@ func begin(t *testing.T) *world {
 	t.Cleanup(func() {
 		if t.Failed() {
 			w.Keep()
-			t.Log("everything is left in", w.Pair.Dir())
+			t.Log("everything is left in", w.Dir())
 		}
 		w.end(w.Stop())
 	})
-	w.dir = filepath.Join(w.Pair.Dir(), "reader")
+	w.dir = filepath.Join(w.Dir(), "reader")
 	w.must(os.MkdirAll(w.dir, 0o700))
 	w.must(os.Symlink(filepath.Join(root, "deploy"), filepath.Join(w.dir, "deploy")))
 	w.env = []string{
@@ -118,7 +118,7 @@ func begin(t *testing.T) *world {
 			ControlPlane: plane, Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(31 + i)}),
 			Pods:   netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(1 + i), 0}), 24),
 			Hosts:  map[string]netip.Addr{inventoryHost: pair.InventoryAddress},
-			Images: images, Dir: filepath.Join(w.Pair.Dir(), plane.Name()+"-node"),
+			Images: images, Dir: filepath.Join(w.Dir(), plane.Name()+"-node"),
 		})
 		w.must(err)
 		w.nodes[plane.Name()] = n
