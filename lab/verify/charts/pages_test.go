@@ -51,9 +51,10 @@ func readPage(path, heading string) (steps []step, err error) {
 			if block = nil; !inside {
 				continue
 			}
-			if language == "sh" {
+			switch language {
+			case "sh":
 				steps, until = append(steps, step{line: i + 1, command: content, until: until}), false
-			} else if language == "text" {
+			case "text":
 				steps[len(steps)-1].output = content
 			}
 		case isFence:

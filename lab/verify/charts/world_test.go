@@ -38,16 +38,16 @@ const (
 // verifies is whether the tests that need downloads and nodes run.
 var verifies = os.Getenv("SLICEFEED_VERIFY") == "1"
 
-// noNodes says why no node can run here; nil: one can.
-var noNodes = errors.New("part of make kubernetes")
+// errNoNodes says why no node can run here; nil: one can.
+var errNoNodes = errors.New("part of make kubernetes")
 
 func TestMain(m *testing.M) {
 	if !verifies {
 		os.Exit(m.Run())
 	}
 	ctx := context.Background()
-	if noNodes = node.Missing(); noNodes != nil {
-		noNodes = fmt.Errorf("not run: charts and runbooks on nodes with containerd: %w", noNodes)
+	if errNoNodes = node.Missing(); errNoNodes != nil {
+		errNoNodes = fmt.Errorf("not run: charts and runbooks on nodes with containerd: %w", errNoNodes)
 		os.Exit(m.Run())
 	}
 	if !netns.Inside() { // inside there is no network
@@ -80,8 +80,8 @@ type world struct {
 
 func begin(t *testing.T) *world {
 	t.Helper()
-	if noNodes != nil {
-		t.Skip(noNodes)
+	if errNoNodes != nil {
+		t.Skip(errNoNodes)
 	}
 	w := &world{t: t, nodes: map[string]*node.Node{}, workers: map[string]*pair.Worker{}}
 	root, err := pair.Root()
