@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
@@ -120,17 +117,14 @@ func (p *parser) readSource(node *yaml.Node) Source {
 	}
 	p.scalarField(m, "name", func(text string) string {
 		s.Name = text
-		return checkDNSLabel(text)
+		return settings.Check("DNS label", text)
 	})
 	p.scalarField(m, "address", func(text string) string {
 		s.Address = text
-		return checkHostPort(text)
+		return settings.Check("host:port", text)
 	})
 	p.scalarField(m, "san", func(text string) string {
-		if s.SAN.UnmarshalText([]byte(text)) != nil {
-			return "a URI such as spiffe://example.org/inventory, or a lower-case DNS name"
-		}
-		return ""
+		return errorText(s.SAN.UnmarshalText([]byte(text)))
 	})
 	if n := m.values["caFile"]; s.CAFile == "" || n != nil && !isEmptyNode(n) {
 		p.scalarField(m, "caFile", func(text string) string {
@@ -147,7 +141,7 @@ func (p *parser) readSource(node *yaml.Node) Source {
 		var subnet settings.Subnet
 		err := subnet.UnmarshalText([]byte(text))
 		if !strings.Contains(text, "/") { // a setting may also be a prefix such as 10.0.1, this file may not
-			return "a CIDR such as 10.0.1.0/24"
+			return settings.Forms["CIDR"].Want
 		}
 		s.CIDRs = append(s.CIDRs, subnet.Prefix)
 		return errorText(err)
@@ -164,7 +158,7 @@ func (p *parser) readSource(node *yaml.Node) Source {
 	if m.values["namespaces"] != nil {
 		p.listField(m, "namespaces", func(text string) string {
 			s.Namespaces = append(s.Namespaces, text)
-			return checkDNSLabel(text)
+			return settings.Check("DNS label", text)
 		})
 		slices.Sort(s.Namespaces)
 		s.Namespaces = slices.Compact(s.Namespaces)
@@ -186,22 +180,4 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-func checkDNSLabel(text string) string {
-	if len(validation.IsDNS1123Label(text)) > 0 {
-		return "a DNS label: 1 to 63 of a-z, 0-9 and -, such as blue"
-	}
-	return ""
-}
-
-var hostPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?$`)
-
-func checkHostPort(text string) string {
-	host, port, err := net.SplitHostPort(text)
-	number, errPort := strconv.ParseUint(port, 10, 16)
-	if err != nil || errPort != nil || number == 0 || net.ParseIP(host) == nil && !hostPattern.MatchString(host) {
-		return "host:port, such as inventory.blue.example:9443"
-	}
-	return ""
 }
