@@ -24,7 +24,7 @@ type config struct {
 	Subnets   []Subnet      `flag:"secured-subnet-cidr"                                     help:"which addresses count" env:"SECURED_SUBNET_PREFIX"`
 	Args      []string      `flag:"inventory-command-args"                                  help:"arguments"`
 	Interval  time.Duration `flag:"poll-interval"          default:"60s"                    help:"how often"                                         min:"1s" max:"1h"`
-	Threshold int           `flag:"empty-threshold"        default:"3"                      help:"how many"                                          min:"1"`
+	Threshold int           `flag:"empty-threshold"        default:"3"                      help:"how many"                                          min:"1"  max:"9"`
 	DryRun    bool          `flag:"dry-run"                                                 help:"write nothing"`
 	Token     string        `flag:"ionos-token"                                             help:"the token"                                                           secret:"true"`
 	Code      uint16        `flag:"code"                                                    help:"a secret number"                                                     secret:"true"`
@@ -112,7 +112,7 @@ func TestReportsAllProblems(t *testing.T) {
 		`- CORDONED="evict": want one of keep, drain`,
 		`- SECURED_SUBNET_CIDR="10.0.0.0/24,10.0.0.0/33": want a CIDR such as 10.0.1.0/24, got "10.0.0.0/33"`,
 		`- POLL_INTERVAL="2h": want a duration such as 5s, 1s to 1h`,
-		`- EMPTY_THRESHOLD="0": want a whole number, at least 1`,
+		`- EMPTY_THRESHOLD="0": want a whole number, 1 to 9`,
 		`- DRY_RUN="perhaps": want true or false`,
 		`- CODE (its value is secret): want a whole number`,
 		`- TLS_CERT_FILE is not set: want a file`,
