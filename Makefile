@@ -124,7 +124,7 @@ outside: tools build race upstream ## What needs a Docker engine, Chromium, Prom
 # ---- the tests, apart -----------------------------------------------------------
 
 .PHONY: unit
-unit: tools ## Unit tests with the race detector (of one package: PKG=./services/writer/verdict RUN=Floor)
+unit: tools ## Unit tests, with the race detector where goroutines meet (of one package: PKG=./services/writer/verdict RUN=Floor)
 	@$(if $(PKG),tools/gotest -race -count=1 -run '$(RUN)' $(PKG),tools/unit $(WORLDS) $(E2E) $(VERIFY))
 
 .PHONY: worlds

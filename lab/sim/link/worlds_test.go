@@ -14,7 +14,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // worlds is how many there are. They run with the race detector: the goroutines are the product's own.
 const worlds = 200
