@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +45,7 @@ func troubled(t *testing.T) *pair.Pair {
 	must(err)
 	p, err := pair.Start(ctx, pair.Options{
 		Programs: programs, Dir: t.TempDir(), Writers: 2, Cloud: pair.CloudOptions{OtherServers: 20},
-		Inventory: map[string]string{"IONOS_POLL_INTERVAL": "2s", "IONOS_REQUEST_BUDGET": "600"},
+		Inventory: map[string]string{"IONOS_POLL_INTERVAL": "2s", "IONOS_REQUEST_BUDGET": "600", "EXPORT_LABELS": "pool"},
 		Writer:    map[string]string{"SHRINK_WINDOW": "10m"}, // so that what it holds back is held back for the whole test
 	})
 	must(err)
@@ -55,17 +54,6 @@ func troubled(t *testing.T) *pair.Pair {
 			t.Error(err)
 		}
 	})
-	list := filepath.Join(p.Inventory.Dir(), "clients.yaml")
-	raw, err := os.ReadFile(list)
-	must(err)
-	must(
-		os.WriteFile(
-			list,
-			[]byte(strings.Replace(string(raw), "role: subscriber\n", "role: subscriber\n  view: {labels: [pool]}\n", 1)),
-			0o600,
-		),
-	)
-
 	var workers []*pair.Worker
 	for n, name := range []string{"standardnodes-3xk7a", "standardnodes-9pqw2", "standardnodes-m4c6e", "standardnodes-t8z5b", "standardnodes-zz1d0"} {
 		options := pair.WorkerOptions{

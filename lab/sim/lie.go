@@ -27,11 +27,9 @@ func (r *replica) utter() {
 	r.tick++
 	var changes []roster.Change
 	if r.tick == 1 { // what it said in truth and says no more is overwritten
-		store := r.publisher.Stores.Acquire(view)
-		for _, e := range store.Snapshot().Upserts {
+		for _, e := range r.publisher.Set.Snapshot().Upserts {
 			changes = append(changes, roster.Change{Name: e.Node.Name})
 		}
-		r.publisher.Stores.Release(store, time.Now())
 	}
 	for _, name := range r.names() {
 		n := r.nodes.now[name]
@@ -45,9 +43,9 @@ func (r *replica) utter() {
 		changes = append(changes, roster.Change{Name: name, Node: told})
 	}
 	now := time.Now()
-	r.publisher.Stores.Apply(changes)
+	r.publisher.Set.Apply(changes)
 	well := source.PartStatus{Sync: source.Synced, Since: r.begun}
-	r.publisher.Stores.SetStatus(source.Status{
+	r.publisher.Set.SetStatus(source.Status{
 		Membership: well, Addresses: well, Observation: uint64(1_000_000 + r.tick), ObservedAt: now, Publishable: true,
 	})
 	r.pump()

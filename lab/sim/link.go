@@ -7,7 +7,6 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
-	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 )
 
@@ -36,7 +35,6 @@ type stream struct {
 
 	// At the server.
 	replica *replica
-	store   *feed.Store
 	reader  *nodeserver.Reader
 	spoken  bool
 	beat    *event

@@ -19,9 +19,6 @@ import (
 // heartbeat is how often an inventory speaks at least.
 const heartbeat = 5 * time.Second
 
-// view is what an inventory lets writers see.
-var view = feed.View{Labels: []string{poolLabel}}
-
 // replica is a process of an inventory: the roster, the feed and the readers, stepped.
 type replica struct {
 	*cluster
@@ -32,6 +29,7 @@ type replica struct {
 
 	// What follows is gone with the process.
 	publisher collector.Publisher
+	set       *nodeserver.Set // what the publisher's set is served as
 	watch     *watched
 	readers   []*stream
 	wake      *event
@@ -60,11 +58,12 @@ func (r *replica) start() {
 	r.alive = true
 	epoch := fmt.Sprintf("%s-%d-%d", r.cluster.name, slices.Index(r.replicas, r), r.lives)
 	r.tellf("%s starts, epoch %s", r.name, epoch)
-	cfg := roster.Config{Method: resolve.ByNodeAddress, CIDRs: prefixes(r.cidr(16))}
+	cfg := roster.Config{Method: resolve.ByNodeAddress, CIDRs: prefixes(r.cidr(16)), ExportLabels: []string{poolLabel}}
 	if r.script.Setup.ByCloud {
 		cfg.Method = resolve.ByCloud
 	}
-	r.publisher = collector.Publisher{Roster: roster.New(cfg), Stores: feed.NewStores(epoch)}
+	r.publisher = collector.Publisher{Roster: roster.New(cfg), Set: feed.NewSet(epoch)}
+	r.set = nodeserver.NewSet(nodeserver.SetConfig{Nodes: r.publisher.Set})
 	r.watch, r.readers, r.poked, r.lying = newWatched(r), nil, false, 0
 	r.watch.begin()
 	r.poke()
@@ -138,8 +137,7 @@ func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
 		return
 	}
 	s.replica = r
-	s.store = r.publisher.Stores.Acquire(view)
-	s.reader = nodeserver.NewReader(s.store, from, heartbeat)
+	s.reader = nodeserver.NewReader(r.set, from, heartbeat)
 	r.readers = append(r.readers, s)
 	s.pump(false)
 }
@@ -148,7 +146,6 @@ func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
 func (r *replica) leave(s *stream) {
 	if n := slices.Index(r.readers, s); n >= 0 {
 		r.readers = slices.Delete(r.readers, n, n+1)
-		r.publisher.Stores.Release(s.store, time.Now())
 	}
 }
 

@@ -283,7 +283,7 @@ the names of the other component's credentials. */}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $of := dict "NODE_SELECTOR" "kubernetes" "WORKLOAD" "kubernetes" "SOURCE_SERVICE" "service" "SOURCE_SERVICE_SELECTOR" "service" "INVENTORY_STATIC" "static" "INVENTORY_FILE_PATH" "file" "INVENTORY_COMMAND" "command" "INVENTORY_COMMAND_ARGS" "command" -}}
+{{- range $name, $of := dict "NODE_SELECTOR" "kubernetes" "EXPORT_LABELS" "kubernetes" "WORKLOAD" "kubernetes" "SOURCE_SERVICE" "service" "SOURCE_SERVICE_SELECTOR" "service" "INVENTORY_STATIC" "static" "INVENTORY_FILE_PATH" "file" "INVENTORY_COMMAND" "command" "INVENTORY_COMMAND_ARGS" "command" -}}
 {{- if and (index $s $name) (ne $kind $of) -}}
 {{- $wrong = append $wrong (printf "settings.%s is set: it has no effect with SOURCE_KIND=%s, only with %s" $name $kind $of) -}}
 {{- end -}}

@@ -26,11 +26,10 @@ import (
 // nodes are a roster by name.
 type nodes map[string]*roster.Node
 
-// replica is one life of an inventory, from the stores on.
+// replica is one life of an inventory, from the set of the feed on.
 type replica struct {
 	life   string
-	view   feed.View
-	stores *feed.Stores
+	feed   *feed.Set
 	server *nodeserver.Server
 	grpc   *grpc.Server
 	lis    *bufconn.Listener
@@ -45,20 +44,20 @@ type replica struct {
 }
 
 // start begins a life with a roster. Its clients' connections end at the age given.
-func start(life string, view feed.View, age time.Duration) *replica {
+func start(life string, age time.Duration) *replica {
 	r := &replica{
-		life: life, view: view, stores: feed.NewStores(life), lis: bufconn.Listen(64 << 10), holds: nodes{},
+		life: life, feed: feed.NewSet(life), lis: bufconn.Listen(64 << 10), holds: nodes{},
 		ran: make(chan error, 1), served: make(chan error, 1),
 	}
 	r.server = nodeserver.New(nodeserver.Config{
 		Sets: nodeserver.OnlySet(nodeserver.NewSet(nodeserver.SetConfig{
-			Stores: r.stores, Omitted: func() []roster.Omission { return nil },
+			Nodes: r.feed, Omitted: func() []roster.Omission { return nil },
 		})),
 		Identify: func(context.Context) (nodeserver.Client, bool) {
-			return nodeserver.Client{Name: "writer", View: view}, true
+			return nodeserver.Client{Name: "writer"}, true
 		},
 		Health:  health.NewServer(),
-		Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), r.stores.TotalRevisions), Log: slog.New(slog.DiscardHandler),
+		Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), r.feed.Revision), Log: slog.New(slog.DiscardHandler),
 	})
 	r.grpc = grpc.NewServer( // as the real link has it, but for the age
 		grpc.KeepaliveParams(
@@ -119,40 +118,21 @@ func (r *replica) learn(all nodes, note func(life, set string)) {
 	}
 	r.holds = maps.Clone(all)
 	note(r.life, r.set())
-	r.stores.Apply(changes)
+	r.feed.Apply(changes)
 }
 
 func (r *replica) say(s source.Status) {
 	r.status = s
-	r.stores.SetStatus(s)
+	r.feed.SetStatus(s)
 }
 
 // set is what the subscriber should be told, in words. It is made from what we told the
-// replica and not from its stores, which may be wrong.
+// replica and not from its set, which may be wrong.
 func (r *replica) set() string {
 	var lines []string
 	for _, n := range r.holds {
-		if r.view.Selector != nil && n.Labels["pool"] != "blue" {
-			continue
-		}
-		told := map[string]string{}
-		for _, key := range r.view.Labels {
-			if value, ok := n.Labels[key]; ok {
-				told[key] = value
-			}
-		}
-		lines = append(
-			lines,
-			line(
-				n.Name,
-				n.UID,
-				fmt.Sprint(n.Addresses),
-				[...]string{"?", "ready", "draining", "not_ready"}[n.State],
-				n.Zone+"/"+n.Hostname,
-				n.Region,
-				told,
-			),
-		)
+		state := [...]string{"?", "ready", "draining", "not_ready"}[n.State]
+		lines = append(lines, line(n.Name, n.UID, fmt.Sprint(n.Addresses), state, n.Zone+"/"+n.Hostname, n.Region, orNone(n.Labels)))
 	}
 	return set(lines)
 }

@@ -19,9 +19,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -33,7 +31,6 @@ type world struct {
 	seed  uint64
 	rand  *rand.Rand
 	began time.Time
-	view  feed.View
 	age   time.Duration // of connections
 
 	truth    nodes
@@ -68,9 +65,6 @@ func live(t *testing.T, seed uint64) *world {
 		calls: &calls{random: rand.New(rand.NewPCG(seed, 14))},
 	}
 	w.age = []time.Duration{30 * time.Minute, 2 * time.Minute, 40 * time.Second}[w.rand.IntN(3)]
-	if w.rand.IntN(2) == 0 {
-		w.view = feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"rack"}}
-	}
 	w.wire = &wire{conns: map[*conn]struct{}{}}
 	w.grow(1 + w.rand.IntN(20))
 	w.status = word(1)
@@ -163,11 +157,10 @@ func (w *world) hadOnce(s subscriber.Snapshot) {
 // lifeOf is whose set the subscriber has; empty: after a breach it does not say, and another
 // epoch is none when a stream begins (rule R5).
 func lifeOf(s subscriber.Snapshot) string {
-	life, _, _ := strings.Cut(s.Cursor.Epoch, ".")
-	if life == otherEpoch {
+	if s.Cursor.Epoch == otherEpoch {
 		return ""
 	}
-	return life
+	return s.Cursor.Epoch
 }
 
 // told is the set that the subscriber has, in words.
@@ -209,7 +202,7 @@ func (w *world) note(life, set string) {
 // begin starts the life of a replica that knows the truth.
 func (w *world) begin(i int) {
 	w.lives++
-	r := start(fmt.Sprintf("life-%d", w.lives), w.view, w.age)
+	r := start(fmt.Sprintf("life-%d", w.lives), w.age)
 	r.learn(w.truth, w.note)
 	r.say(w.status)
 	w.replicas[i] = r
@@ -339,9 +332,8 @@ func (w *world) tale() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	head := fmt.Sprintf(
-		"seed %d: view %q, connections end at the age of %s, %d nodes in the end",
+		"seed %d: connections end at the age of %s, %d nodes in the end",
 		w.seed,
-		w.view.Key(),
 		w.age,
 		len(w.truth),
 	)

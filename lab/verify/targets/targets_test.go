@@ -16,9 +16,7 @@ import (
 )
 
 func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T) {
-	f := e2e.NewLabeled(t, e2e.Options{})
-	f.RestoreFiles(f.Inventory.Dir() + "/clients.yaml")
-	f.WriteFile(f.Inventory.Dir()+"/clients.yaml", "clients:\n- {san: '"+pair.WriterSAN+"', role: subscriber, view: {labels: [pool]}}\n")
+	f := e2e.NewLabeled(t, e2e.Options{Inventory: map[string]string{"EXPORT_LABELS": "pool"}})
 	f.StartAll()
 	blue, red := f.Machine(
 		pair.WorkerOptions{Labels: map[string]string{"pool": "blue"}},

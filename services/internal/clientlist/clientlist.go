@@ -1,5 +1,5 @@
 // Package clientlist is the list of a server's clients, ALLOWED_CLIENTS_FILE: who may call, in which role,
-// and what each may see. It guarantees that a client without an entry has no permission, and tells when an
+// and which exported Services each may read. It guarantees that a client without an entry has no permission, and tells when an
 // entry changes. It does not identify clients, nor know the methods that a role may call.
 package clientlist
 
@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
@@ -28,20 +26,10 @@ const (
 	RoleOperator   Role = "operator"
 )
 
-// maxViewLabels is the maximum number of labels that a node may have in a message of the contract.
-const maxViewLabels = 256
-
-// View is the subset of nodes and labels that a client may see.
-type View struct {
-	NodeSelector labels.Selector // never nil; selects everything by default
-	Labels       []string        // keys of the exported node labels, sorted
-}
-
 // Grant is the permission of one listed client. It is immutable.
 type Grant struct {
 	SAN  certificate.SAN
 	Role Role
-	View View
 
 	// Services are those of an inventory that exports Services, as namespace/name, sorted. Either part can be *, which
 	// stands for any. Empty: none.
@@ -61,8 +49,7 @@ func (g Grant) AllowsService(service string) bool {
 const anyName = "*"
 
 func (g Grant) equal(o Grant) bool {
-	return g.SAN == o.SAN && g.Role == o.Role && slices.Equal(g.View.Labels, o.View.Labels) && slices.Equal(g.Services, o.Services) &&
-		g.View.NodeSelector.String() == o.View.NodeSelector.String()
+	return g.SAN == o.SAN && g.Role == o.Role && slices.Equal(g.Services, o.Services)
 }
 
 // List is the client list. Reload replaces it.

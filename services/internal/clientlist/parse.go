@@ -9,23 +9,18 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // parseClients parses the client list and returns its grants in the order of the file. It rejects
-// unknown keys, which may be misspelled restrictions, and empty views, which may be unfinished ones.
+// unknown keys, which may be misspelled restrictions.
 func parseClients(text []byte) ([]Grant, error) {
 	var list struct {
 		Clients []struct {
-			SAN  string `yaml:"san"`
-			Role Role   `yaml:"role"`
-			View struct {
-				NodeSelector string   `yaml:"nodeSelector"`
-				Labels       []string `yaml:"labels"`
-			} `yaml:"view"`
+			SAN      string   `yaml:"san"`
+			Role     Role     `yaml:"role"`
 			Services []string `yaml:"services"`
 		} `yaml:"clients"`
 	}
@@ -46,7 +41,6 @@ func parseClients(text []byte) ([]Grant, error) {
 			problems = append(problems, errors.New("more than one YAML document"))
 		}
 	}
-	problems = append(problems, findEmptyViews(text)...)
 	if len(list.Clients) == 0 && len(problems) == 0 {
 		return nil, errors.New(`no client listed, so no call would be allowed; want "clients:" with san and role for each`)
 	}
@@ -55,7 +49,7 @@ func parseClients(text []byte) ([]Grant, error) {
 	seen := map[certificate.SAN]int{}
 	for n, c := range list.Clients {
 		at := fmt.Sprintf("client %d (%q)", n+1, c.SAN)
-		g := Grant{Role: c.Role, View: View{NodeSelector: labels.Everything()}}
+		g := Grant{Role: c.Role}
 		if g.SAN, err = certificate.ParseSAN(c.SAN); err != nil {
 			problems = append(problems, fmt.Errorf("%s: san: %w", at, err))
 		} else if first, exists := seen[g.SAN]; exists {
@@ -65,20 +59,6 @@ func parseClients(text []byte) ([]Grant, error) {
 		}
 		if c.Role != RoleSubscriber && c.Role != RoleOperator {
 			problems = append(problems, fmt.Errorf("%s: role is %q, want subscriber or operator", at, c.Role))
-		}
-		if s, err := labels.Parse(c.View.NodeSelector); err != nil {
-			problems = append(problems, fmt.Errorf("%s: view.nodeSelector %q: %w", at, c.View.NodeSelector, err))
-		} else {
-			g.View.NodeSelector = s
-		}
-		for _, key := range c.View.Labels {
-			if len(validation.IsQualifiedName(key)) > 0 {
-				problems = append(problems, fmt.Errorf("%s: view.labels: %q is not a label key", at, key))
-			}
-		}
-		g.View.Labels = slices.Compact(slices.Sorted(slices.Values(c.View.Labels)))
-		if len(g.View.Labels) > maxViewLabels { // a node could exceed the contract's limit
-			problems = append(problems, fmt.Errorf("%s: view.labels has %d keys, want at most %d", at, len(g.View.Labels), maxViewLabels))
 		}
 		problems = append(problems, checkServices(at, c.Services)...)
 		g.Services = slices.Compact(slices.Sorted(slices.Values(c.Services)))
@@ -106,35 +86,4 @@ func isServicePattern(text string) bool {
 	return len(parts) == 2 && !slices.ContainsFunc(parts, func(part string) bool {
 		return part != anyName && len(validation.IsDNS1123Label(part)) > 0
 	})
-}
-
-// findEmptyViews returns an error for each view or node selector that is present but empty. Decoded
-// into a struct, it would equal an absent one, which selects everything.
-func findEmptyViews(text []byte) []error {
-	var list struct {
-		Clients []map[string]any `yaml:"clients"`
-	}
-	if yaml.Unmarshal(text, &list) != nil {
-		return nil // reported by the strict decoder, or unrelated to views
-	}
-	var problems []error
-	for n, c := range list.Clients {
-		view, present := c["view"]
-		if !present {
-			continue
-		}
-		at := fmt.Sprintf("client %d (%q)", n+1, fmt.Sprint(c["san"]))
-		keys, _ := view.(map[string]any)
-		if len(keys) == 0 {
-			problems = append(problems, fmt.Errorf("%s: view is empty, which would select every node; remove view if that is intended", at))
-			continue
-		}
-		if selector, present := keys["nodeSelector"]; present && (selector == nil || strings.Trim(fmt.Sprint(selector), " \t\r\n,") == "") {
-			problems = append(
-				problems,
-				fmt.Errorf("%s: view.nodeSelector is empty, which would select every node; remove nodeSelector if that is intended", at),
-			)
-		}
-	}
-	return problems
 }

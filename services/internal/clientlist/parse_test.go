@@ -1,11 +1,11 @@
 package clientlist
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
@@ -17,7 +17,7 @@ const (
 
 const sampleClients = `
 clients:
-- {san: ` + writerSAN + `, role: subscriber, view: {nodeSelector: "pool=blue", labels: [zone, arch]}}
+- {san: ` + writerSAN + `, role: subscriber, services: [shop/web, pay/*, shop/web]}
 - {san: ` + operatorSAN + `, role: operator}
 `
 
@@ -30,16 +30,7 @@ func TestReportsAllClientListProblems(t *testing.T) {
 		{"an empty list", "clients: []", []string{"no client listed"}},
 		{"no YAML", "\tclients", []string{"yaml"}},
 		{"two documents", "clients: [{san: a.example, role: operator}]\n---\nclients: []", []string{"more than one"}},
-		{"a misspelt key does not widen a view", "clients: [{san: a.example, role: operator, veiw: {nodeSelector: pool=a}}]", []string{"veiw"}},
-		{"more labels than a node may have in a message", "clients: [{san: a.example, role: operator, view: {labels: [" + manyLabels(257) + "]}}]", []string{"257 keys, want at most 256"}},
-		{"an empty view", "clients: [{san: a.example, role: operator, view: {}}]", []string{`client 1 ("a.example"): view is empty`}},
-		{"a view without a value", "clients:\n- {san: a.example, role: operator}\n- san: b.example\n  role: subscriber\n  view:\n", []string{`client 2 ("b.example"): view is empty`}},
-		{"a view that is null", "clients: [{san: a.example, role: operator, view: null}]", []string{"view is empty"}},
-		{"a null view by an alias", "clients: [{san: a.example, role: &none ~, view: *none}]", []string{"view is empty"}},
-		{"a selector without a value", "clients:\n- san: a.example\n  role: operator\n  view:\n    nodeSelector:\n    labels: [zone]\n", []string{"view.nodeSelector is empty"}},
-		{"a selector of nothing", `clients: [{san: a.example, role: operator, view: {nodeSelector: ""}}]`, []string{"view.nodeSelector is empty"}},
-		{"a selector of blanks", `clients: [{san: a.example, role: operator, view: {nodeSelector: "  "}}]`, []string{"view.nodeSelector is empty"}},
-		{"an empty selector that was merged", "clients:\n- &a {san: a.example, role: operator, view: {labels: [zone], nodeSelector: }}\n- {<<: *a, san: b.example}", []string{"client 1", "client 2"}},
+		{"a misspelt key does not drop a restriction", "clients: [{san: a.example, role: operator, servces: [shop/web]}]", []string{"servces"}},
 		{"a wildcard in a URI", "clients: [{san: 'spiffe://example.org/*', role: operator}]", []string{"has a wildcard"}},
 		{"a wildcard in a URI's host", "clients: [{san: 'spiffe://*.example.org/writer', role: operator}]", []string{"has a wildcard"}},
 		{"services that are none", "clients: [{san: a.example, role: operator, services: [shop/web, web, a/b/c, Shop/web, 'sh*/web', /]}]", []string{
@@ -49,12 +40,12 @@ func TestReportsAllClientListProblems(t *testing.T) {
 clients:
 - {san: "*.example", role: subscriber}
 - {san: a.example, role: admin, colour: red}
-- {san: a.example, role: operator, view: {nodeSelector: "a==b==c", labels: ["a/b/c"]}}
+- {san: a.example, role: operator, services: [a/b/c]}
 - {role: operator}
 - {san: "spiffe://example.org/x?y", role: subscriber}
 `, []string{
 			`client 1 ("*.example"): san`, `client 2 ("a.example"): role is "admin"`, "field colour not found",
-			`already listed as client 2`, `view.nodeSelector "a==b==c"`, `"a/b/c" is not a label key`, `client 4 (""): san`, "client 5",
+			`already listed as client 2`, `"a/b/c" is not namespace/name`, `client 4 (""): san`, "client 5",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,18 +63,11 @@ clients:
 }
 
 func TestParsesClientList(t *testing.T) {
-	type row struct {
-		SAN      certificate.SAN
-		Role     Role
-		Selector string
-		Labels   []string
+	want := []Grant{
+		{SAN: writerSAN, Role: RoleSubscriber, Services: []string{"pay/*", "shop/web"}},
+		{SAN: operatorSAN, Role: RoleOperator},
 	}
-	var got []row
-	for _, g := range parse(t, sampleClients) {
-		got = append(got, row{g.SAN, g.Role, g.View.NodeSelector.String(), g.View.Labels})
-	}
-	want := []row{{writerSAN, RoleSubscriber, "pool=blue", []string{"arch", "zone"}}, {operatorSAN, RoleOperator, "", nil}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, parse(t, sampleClients), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -103,7 +87,7 @@ func TestKeepsUnchangedGrants(t *testing.T) {
 	l.replaceGrants(parse(t, sampleClients))
 	g, _ := l.Find([]certificate.SAN{operatorSAN})
 	current := l.Watch(g)
-	l.replaceGrants(parse(t, strings.Replace(sampleClients, "pool=blue", "pool=red", 1)))
+	l.replaceGrants(parse(t, strings.Replace(sampleClients, "pay/*", "pay/web", 1)))
 	if current.Err() != nil {
 		t.Error("another client's change ended the grant")
 	}
@@ -141,7 +125,7 @@ clients:
 
 func FuzzParseClients(f *testing.F) {
 	f.Add([]byte(sampleClients))
-	f.Add([]byte("clients: [{san: a.example, role: operator, view: {nodeSelector: 'a in (b,c)', labels: [x/y]}}]"))
+	f.Add([]byte("clients: [{san: a.example, role: operator, services: ['a/*', x/y]}]"))
 	f.Add([]byte("clients: &a [*a]"))
 	f.Add([]byte("clients: [{san: spiffe://x/y, role: subscriber}]\n---\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -155,19 +139,11 @@ func FuzzParseClients(f *testing.F) {
 		seen := map[certificate.SAN]bool{}
 		for _, g := range grants {
 			again, err := certificate.ParseSAN(string(g.SAN))
-			if err != nil || again != g.SAN || seen[g.SAN] || g.View.NodeSelector == nil ||
+			if err != nil || again != g.SAN || seen[g.SAN] ||
 				(g.Role != RoleSubscriber && g.Role != RoleOperator) {
 				t.Fatalf("accepted %+v", g)
 			}
 			seen[g.SAN] = true
 		}
 	})
-}
-
-func manyLabels(n int) string {
-	var keys []string
-	for i := range n {
-		keys = append(keys, fmt.Sprint("key", i))
-	}
-	return strings.Join(keys, ", ")
 }

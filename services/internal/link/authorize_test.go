@@ -33,8 +33,8 @@ func TestServesOnlyListedClients(t *testing.T) {
 		want   string
 		code   codes.Code
 	}{
-		{"a URI SAN with a view", writerCert, writerURI + " subscriber pool=blue", codes.OK},
-		{"a DNS SAN without a view", operatorCert, operatorDNS + " operator ", codes.OK},
+		{"a URI SAN", writerCert, writerURI + " subscriber", codes.OK},
+		{"a DNS SAN", operatorCert, operatorDNS + " operator", codes.OK},
 		{"an unlisted client", unlistedCert, "", codes.Unavailable},
 		{"a certificate with two names of the list", twoNamesCert, "", codes.Unavailable},
 	} {
@@ -142,9 +142,8 @@ func TestReauthorizesStreamsWhenClientListChanges(t *testing.T) {
 		again      codes.Code // of a new call
 	}{
 		{"a removed grant ends it permanently", keepPerson, codes.PermissionDenied, codes.PermissionDenied},
-		{"another selector ends it temporarily", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=red, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
-		{"other labels end it temporarily", keepPerson + "- {san: " + writerURI + ", role: subscriber, view: {nodeSelector: pool=blue, labels: [zone]}}", codes.Unavailable, codes.OK},
-		{"another role ends it temporarily", keepPerson + "- {san: " + writerURI + ", role: operator, view: {nodeSelector: pool=blue, labels: [zone, arch]}}", codes.Unavailable, codes.OK},
+		{"other Services end it temporarily", keepPerson + "- {san: " + writerURI + ", role: subscriber, services: [shop/api]}", codes.Unavailable, codes.OK},
+		{"another role ends it temporarily", keepPerson + "- {san: " + writerURI + ", role: operator, services: [shop/web]}", codes.Unavailable, codes.OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestLink(t, serverCert)

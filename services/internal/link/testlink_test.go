@@ -89,7 +89,7 @@ type testLink struct {
 
 const sampleClients = `
 clients:
-- {san: ` + writerURI + `, role: subscriber, view: {nodeSelector: "pool=blue", labels: [zone, arch]}}
+- {san: ` + writerURI + `, role: subscriber, services: [shop/web]}
 - {san: ` + operatorDNS + `, role: operator}
 `
 
@@ -197,8 +197,8 @@ func checkHealth(t *testing.T, conn *grpc.ClientConn, options ...grpc.CallOption
 	return err
 }
 
-// probeService is a service that records how calls are authorized. Who returns the caller's name, role
-// and selector; Panic panics; Hang blocks until its context is done; Watch is a stream that sends one
+// probeService is a service that records how calls are authorized. Who returns the caller's name and
+// role; Panic panics; Hang blocks until its context is done; Watch is a stream that sends one
 // message and then blocks; Listen is a stream that only receives.
 var probeService = grpc.ServiceDesc{
 	ServiceName: "test.Probe", HandlerType: (*any)(nil),
@@ -208,7 +208,7 @@ var probeService = grpc.ServiceDesc{
 			if !ok {
 				return "", errors.New("no grant")
 			}
-			return string(g.SAN) + " " + string(g.Role) + " " + g.View.NodeSelector.String(), nil
+			return string(g.SAN) + " " + string(g.Role), nil
 		}),
 		unaryMethod("Panic", func(context.Context, *wrapperspb.StringValue) (string, error) { panic("on purpose") }),
 		unaryMethod("Hang", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {

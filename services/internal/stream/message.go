@@ -30,7 +30,7 @@ const (
 	// shareFor is how long a message is shared. Ages in a message are out of date by at most this.
 	shareFor = 100 * time.Millisecond
 
-	maxCachedMessages = 256 // enough for this many views, or positions of slow subscribers
+	maxCachedMessages = 256 // enough for this many selections of Services, or positions of slow subscribers
 )
 
 // MessageCache lets subscribers at the same position share one message. The zero value is ready to

@@ -54,7 +54,7 @@ func NewMetrics(reg prometheus.Registerer, component, method string, revision fu
 	}
 	reg.MustRegister(m.Subscribers, m.Messages, m.Ended, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: "slicefeed", Subsystem: component, Name: "feed_changes_total",
-		Help: "Number of changes that " + method + " has published since the start, summed over the views of all clients.",
+		Help: "Number of changes that " + method + " has published since the start.",
 	}, func() float64 { return float64(revision()) }))
 	return m
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
-	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/preflight"
 )
@@ -130,13 +129,13 @@ func publishNodes(cfg *config.Config, version string, log *slog.Logger, register
 		return published{}, err
 	}
 	set := nodeserver.NewSet(nodeserver.SetConfig{
-		Stores:      pipeline.Stores,
+		Nodes:       pipeline.Set,
 		Omitted:     pipeline.Omitted,
 		Explain:     pipeline.Explain,
 		OnDeltaSent: pipeline.RecordSent,
 	})
 	return published{
-		sets: nodeserver.OnlySet(set), revisions: pipeline.Stores.TotalRevisions, runSources: pipeline.Run,
+		sets: nodeserver.OnlySet(set), revisions: pipeline.Set.Revision, runSources: pipeline.Run,
 		readiness: admin.Check{Name: "first-observation", Err: pipeline.CheckObserved},
 		newOverview: func(subscribers func() []nodeserver.Subscriber) overviewPage {
 			return newOverview(cfg, version, pipeline, subscribers).Page
@@ -197,6 +196,6 @@ func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
 	return nodeserver.Client{
 		Name: string(grant.SAN), Operator: grant.Role == clientlist.RoleOperator,
-		View: feed.View{Selector: grant.View.NodeSelector, Labels: grant.View.Labels}, AllowsService: grant.AllowsService,
+		AllowsService: grant.AllowsService,
 	}, ok
 }

@@ -1,5 +1,5 @@
 // Package collector runs the inventory's event loop: it passes updates of the source and listings of the
-// cloud to the roster, publishes the roster's changes to the stores of the views, and sends the requests
+// cloud to the roster, publishes the roster's changes in a set, and sends the requests
 // that the roster asks for. It guarantees that one goroutine at a time uses the roster, and that each
 // request is answered once. It does not decide anything about nodes, nor when to send requests: package
 // roster does.
@@ -26,7 +26,7 @@ type Config struct {
 	Source      source.Source
 	Cloud       Cloud // nil if the roster never requests a listing
 	Roster      roster.Config
-	Stores      *feed.Stores
+	Set         *feed.Set
 	Registerer  prometheus.Registerer
 	Propagation *prometheus.HistogramVec // of NewPropagation
 	Log         *slog.Logger
@@ -69,13 +69,13 @@ type Snapshot struct {
 func New(cfg Config) *Collector {
 	c := &Collector{
 		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer, cfg.Propagation), log: cfg.Log,
-		publisher: Publisher{Roster: roster.New(cfg.Roster), Stores: cfg.Stores},
+		publisher: Publisher{Roster: roster.New(cfg.Roster), Set: cfg.Set},
 	}
 	c.metrics.update(c.publisher.Roster.Counts(), source.Status{}, time.Time{}) // so that the first scrape has all series
 	return c
 }
 
-// Run updates the stores until ctx is done, and waits for requests that are in flight.
+// Run updates the set until ctx is done, and waits for requests that are in flight.
 func (c *Collector) Run(ctx context.Context) error {
 	results := make(chan roster.Update)
 	var requests sync.WaitGroup
@@ -113,7 +113,7 @@ func (c *Collector) Run(ctx context.Context) error {
 }
 
 // step applies the result of a request, if there is one, and the source's update to the roster and then
-// to the stores. It returns the requests to send next.
+// to the set. It returns the requests to send next.
 func (c *Collector) step(update roster.Update) observe.Actions {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,19 +127,19 @@ func (c *Collector) step(update roster.Update) observe.Actions {
 		c.metrics.recordChange(update.Source.ChangedAt)
 	}
 	debug := tracepoint.Enabled(c.log)
-	var oldRevisions map[string]uint64
 	if debug {
 		logUpdate(c.log, update.Source)
 		logChanges(c.log, changes)
-		oldRevisions = c.publisher.Stores.Revisions()
 	}
+	oldRevision := c.publisher.Set.Revision()
 	status, next := c.publisher.Publish(now, changes)
 	if len(changes) > 0 {
 		tracepoint.Mark(tracepoint.DeltaPublished)
 		c.metrics.recordStored()
 	}
-	if debug && status.Publishable {
-		c.logPublished(oldRevisions, status.Observation)
+	if revision := c.publisher.Set.Revision(); debug && status.Publishable && revision != oldRevision {
+		tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", c.publisher.Set.Epoch()),
+			slog.Uint64("revision", revision), slog.Uint64("observation", status.Observation))
 	}
 	c.metrics.update(c.publisher.Roster.Counts(), status, update.Source.LastContact)
 	return next
@@ -179,9 +179,9 @@ func (c *Collector) Explain(name string) (e roster.Explanation, known bool) {
 	return c.publisher.Roster.Explain(name)
 }
 
-// Snapshot returns the current nodes, their status as the stores have it, and the last listing.
+// Snapshot returns the current nodes, their status as the set has it, and the last listing.
 func (c *Collector) Snapshot() Snapshot {
-	status, _ := c.publisher.Stores.Status()
+	status, _ := c.publisher.Set.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Snapshot{Status: status, Nodes: c.publisher.Roster.Nodes(), Omitted: c.publisher.Roster.Omitted(), Listing: c.lastListing}

@@ -2,9 +2,7 @@ package collector
 
 import (
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
@@ -36,17 +34,6 @@ func logChanges(log *slog.Logger, changes []roster.Change) {
 		}
 		tracepoint.Log(log, tracepoint.NodeResolved, slog.String("node", c.Name), slog.String("state", c.Node.State.String()),
 			slog.String("address", joinAddresses(c.Node.Addresses)))
-	}
-}
-
-// logPublished logs each view whose set changed. Old has the revisions before the change, by epoch.
-func (c *Collector) logPublished(old map[string]uint64, observation uint64) {
-	revisions := c.publisher.Stores.Revisions()
-	for _, epoch := range slices.Sorted(maps.Keys(revisions)) {
-		if revision := revisions[epoch]; revision != old[epoch] {
-			tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", epoch), slog.Uint64("revision", revision),
-				slog.Uint64("observation", observation))
-		}
 	}
 }
 

@@ -84,11 +84,10 @@ func TestDebugLogFollowsChange(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
 				log := logging.Settings{Level: level}.NewLogger(&out).With("source", "file")
-				nodes, stores := &fakeSource{changed: make(chan struct{})}, feed.NewStores("epoch")
-				stores.Acquire(feed.View{})
+				nodes, set := &fakeSource{changed: make(chan struct{})}, feed.NewSet("epoch")
 				c := New(Config{
 					Source:      nodes,
-					Stores:      stores,
+					Set:         set,
 					Registerer:  prometheus.NewRegistry(),
 					Propagation: NewPropagation(prometheus.NewRegistry()),
 					Log:         log,
@@ -114,7 +113,7 @@ func TestDebugLogFollowsChange(t *testing.T) {
 					node("worker-3", "10.0.1.13", source.Ready),
 				}})
 				synctest.Wait()
-				if status, _ := stores.Status(); !status.Publishable {
+				if status, _ := set.Status(); !status.Publishable {
 					t.Fatalf("not published: %+v", status)
 				}
 				out.Reset()

@@ -23,13 +23,13 @@ const ObservationTimeout = time.Minute
 type Pipeline struct {
 	*Collector
 
-	Stores *feed.Stores
+	Set *feed.Set
 }
 
 // NewPipeline returns a pipeline that does not run yet.
-func NewPipeline(cfg Config) *Pipeline { return &Pipeline{Collector: New(cfg), Stores: cfg.Stores} }
+func NewPipeline(cfg Config) *Pipeline { return &Pipeline{Collector: New(cfg), Set: cfg.Set} }
 
-// Run follows the source and updates the stores until ctx is done.
+// Run follows the source and updates the set until ctx is done.
 func (p *Pipeline) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.source.Run(ctx) })
@@ -43,7 +43,7 @@ func (p *Pipeline) Cloud() Cloud { return p.cloud }
 // CheckObserved is the readiness check: it passes after the first complete observation. A later
 // failure degrades the status but not the readiness, because the last known nodes stay published.
 func (p *Pipeline) CheckObserved() error {
-	status, _ := p.Stores.Status()
+	status, _ := p.Set.Status()
 	if status.Observation > 0 {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (p *Pipeline) ObserveOnce(ctx context.Context, timeout time.Duration, repor
 		}
 	}
 	for {
-		status, changed := p.Stores.Status()
+		status, changed := p.Set.Status()
 		missing = p.CheckObserved()
 		if missing == nil {
 			break

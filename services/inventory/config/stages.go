@@ -140,6 +140,7 @@ const maxVerifySpread = 15 * time.Second
 func newRosterConfig(cfg *Config) roster.Config {
 	c := roster.Config{
 		CIDRs:           settings.ToPrefixes(cfg.Subnets),
+		ExportLabels:    cfg.ExportLabels,
 		ListInterval:    cfg.CloudPollInterval,
 		ConfirmInterval: cfg.SourcePollInterval,
 	}
@@ -225,7 +226,7 @@ func NewCloud(cfg *Config, version string, log *slog.Logger, registry prometheus
 	return client, nil
 }
 
-// NewPipeline creates the stages up to the stores of the feed.
+// NewPipeline creates the stages up to the set of the feed.
 func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*collector.Pipeline, error) {
 	src, errSource := NewSource(cfg, version, log, registry)
 	cloud, errCloud := NewCloud(cfg, version, log, registry)
@@ -247,7 +248,7 @@ func newPipeline(
 		Source:      src,
 		Cloud:       cloud,
 		Roster:      newRosterConfig(cfg),
-		Stores:      feed.NewStores(rand.Text()),
+		Set:         feed.NewSet(rand.Text()),
 		Registerer:  registry,
 		Propagation: propagation,
 		Log:         log.With("source", cfg.SourceKind),

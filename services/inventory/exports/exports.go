@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// unusedTimeout is how long the stages of an exported Service are kept without clients. As with the stores of a
-	// feed, it is longer than an upgrade or a short outage of a writer.
+	// unusedTimeout is how long the stages of an exported Service are kept without clients: longer than an
+	// upgrade or a short outage of a writer, so that a reader that returns receives a delta rather than a reset.
 	unusedTimeout = 10 * time.Minute
 
 	freeInterval = time.Minute
@@ -204,7 +204,7 @@ func (e *Exports) start(ref ServiceRef) *export {
 	}
 	x.Pipeline = e.cfg.NewPipeline(ref, &x.metrics)
 	x.set = nodeserver.NewSet(nodeserver.SetConfig{
-		Service: ref.String(), Stores: x.Stores, Omitted: x.Omitted, Explain: x.Explain, OnDeltaSent: x.RecordSent,
+		Service: ref.String(), Nodes: x.Set, Omitted: x.Omitted, Explain: x.Explain, OnDeltaSent: x.RecordSent,
 	})
 	running, stop := context.WithCancel(e.running)
 	x.stop = stop
@@ -241,7 +241,7 @@ func (e *Exports) free(match func(*export) bool) {
 		if x.users == 0 && match(x) {
 			x.stop()
 			x.metrics.unregister()
-			e.freedRevisions += x.Stores.TotalRevisions()
+			e.freedRevisions += x.Set.Revision()
 			delete(e.services, ref)
 		}
 	}
@@ -253,7 +253,7 @@ func (e *Exports) TotalRevisions() uint64 {
 	defer e.mu.Unlock()
 	all := e.freedRevisions
 	for _, x := range e.services {
-		all += x.Stores.TotalRevisions()
+		all += x.Set.Revision()
 	}
 	return all
 }

@@ -71,11 +71,9 @@ func run(t *testing.T, test func(h *harness)) {
 					src.err = errors.New("not exported")
 				}
 				return collector.NewPipeline(collector.Config{
-					Source: src,
-					Roster: roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-					Stores: feed.NewStores(
-						service.String(),
-					),
+					Source:      src,
+					Roster:      roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+					Set:         feed.NewSet(service.String()),
 					Registerer:  registerer,
 					Propagation: propagation,
 					Log:         slog.New(slog.DiscardHandler),
@@ -129,30 +127,26 @@ func TestEachServiceIsASetOfItsOwn(t *testing.T) {
 		}
 		again, _, _ := h.Acquire(shopClient, "shop/web")
 		secret, _, _ := h.Acquire(shopClient, "shop/secret")
-		synctest.Wait() // until the first endpoint is published: only the second one is a change
-		web.Stores.Acquire(feed.View{})
 		if again != web || secret == web {
 			t.Error("clients of one Service do not share its set, or those of two share one")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if now, _ := web.Stores.Status(); now.Observation == 0 || web.Stores.TotalRevisions() != 1 {
+		if now, _ := web.Nodes.Status(); now.Observation == 0 || web.Nodes.Revision() != 2 {
 			t.Errorf("shop/web is not published: %+v", now)
 		}
-		if now, _ := secret.Stores.Status(); now.Observation != 0 || now.Membership.Sync != source.Unsynced {
+		if now, _ := secret.Nodes.Status(); now.Observation != 0 || now.Membership.Sync != source.Unsynced {
 			t.Errorf("shop/secret is published: %+v", now)
 		}
-		if h.TotalRevisions() != 1 {
-			t.Errorf("%d changes, want 1", h.TotalRevisions())
+		if h.TotalRevisions() != 2 {
+			t.Errorf("%d changes, want 2", h.TotalRevisions())
 		}
 	})
 }
 
 func TestServicesAreFreedSomeTimeAfterTheLastClient(t *testing.T) {
 	run(t, func(h *harness) {
-		web, releaseWeb, _ := h.Acquire(shopClient, "shop/web")
-		synctest.Wait() // until the first endpoint is published: only the second one is a change
-		web.Stores.Acquire(feed.View{})
+		_, releaseWeb, _ := h.Acquire(shopClient, "shop/web")
 		_, releaseAgain, _ := h.Acquire(shopClient, "shop/web")
 		_, releaseSecret, _ := h.Acquire(shopClient, "shop/secret")
 		inUse := func(want ...string) {
@@ -177,7 +171,7 @@ func TestServicesAreFreedSomeTimeAfterTheLastClient(t *testing.T) {
 		time.Sleep(2 * freeInterval)
 		synctest.Wait()
 		inUse()
-		if h.TotalRevisions() != 1 {
+		if h.TotalRevisions() != 2 {
 			t.Errorf("%d changes, want those of the freed Service too", h.TotalRevisions())
 		}
 		if _, _, err := h.Acquire(shopClient, "shop/web"); err != nil {

@@ -11,11 +11,11 @@ import (
 )
 
 // BenchmarkChange changes one node of the roster and updates one reader that was up to date. Compared to
-// the delta set, the feed adds the selection of labels and the fingerprint.
+// the delta set, the feed adds the fingerprint.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) {
-			s := NewStore("epoch", View{Labels: []string{"pool"}})
+			s := NewSet("epoch")
 			nodes := make([]*roster.Node, n)
 			for i := range nodes {
 				nodes[i] = newNode(

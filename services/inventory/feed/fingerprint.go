@@ -1,6 +1,9 @@
 package feed
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
@@ -8,8 +11,8 @@ import (
 // Digest is a fingerprint of a node, or the XOR of the fingerprints of a set (rule R4).
 type Digest = deltaset.Digest
 
-// fingerprint hashes what a view publishes of a node, except for ages.
-func fingerprint(n *roster.Node, labels map[string]string) Digest {
+// fingerprint hashes what is published of a node, except for ages.
+func fingerprint(n *roster.Node) Digest {
 	h := make(deltaset.Hasher, 0, 256)
 	h.AddString("slicefeed.inventory.v1.Node")
 	h.AddString(n.Name)
@@ -21,10 +24,10 @@ func fingerprint(n *roster.Node, labels map[string]string) Digest {
 	h.AddUint(uint64(n.State))
 	h.AddString(n.Zone)
 	h.AddString(n.Region)
-	h.AddUint(uint64(len(labels)))
-	for _, key := range sortedKeys(labels) {
+	h.AddUint(uint64(len(n.Labels)))
+	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
 		h.AddString(key)
-		h.AddString(labels[key])
+		h.AddString(n.Labels[key])
 	}
 	if n.Hostname != "" { // without one, the fingerprint is that of versions that know none
 		h.AddString(n.Hostname)

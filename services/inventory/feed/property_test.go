@@ -9,7 +9,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
-	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 )
 
@@ -18,8 +17,7 @@ import (
 func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
-		view := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"l"}}
-		replicas := []*Store{NewStoreWithWindow("a", view, window), NewStoreWithWindow("b", view, window)}
+		replicas := []*Set{newSet("a", window), newSet("b", window)}
 		truth := map[string]*roster.Node{}
 		readers := []*deltasettest.Reader{{}, {}, {}, {}}
 		read := func(t *rapid.T, r *deltasettest.Reader, u Update) {
@@ -47,8 +45,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 					State:     source.NodeState(rapid.IntRange(1, 3).Draw(t, "state")),
 					Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 					Labels: map[string]string{
-						"pool": rapid.SampledFrom([]string{"blue", "blue", "red"}).Draw(t, "pool"),
-						"l":    rapid.SampledFrom([]string{"x", "y"}).Draw(t, "label"),
+						"l": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "label"),
 					},
 				}
 				truth[name] = n
@@ -61,9 +58,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 		want := func() map[string]Digest {
 			set := map[string]Digest{}
 			for name, n := range truth {
-				if view.selects(n) {
-					set[name] = fingerprint(n, view.exportedLabels(n))
-				}
+				set[name] = fingerprint(n)
 			}
 			return set
 		}
@@ -112,7 +107,7 @@ func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 					fresh := &deltasettest.Reader{}
 					read(t, fresh, u)
 					if !maps.Equal(fresh.Set, want()) {
-						t.Fatalf("the store has %v, want %v", fresh.Set, want())
+						t.Fatalf("the set is %v, want %v", fresh.Set, want())
 					}
 				}
 			},

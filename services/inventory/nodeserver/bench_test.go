@@ -14,10 +14,9 @@ import (
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint("readers=", n), func(b *testing.B) {
-			stores := feed.NewStores("epoch")
-			stores.Apply(nodeChanges(5000))
-			stores.SetStatus(publishedStatus(1))
-			var set Set
+			set := NewSet(SetConfig{Nodes: feed.NewSet("epoch")})
+			set.Nodes.Apply(nodeChanges(5000))
+			set.Nodes.SetStatus(publishedStatus(1))
 			readers := make([]*Reader, n)
 			step := func(r *Reader) {
 				_, messages := r.Next()
@@ -26,8 +25,7 @@ func BenchmarkChange(b *testing.B) {
 				r.Sent()
 			}
 			for i := range readers {
-				readers[i] = NewReader(stores.Acquire(feed.View{}), nil, 0)
-				readers[i].set = &set
+				readers[i] = NewReader(set, nil, 0)
 				step(readers[i])
 			}
 			both := [2][]roster.Change{
@@ -36,7 +34,7 @@ func BenchmarkChange(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
-				stores.Apply(both[i%2])
+				set.Nodes.Apply(both[i%2])
 				for _, r := range readers {
 					step(r)
 				}

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 )
 
@@ -86,26 +85,20 @@ var anyListing = rapid.Custom(func(t *rapid.T) source.Listing {
 // Whatever the cloud, a Node, a record or a Service reports, what is sent keeps the contract: a client
 // that detects a protocol violation drops the stream, and then none of its nodes is updated.
 func TestR13AnyReportKeepsTheContract(t *testing.T) {
-	views := []feed.View{
-		{},
-		{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool", "k", "", strings.Repeat("x", 129)}},
-	}
 	anywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	rapid.Check(t, func(t *rapid.T) {
 		method := rapid.SampledFrom([]resolve.Method{resolve.ByCloud, resolve.ByNodeAddress, resolve.ByRecord}).Draw(t, "method")
+		exported := rapid.SampledFrom([][]string{nil, {"pool", "k", "", strings.Repeat("x", 129)}}).Draw(t, "exported labels")
 		publisher := collector.Publisher{
-			Roster: roster.New(roster.Config{Method: method, CIDRs: anywhere}), Stores: feed.NewStores("epoch"),
+			Roster: roster.New(roster.Config{Method: method, CIDRs: anywhere, ExportLabels: exported}), Set: feed.NewSet("epoch"),
 		}
-		set := NewSet(SetConfig{Stores: publisher.Stores, Omitted: publisher.Roster.Omitted, Explain: publisher.Roster.Explain})
+		set := NewSet(SetConfig{Nodes: publisher.Set, Omitted: publisher.Roster.Omitted, Explain: publisher.Roster.Explain})
 		server := &Server{cfg: Config{
 			Sets: OnlySet(set), Log: slog.New(slog.DiscardHandler),
 			Identify: func(context.Context) (Client, bool) { return Client{Name: "operator", Operator: true}, true },
 		}}
-		clients := make([]strictClient, len(views))
-		readers := make([]*Reader, len(views))
-		for i := range views {
-			readers[i] = set.connect(publisher.Stores, views[i], &clients[i])
-		}
+		var client strictClient
+		reader := set.connect(&client)
 		now := time.Now()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			now = now.Add(time.Minute)
@@ -120,10 +113,8 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 					Source: source.Update{LastContact: now}, Listing: &observe.ListingResult{StartedAt: now, Listing: l},
 				}))
 			}
-			for i := range clients {
-				if err := receiveAll(&clients[i], readers[i]); err != nil {
-					t.Fatal(err)
-				}
+			if err := receiveAll(&client, reader); err != nil {
+				t.Fatal(err)
 			}
 			for method, call := range map[string]func() (proto.Message, error){
 				"ListNodes": func() (proto.Message, error) { return server.ListNodes(t.Context(), &inventoryv1.ListNodesRequest{}) },

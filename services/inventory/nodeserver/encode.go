@@ -45,7 +45,7 @@ func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 	return &inventoryv1.Node{
 		Name: n.Name, Uid: n.UID, Addresses: addresses,
 		State: inventoryv1.NodeState(n.State), StateAge: encodeDuration(now.Sub(n.Since)),
-		Zone: n.Zone, Region: n.Region, Hostname: n.Hostname, Labels: e.Labels, Fingerprint: e.Fingerprint[:],
+		Zone: n.Zone, Region: n.Region, Hostname: n.Hostname, Labels: n.Labels, Fingerprint: e.Fingerprint[:],
 	}
 }
 

@@ -42,7 +42,9 @@ func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 	u := resetUpdate(100)
 	u.Status.Membership = source.PartStatus{Sync: source.Degraded, Reason: strings.Repeat("r", 1<<20)}
 	for i := range 100 {
-		u.Upserts = append(u.Upserts, &feed.Entry{Node: newNode(fmt.Sprint(i), i, source.Ready), Labels: heavy})
+		n := newNode(fmt.Sprint(i), i, source.Ready)
+		n.Labels = heavy
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: n})
 		u.Removed = append(u.Removed, fmt.Sprintf("%s-%d", strings.Repeat("n", 240), i))
 	}
 	nodes, removed, n := 0, 0, 0
@@ -66,10 +68,9 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	u := resetUpdate(5000)
 	for i := range 5000 {
 		name := fmt.Sprintf("worker-%d.a-region.example", i)
-		u.Upserts = append(
-			u.Upserts,
-			&feed.Entry{Node: newNode(name, i, source.Ready), Labels: map[string]string{"topology.kubernetes.io/zone": "zone-a"}},
-		)
+		n := newNode(name, i, source.Ready)
+		n.Labels = map[string]string{"topology.kubernetes.io/zone": "zone-a"}
+		u.Upserts = append(u.Upserts, &feed.Entry{Node: n})
 		u.Removed = append(u.Removed, "removed-"+name)
 	}
 	messages := 0

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ListNodes returns a page of the nodes of the client's view.
+// ListNodes returns a page of the nodes of a set.
 func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesRequest) (*inventoryv1.ListNodesResponse, error) {
 	client, err := s.identify(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 		return nil, err
 	}
 	defer release()
-	current := set.snapshot(client.View)
+	current := set.Nodes.Snapshot()
 	if !current.Synced {
 		return nil, status.Error(codes.Unavailable, "inventory has published nothing yet")
 	}
@@ -46,13 +46,6 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 		NextPageToken: next,
 		Digest:        current.At.Digest[:],
 	}, nil
-}
-
-// snapshot returns the complete current set of a view.
-func (s *Set) snapshot(view feed.View) feed.Update {
-	store := s.Stores.Acquire(view)
-	defer func() { s.Stores.Release(store, time.Now()) }()
-	return store.Snapshot()
 }
 
 // selectNames returns the elements with one of the names, or all if there are no names.

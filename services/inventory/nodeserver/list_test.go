@@ -14,12 +14,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// applyPools publishes worker-00000 and worker-00001 of the pool blue, and the node red of the pool red.
-func applyPools(h *harness) {
-	red := newNode("red", 9, source.Ready)
-	red.Labels = map[string]string{"pool": "red"}
-	h.stores.Apply(append(nodeChanges(2), roster.Change{Name: "red", Node: red}))
-	h.stores.SetStatus(publishedStatus(1))
+// publishThree publishes red, worker-00000 and worker-00001.
+func publishThree(h *harness) {
+	h.nodes.Apply(append(nodeChanges(2), roster.Change{Name: "red", Node: newNode("red", 9, source.Ready)}))
+	h.nodes.SetStatus(publishedStatus(1))
 }
 
 func nodeNames(nodes []*inventoryv1.Node) (names []string) {
@@ -29,7 +27,7 @@ func nodeNames(nodes []*inventoryv1.Node) (names []string) {
 	return names
 }
 
-func TestListNodesReturnsTheView(t *testing.T) {
+func TestListNodesReturnsTheSet(t *testing.T) {
 	runServer(t, func(h *harness) {
 		list := func(client string, req *inventoryv1.ListNodesRequest) (*inventoryv1.ListNodesResponse, error) {
 			return h.client.ListNodes(withClientName(h.t.Context(), client), req)
@@ -39,14 +37,13 @@ func TestListNodesReturnsTheView(t *testing.T) {
 		_, err = list("unknown", &inventoryv1.ListNodesRequest{})
 		checkEqual(t, "an unknown client", status.Code(err), codes.PermissionDenied)
 
-		applyPools(h)
+		publishThree(h)
 		for _, tt := range []struct {
 			name, client string
 			req          *inventoryv1.ListNodesRequest
 			want         []string
 		}{
 			{"all", "writer", &inventoryv1.ListNodesRequest{}, []string{"red", "worker-00000", "worker-00001"}},
-			{"another view", "red", &inventoryv1.ListNodesRequest{}, []string{"red"}},
 			{"names", "writer", &inventoryv1.ListNodesRequest{Names: []string{"worker-00001", "cp", "missing"}}, []string{"worker-00001"}},
 		} {
 			l, err := list(tt.client, tt.req)
@@ -62,7 +59,7 @@ func TestListNodesReturnsTheView(t *testing.T) {
 		checkEqual(t, "second page", nodeNames(second.GetNodes()), []string{"worker-00001"})
 		checkEqual(t, "token of the last page", second.GetNextPageToken(), "")
 		checkEqual(t, "revision of each page", []uint64{first.GetCursor().GetRevision(), second.GetCursor().GetRevision()}, []uint64{3, 3})
-		checkEqual(t, "digest of the whole view on each page", string(second.GetDigest()), string(first.GetDigest()))
+		checkEqual(t, "digest of the whole set on each page", string(second.GetDigest()), string(first.GetDigest()))
 
 		for name, req := range map[string]*inventoryv1.ListNodesRequest{
 			"an empty name": {Names: []string{""}}, "a long name": {Names: []string{strings.Repeat("x", 254)}},
@@ -92,15 +89,15 @@ func TestListNodeDetailsShowsPublishedAndOmittedNodes(t *testing.T) {
 		checkEqual(t, "before the first publication", lines, []string{"cp ionos://cp  OMISSION_REASON_CONTROL_PLANE"})
 		checkEqual(t, "cursor before the first publication", early.GetCursor() == nil, true)
 
-		applyPools(h)
+		publishThree(h)
 		all := []string{
 			"cp ionos://cp  OMISSION_REASON_CONTROL_PLANE", "red ionos://red server-red published red",
-			"worker-00000 ionos://worker-00000 server-worker-00000 OMISSION_REASON_NOT_SELECTED",
-			"worker-00001 ionos://worker-00001 server-worker-00001 OMISSION_REASON_NOT_SELECTED",
+			"worker-00000 ionos://worker-00000 server-worker-00000 published worker-00000",
+			"worker-00001 ionos://worker-00001 server-worker-00001 published worker-00001",
 		}
 		lines, first := list(&inventoryv1.ListNodeDetailsRequest{PageSize: 3})
 		checkEqual(t, "first page", lines, all[:3])
-		checkEqual(t, "revision", first.GetCursor().GetRevision(), uint64(1))
+		checkEqual(t, "revision", first.GetCursor().GetRevision(), uint64(3))
 		lines, _ = list(&inventoryv1.ListNodeDetailsRequest{PageSize: 3, PageToken: first.GetNextPageToken()})
 		checkEqual(t, "second page", lines, all[3:])
 		lines, _ = list(&inventoryv1.ListNodeDetailsRequest{Names: []string{"red", "missing"}})
@@ -129,15 +126,14 @@ func TestExplainsNodesToOperators(t *testing.T) {
 		checkEqual(t, "before the first publication", lines, []string{"early: It is early.", source("early")})
 		checkEqual(t, "error", err, nil)
 
-		h.stores.Apply(nodeChanges(1))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(1))
+		h.nodes.SetStatus(publishedStatus(1))
 		lines, err = explain("operator", "cp", "worker-00000", "b", "a")
-		checkEqual(t, "in the requested order, with the view at the end", lines, []string{
+		checkEqual(t, "in the requested order", lines, []string{
 			"cp: It is cp.",
 			source("cp"),
-			"worker-00000: It is worker-00000. Omitted for this client: its view does not select the node.",
+			"worker-00000: It is worker-00000.",
 			source("worker-00000"),
-			`EXPLANATION_STAGE_VIEW, STEP_RESULT_FAILED, Does this client's view select it?: node labels do not match the node selector "pool=red"`,
 			"b: It is b.",
 			source("b"),
 			"a: It is a.",
@@ -156,11 +152,11 @@ func TestExplainsNodesToOperators(t *testing.T) {
 
 func TestLocalOperatorNeedsNoClientAndSeesAllNodes(t *testing.T) {
 	runServer(t, func(h *harness) {
-		applyPools(h)
+		publishThree(h)
 		operator := localOperator{server: h.server}
 		all, err := operator.ListNodeDetails(h.t.Context(), &inventoryv1.ListNodeDetailsRequest{Names: []string{"worker-00000"}})
 		checkEqual(t, "error", err, nil)
-		checkEqual(t, "published, which the operator's view does not select", all.GetNodes()[0].GetPublished().GetName(), "worker-00000")
+		checkEqual(t, "published", all.GetNodes()[0].GetPublished().GetName(), "worker-00000")
 		explained, err := operator.ExplainNodes(h.t.Context(), &inventoryv1.ExplainNodesRequest{Names: []string{"worker-00000"}})
 		checkEqual(t, "error", err, nil)
 		checkEqual(t, "conclusion", explained.GetExplanations()[0].GetConclusion(), "It is worker-00000.")

@@ -9,18 +9,14 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 func TestReadersAtSamePositionShareMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := feed.NewStores("epoch")
-		stores.Apply(nodeChanges(1000))
-		stores.SetStatus(publishedStatus(1))
-		var set Set
-		one, other := NewReader(stores.Acquire(feed.View{}), nil, time.Second), NewReader(stores.Acquire(feed.View{}), nil, time.Second)
-		one.set, other.set = &set, &set
+		set := NewSet(SetConfig{Nodes: feed.NewSet("epoch")})
+		set.Nodes.Apply(nodeChanges(1000))
+		set.Nodes.SetStatus(publishedStatus(1))
+		one, other := NewReader(set, nil, time.Second), NewReader(set, nil, time.Second)
 		send := func(r *Reader) (sent []*Message) {
 			_, messages := r.Next()
 			sent = slices.Collect(messages)
@@ -31,7 +27,7 @@ func TestReadersAtSamePositionShareMessages(t *testing.T) {
 		if len(first) < 3 || !slices.Equal(first, send(other)) {
 			t.Error("the messages of a reset are not shared")
 		}
-		stores.Apply([]roster.Change{{Name: "worker-00003"}})
+		set.Nodes.Apply([]roster.Change{{Name: "worker-00003"}})
 		if change := send(one); len(change) != 1 || !slices.Equal(change, send(other)) {
 			t.Error("the message of a change is not shared")
 		}
@@ -41,16 +37,10 @@ func TestReadersAtSamePositionShareMessages(t *testing.T) {
 // Readers at different positions need different messages, even if they call at the same moment.
 func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 	changes := nodeChanges(4)
-	everything, blue := feed.View{}, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
 	synctest.Test(t, func(t *testing.T) {
-		stores := feed.NewStores("epoch")
-		var set Set
+		set := NewSet(SetConfig{Nodes: feed.NewSet("epoch")})
 		readers := map[string]*Reader{}
-		connect := func(name string, view feed.View) {
-			r := NewReader(stores.Acquire(view), nil, 0)
-			r.set = &set
-			readers[name] = r
-		}
+		connect := func(name string) { readers[name] = NewReader(set, nil, 0) }
 		names := func(name string) (sent []string) {
 			r := readers[name]
 			_, messages := r.Next()
@@ -67,29 +57,22 @@ func TestReadersAtDifferentPositionsGetTheirOwn(t *testing.T) {
 			r.Sent()
 			return sent
 		}
-		connect("before", everything)
+		connect("before")
 		checkEqual(t, "before the first publication", names("before"), []string{"0"})
-		stores.SetStatus(source.Status{Observation: 1})
-		connect("blue", blue) // its store has the same status version as the other one had then
-		checkEqual(t, "another view before the first publication", names("blue"), []string{"1"})
-
-		stores.SetStatus(publishedStatus(1))
-		connect("early", everything)
+		set.Nodes.SetStatus(publishedStatus(1))
+		connect("early")
 		checkEqual(t, "early", names("early"), []string{"reset", "1"})
-		stores.Apply(changes[:1])
-		connect("late", everything)
+		set.Nodes.Apply(changes[:1])
+		connect("late")
 		checkEqual(t, "late", names("late"), []string{"worker-00000", "reset", "1"})
-		stores.Apply(changes[1:2])
+		set.Nodes.Apply(changes[1:2])
 		checkEqual(t, "early, of two", names("early"), []string{"worker-00000", "worker-00001", "1"})
 		checkEqual(t, "late, of one", names("late"), []string{"worker-00001", "1"})
-		connect("new", everything)
+		connect("new")
 		checkEqual(t, "new", names("new"), []string{"worker-00000", "worker-00001", "reset", "1"})
-		green := *changes[2].Node
-		green.Labels = map[string]string{"pool": "green"}
-		stores.Apply([]roster.Change{{Name: green.Name, Node: &green}})
-		checkEqual(t, "blue", names("blue"), []string{"worker-00000", "worker-00001", "reset", "1"})
+		set.Nodes.Apply(changes[2:3])
 		checkEqual(t, "early, of another", names("early"), []string{"worker-00002", "1"})
-		stores.SetStatus(publishedStatus(2))
+		set.Nodes.SetStatus(publishedStatus(2))
 		checkEqual(t, "early, of another observation", names("early"), []string{"2"})
 	})
 }

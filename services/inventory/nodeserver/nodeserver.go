@@ -1,5 +1,5 @@
-// Package nodeserver implements the inventory's gRPC services: it sends each client the nodes of its
-// view, and shows operators how these came about. It guarantees the rules of slicefeed.inventory.v1 for
+// Package nodeserver implements the inventory's gRPC services: it sends each client the nodes of a
+// set, and shows operators how these came about. It guarantees the rules of slicefeed.inventory.v1 for
 // servers, and that a slow client neither delays others nor makes the server queue messages. It does not
 // know where nodes come from, nor which clients may call which service: package link does.
 package nodeserver
@@ -11,7 +11,6 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
-	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 )
@@ -20,7 +19,6 @@ import (
 type Client struct {
 	Name     string // its SAN; the number of streams is limited per name
 	Operator bool   // its role, for people
-	View     feed.View
 
 	// AllowsService reports whether the client may see an exported Service, by namespace/name; nil: none.
 	AllowsService func(service string) bool

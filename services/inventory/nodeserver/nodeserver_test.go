@@ -30,7 +30,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,7 +67,7 @@ type harness struct {
 	t        *testing.T
 	server   *Server
 	set      *Set
-	stores   *feed.Stores
+	nodes    *feed.Set
 	health   *health.Server
 	metrics  *stream.Metrics
 	sent     *atomic.Int64 // calls of OnDeltaSent
@@ -81,11 +80,7 @@ type harness struct {
 func identify(ctx context.Context) (Client, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "writer")[0]
-	c := Client{Name: name, Operator: name == "operator"}
-	if name == "red" || name == "operator" {
-		c.View.Selector = labels.SelectorFromSet(labels.Set{"pool": "red"})
-	}
-	return c, name != "unknown"
+	return Client{Name: name, Operator: name == "operator"}, name != "unknown"
 }
 
 func withClientName(ctx context.Context, name string) context.Context {
@@ -95,16 +90,16 @@ func withClientName(ctx context.Context, name string) context.Context {
 // runServer runs the service in a synctest bubble.
 func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := feed.NewStores("epoch")
+		nodes := feed.NewSet("epoch")
 		h := &harness{
 			t:       t,
-			stores:  stores,
+			nodes:   nodes,
 			sent:    new(atomic.Int64),
 			health:  health.NewServer(),
-			metrics: NewMetrics(prometheus.NewRegistry(), stores.TotalRevisions),
+			metrics: NewMetrics(prometheus.NewRegistry(), nodes.Revision),
 		}
 		h.set = NewSet(SetConfig{
-			Stores: stores, OnDeltaSent: func() { h.sent.Add(1) },
+			Nodes: nodes, OnDeltaSent: func() { h.sent.Add(1) },
 			Omitted: func() []roster.Omission {
 				return []roster.Omission{{Name: "cp", Reason: source.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
 			},
@@ -254,8 +249,8 @@ var emptyRequest = &inventoryv1.WatchNodesRequest{}
 
 func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 	runServer(t, func(h *harness) {
-		h.stores.Apply(nodeChanges(1201))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(1201))
+		h.nodes.SetStatus(publishedStatus(1))
 		c := h.watch(emptyRequest, "writer")
 		m := c.next()
 		checkEqual(t, "first chunk", []bool{m.GetReset_(), m.GetSynced()}, []bool{true, false})
@@ -270,7 +265,7 @@ func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 		for _, change := range nodeChanges(700) {
 			removals = append(removals, roster.Change{Name: change.Name})
 		}
-		h.stores.Apply(removals)
+		h.nodes.Apply(removals)
 		checkEqual(t, "messages for 700 removals", c.untilSynced(), 2)
 		checkEqual(t, "nodes", len(c.set), 501)
 		synctest.Wait() // until the last message is counted
@@ -281,8 +276,8 @@ func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 
 func TestR5ReconnectWithSameSetGetsNoReset(t *testing.T) {
 	runServer(t, func(h *harness) {
-		h.stores.Apply(nodeChanges(501))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(501))
+		h.nodes.SetStatus(publishedStatus(1))
 		c := h.watch(emptyRequest, "writer")
 		resets := float64(c.untilSynced())
 		synctest.Wait() // until the last message is counted
@@ -304,19 +299,19 @@ func TestR5ReconnectWithSameSetGetsNoReset(t *testing.T) {
 
 func TestInitialSyncIsNotMeasuredAsPropagation(t *testing.T) {
 	runServer(t, func(h *harness) {
-		h.stores.Apply(nodeChanges(5))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(5))
+		h.nodes.SetStatus(publishedStatus(1))
 		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
 		c.cancel()
 		synctest.Wait() // until the server has noticed it
-		h.stores.Apply([]roster.Change{{Name: "worker-00001"}})
+		h.nodes.Apply([]roster.Change{{Name: "worker-00001"}})
 		time.Sleep(time.Hour)
 		c = h.resume(c)
 		c.next()
 		synctest.Wait()
 		checkEqual(t, "live deltas sent", h.sent.Load(), 0)
-		h.stores.Apply([]roster.Change{{Name: "worker-00002"}})
+		h.nodes.Apply([]roster.Change{{Name: "worker-00002"}})
 		c.next()
 		synctest.Wait()
 		checkEqual(t, "live deltas sent", h.sent.Load(), 1)
@@ -328,12 +323,12 @@ func TestInitialSyncIsNotMeasuredAsPropagation(t *testing.T) {
 
 func TestR6ResumesByCursorAndR7Resets(t *testing.T) {
 	runServer(t, func(h *harness) {
-		h.stores.Apply(nodeChanges(5))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(5))
+		h.nodes.SetStatus(publishedStatus(1))
 		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
 		c.cancel()
-		h.stores.Apply([]roster.Change{{Name: "worker-00001"}, {Name: "new", Node: newNode("new", 99, source.Draining)}})
+		h.nodes.Apply([]roster.Change{{Name: "worker-00001"}, {Name: "new", Node: newNode("new", 99, source.Draining)}})
 
 		m := h.resume(c).next()
 		checkEqual(t, "reset", m.GetReset_(), false)
@@ -366,26 +361,26 @@ func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
 		checkEqual(t, "health before the first observation", check(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 
 		at := time.Now()
-		h.stores.Apply(nodeChanges(2))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(2))
+		h.nodes.SetStatus(publishedStatus(1))
 		c.untilSynced()
 		checkEqual(t, "nodes", len(c.set), 2)
 		checkEqual(t, "health after it", check(), grpc_health_v1.HealthCheckResponse_SERVING)
 
 		degraded := publishedStatus(1)
 		degraded.Addresses = source.PartStatus{Sync: source.Degraded, Reason: "IONOS API: 503", Since: time.Now()}
-		h.stores.SetStatus(degraded)
+		h.nodes.SetStatus(degraded)
 		m = c.next()
 		checkEqual(t, "addresses", m.GetStatus().GetAddresses().GetReason(), "IONOS API: 503")
 		checkEqual(t, "nodes while degraded", m.GetCount(), uint32(2))
 		checkEqual(t, "health while degraded", check(), grpc_health_v1.HealthCheckResponse_SERVING)
-		h.stores.SetStatus(publishedStatus(2))
+		h.nodes.SetStatus(publishedStatus(2))
 		checkEqual(t, "observation", c.next().GetStatus().GetObservation(), uint64(2))
 		checkEqual(t, "total time", time.Since(at), 0)
 
 		withdrawn := publishedStatus(2)
 		withdrawn.Publishable = false
-		h.stores.SetStatus(withdrawn)
+		h.nodes.SetStatus(withdrawn)
 		checkEqual(t, "synced while nothing is published", c.next().GetSynced(), false)
 	})
 }
@@ -397,8 +392,8 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 		at := time.Now()
 		checkEqual(t, "heartbeat before the first publication is synced", c.next().GetSynced(), false)
 		checkEqual(t, "its time", time.Since(at), 5*time.Second)
-		h.stores.Apply(nodeChanges(3))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(3))
+		h.nodes.SetStatus(publishedStatus(1))
 		c.untilSynced()
 		cursor := c.cursor
 		at = time.Now()
@@ -410,7 +405,7 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 		}
 		checkEqual(t, "three heartbeats later", time.Since(at), 15*time.Second)
 		time.Sleep(3 * time.Second)
-		h.stores.Apply(nodeChanges(4)[3:])
+		h.nodes.Apply(nodeChanges(4)[3:])
 		c.next()
 		at = time.Now()
 		c.next()
@@ -422,15 +417,15 @@ func TestR9SendsHeartbeatsWhenIdle(t *testing.T) {
 // between. Other clients are not delayed. The stream of a client that reads nothing is ended.
 func TestR10SlowReadersSkipStates(t *testing.T) {
 	runServer(t, func(h *harness) {
-		h.stores.Apply(nodeChanges(3000)) // more than flow control lets through unread
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(3000)) // more than flow control lets through unread
+		h.nodes.SetStatus(publishedStatus(1))
 		quick, slow, asleep := h.watch(emptyRequest, "writer"), h.watch(emptyRequest, "slow"), h.watch(emptyRequest, "asleep")
 		quick.untilSynced()
 		synctest.Wait()
 		for i := range 25 {
 			at := time.Now()
 			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: newNode("busy", 70000+i, source.Ready)}}
-			h.stores.Apply(batch)
+			h.nodes.Apply(batch)
 			quick.next()
 			checkEqual(t, "delay of the fast client", time.Since(at), 0)
 		}
@@ -459,8 +454,8 @@ func TestR10SlowReadersSkipStates(t *testing.T) {
 
 func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 	runServer(t, func(h *harness) {
-		h.stores.Apply(nodeChanges(3000))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(3000))
+		h.nodes.SetStatus(publishedStatus(1))
 		c, asleep := h.watch(emptyRequest, "writer"), h.watch(emptyRequest, "asleep")
 		c.untilSynced()
 		synctest.Wait()
@@ -473,7 +468,7 @@ func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 		r, err := h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		checkEqual(t, "health", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 		checkEqual(t, "error", err, nil)
-		h.stores.SetStatus(publishedStatus(2))
+		h.nodes.SetStatus(publishedStatus(2))
 		synctest.Wait()
 		r, _ = h.health.Check(h.t.Context(), &grpc_health_v1.HealthCheckRequest{})
 		checkEqual(t, "health after another observation", r.GetStatus(), grpc_health_v1.HealthCheckResponse_NOT_SERVING)

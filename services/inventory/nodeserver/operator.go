@@ -3,7 +3,6 @@ package nodeserver
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 )
 
 // RegisterLocalOperator registers InventoryOperatorService for a listener that only operators reach, whose callers need
-// no certificate. They have no view: they see all nodes.
+// no certificate.
 func (s *Server) RegisterLocalOperator(to grpc.ServiceRegistrar) {
 	inventoryv1.RegisterInventoryOperatorServiceServer(to, localOperator{server: s})
 }
@@ -65,8 +64,8 @@ func (s *Server) listNodeDetails(client Client, req *inventoryv1.ListNodeDetails
 		return nil, err
 	}
 	defer release()
-	current, now := set.snapshot(client.View), time.Now()
-	all := selectNames(set.listDetails(&current, client.View), req.GetNames(), detailsName)
+	current, now := set.Nodes.Snapshot(), time.Now()
+	all := selectNames(set.listDetails(&current), req.GetNames(), detailsName)
 	nodes, next, err := page.Cut(req, all, detailsName, func(d nodeDetails) *inventoryv1.NodeDetails { return d.encode(now) })
 	if err != nil {
 		return nil, err
@@ -101,9 +100,8 @@ func (d nodeDetails) encode(now time.Time) *inventoryv1.NodeDetails {
 	return encoded
 }
 
-// listDetails returns the nodes that the view has, those that it does not select, and those that the
-// roster omits, sorted by name.
-func (s *Set) listDetails(current *feed.Update, view feed.View) []nodeDetails {
+// listDetails returns the published nodes and those that the roster omits, sorted by name.
+func (s *Set) listDetails(current *feed.Update) []nodeDetails {
 	var all []nodeDetails
 	for _, e := range current.Upserts {
 		all = append(all, nodeDetails{name: e.Node.Name, providerID: e.Node.ProviderID, serverID: e.Node.ServerID, published: e})
@@ -114,18 +112,11 @@ func (s *Set) listDetails(current *feed.Update, view feed.View) []nodeDetails {
 			nodeDetails{name: o.Name, providerID: o.ProviderID, reason: inventoryv1.OmissionReason(o.Reason), advice: o.Advice},
 		)
 	}
-	for _, n := range s.Stores.NotInView(view) {
-		all = append(all, nodeDetails{
-			name: n.Name, providerID: n.ProviderID, serverID: n.ServerID, reason: inventoryv1.OmissionReason_OMISSION_REASON_NOT_SELECTED,
-			advice: "The node selector of this client's view (" + view.Selector.String() +
-				") does not match the labels of the node. Change either, or use another client.",
-		})
-	}
 	slices.SortFunc(all, func(a, b nodeDetails) int { return cmp.Compare(a.name, b.name) })
 	return all
 }
 
-// ExplainNodes returns the roster's explanation for each name, followed by the effect of the view.
+// ExplainNodes returns the roster's explanation for each name.
 func (s *Server) ExplainNodes(ctx context.Context, req *inventoryv1.ExplainNodesRequest) (*inventoryv1.ExplainNodesResponse, error) {
 	client, err := s.identify(ctx)
 	if err != nil {
@@ -143,31 +134,12 @@ func (s *Server) explainNodes(client Client, req *inventoryv1.ExplainNodesReques
 		return nil, err
 	}
 	defer release()
-	notInView := map[string]bool{}
-	for _, n := range set.Stores.NotInView(client.View) {
-		notInView[n.Name] = true
-	}
 	response := &inventoryv1.ExplainNodesResponse{}
 	for _, name := range req.GetNames() {
-		response.Explanations = append(response.Explanations, set.explainNode(name, client.View, notInView[name]))
+		explanation, _ := set.Explain(name)
+		response.Explanations = append(response.Explanations, EncodeExplanation(name, &explanation))
 	}
 	return response, nil
-}
-
-func (s *Set) explainNode(name string, view feed.View, notInView bool) *inventoryv1.NodeExplanation {
-	explanation, _ := s.Explain(name)
-	encoded := EncodeExplanation(name, &explanation)
-	conclusion := explanation.Conclusion
-	if notInView {
-		encoded.Steps = append(encoded.Steps, &inventoryv1.ExplanationStep{
-			Stage: inventoryv1.ExplanationStage_EXPLANATION_STAGE_VIEW, Question: "Does this client's view select it?",
-			Result: inventoryv1.StepResult_STEP_RESULT_FAILED,
-			Detail: truncate(fmt.Sprintf("node labels do not match the node selector %q", view.Selector)),
-		})
-		conclusion += " Omitted for this client: its view does not select the node."
-	}
-	encoded.Conclusion = truncate(conclusion)
-	return encoded
 }
 
 // EncodeExplanation encodes the explanation of a node by its name.

@@ -12,13 +12,13 @@ import (
 // SetConfig is what a server publishes as one set. All fields are mandatory unless stated.
 type SetConfig struct {
 	Service     string // the exported Service that has these endpoints, as namespace/name; empty: the server has one set
-	Stores      *feed.Stores
+	Nodes       *feed.Set
 	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
 	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
 	OnDeltaSent func()                                               // called after a delta was sent to a subscriber that was up to date; nil: not called
 }
 
-// Set has the nodes of one source. Each client sees those of its view.
+// Set has the nodes of one source. All clients that may read it see the same.
 type Set struct {
 	SetConfig
 
@@ -50,6 +50,6 @@ func (s onlySet) Acquire(_ Client, service string) (set *Set, release func(), er
 }
 
 func (s onlySet) Ready() (bool, <-chan struct{}) {
-	current, changed := s.set.Stores.Status()
+	current, changed := s.set.Nodes.Status()
 	return current.Observation > 0, changed
 }

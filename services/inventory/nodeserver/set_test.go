@@ -9,22 +9,20 @@ import (
 )
 
 func TestOnlyTheFirstMessageOfAStreamNamesItsService(t *testing.T) {
-	published := func(nodes int) func(*feed.Stores) {
-		return func(s *feed.Stores) { s.Apply(nodeChanges(nodes)); s.SetStatus(publishedStatus(1)) }
+	published := func(nodes int) func(*feed.Set) {
+		return func(s *feed.Set) { s.Apply(nodeChanges(nodes)); s.SetStatus(publishedStatus(1)) }
 	}
-	for name, prepare := range map[string]func(*feed.Stores){
-		"a status without a set": func(s *feed.Stores) { s.SetStatus(source.Status{}) },
+	for name, prepare := range map[string]func(*feed.Set){
+		"a status without a set": func(s *feed.Set) { s.SetStatus(source.Status{}) },
 		"an empty reset":         published(0),
 		"a reset of one message": published(1),
 		"a reset of chunks":      published(2*contract.MaxChunk + 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			stores := feed.NewStores("epoch")
-			prepare(stores)
-			set := NewSet(SetConfig{Service: "shop/web", Stores: stores})
+			set := NewSet(SetConfig{Service: "shop/web", Nodes: feed.NewSet("epoch")})
+			prepare(set.Nodes)
 			for range 2 { // the second reader shares the messages of the first
-				r := NewReader(stores.Acquire(feed.View{}), nil, 1)
-				r.set = set
+				r := NewReader(set, nil, 1)
 				sent := 0
 				for range 2 { // what it needs, and a heartbeat
 					_, messages := r.Next()
@@ -49,8 +47,7 @@ func TestOnlyTheFirstMessageOfAStreamNamesItsService(t *testing.T) {
 func TestSubscribersNameTheirService(t *testing.T) {
 	s := &Server{readers: map[*Reader]struct{}{}}
 	for _, service := range []string{"shop/web", "shop/api", "shop/web"} {
-		r := NewReader(feed.NewStores("epoch").Acquire(feed.View{}), nil, 1)
-		r.set = NewSet(SetConfig{Service: service})
+		r := NewReader(NewSet(SetConfig{Service: service, Nodes: feed.NewSet("epoch")}), nil, 1)
 		s.register(r)
 	}
 	var services []string

@@ -11,7 +11,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
-	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 )
 
@@ -33,14 +32,12 @@ func receiveEach(c *strictClient, r *Reader, each func(*Message)) error {
 }
 
 // connect starts a stream of a client that shares the set's messages.
-func (s *Set) connect(stores *feed.Stores, view feed.View, c *strictClient) *Reader {
+func (s *Set) connect(c *strictClient) *Reader {
 	from, err := ResumePosition(c.begin())
 	if err != nil {
 		panic(err)
 	}
-	r := NewReader(stores.Acquire(view), from, 5*time.Second)
-	r.set = s
-	return r
+	return NewReader(s, from, 5*time.Second)
 }
 
 // Clients that were disconnected at revision 0 reconnect together with clients that are up to date:
@@ -49,17 +46,16 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 	for name, order := range map[string][2]bool{"the client behind connects first": {true, false}, "the current client connects first": {false, true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stores := feed.NewStores("epoch")
-				stores.SetStatus(publishedStatus(1))
-				var set Set
+				set := NewSet(SetConfig{Nodes: feed.NewSet("epoch")})
+				set.Nodes.SetStatus(publishedStatus(1))
 				var behind, current strictClient
 				for _, c := range []*strictClient{&behind, &current} {
-					if err := receiveAll(c, set.connect(stores, feed.View{}, c)); err != nil {
+					if err := receiveAll(c, set.connect(c)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				stores.Apply(nodeChanges(5))
-				if err := receiveAll(&current, set.connect(stores, feed.View{}, &current)); err != nil {
+				set.Nodes.Apply(nodeChanges(5))
+				if err := receiveAll(&current, set.connect(&current)); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second) // shared messages expire
@@ -68,7 +64,7 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 					if isBehind {
 						c = &behind
 					}
-					if err := receiveAll(c, set.connect(stores, feed.View{}, c)); err != nil {
+					if err := receiveAll(c, set.connect(c)); err != nil {
 						t.Fatal(err)
 					}
 					checkEqual(t, "nodes", len(c.set), 5)
@@ -81,7 +77,6 @@ func TestResumeAtRevisionZeroGetsAllUpserts(t *testing.T) {
 // Clients at arbitrary positions call the same server, whose messages they share, at the same moments.
 // All messages keep the contract.
 func TestSharedMessagesKeepTheContract(t *testing.T) {
-	views := []feed.View{{}, {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"pool"}}}
 	shared := 0
 	rapid.Check(t, func(t *rapid.T) {
 		sent := map[*Message]bool{}
@@ -91,21 +86,19 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 			}
 			sent[m] = true
 		}
-		stores := feed.NewStores("epoch")
-		var set Set
+		set := NewSet(SetConfig{Nodes: feed.NewSet("epoch")})
 		type peer struct {
 			strictClient
 
-			view   feed.View
 			reader *Reader // nil: disconnected
 		}
 		peers := make([]*peer, 12)
 		for i := range peers {
-			peers[i] = &peer{view: views[i%len(views)]}
+			peers[i] = &peer{}
 		}
 		status, pools := publishedStatus(1), []string{"blue", "red"}
 		status.Publishable = rapid.Bool().Draw(t, "published from the start")
-		stores.SetStatus(status)
+		set.Nodes.SetStatus(status)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			case 0, 1:
@@ -119,11 +112,11 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 					}
 					changes = append(changes, c)
 				}
-				stores.Apply(changes)
+				set.Nodes.Apply(changes)
 			case 2:
 				status.Observation++
 				status.Publishable = status.Publishable || rapid.Bool().Draw(t, "published")
-				stores.SetStatus(status)
+				set.Nodes.SetStatus(status)
 			case 3, 4:
 				for _, p := range peers {
 					if rapid.Bool().Draw(t, "cut off") {
@@ -133,7 +126,7 @@ func TestSharedMessagesKeepTheContract(t *testing.T) {
 			default: // some clients receive, in this order and at the same moment
 				for _, p := range rapid.Permutation(peers).Draw(t, "order")[:rapid.IntRange(1, len(peers)).Draw(t, "readers")] {
 					if p.reader == nil {
-						p.reader = set.connect(stores, p.view, &p.strictClient)
+						p.reader = set.connect(&p.strictClient)
 					}
 					if err := receiveEach(&p.strictClient, p.reader, count); err != nil {
 						t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 // cannot tell such a client from one that reads, as the contract notes.
 func TestR10SmallSetDoesNotStall(t *testing.T) {
 	runServer(t, func(h *harness) {
-		h.stores.Apply(nodeChanges(5))
-		h.stores.SetStatus(publishedStatus(1))
+		h.nodes.Apply(nodeChanges(5))
+		h.nodes.SetStatus(publishedStatus(1))
 		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
 		time.Sleep(30 * time.Minute)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/feed"
 )
 
 // Subscriber describes an active stream of a client.
@@ -13,12 +11,11 @@ type Subscriber struct {
 	Name     string // of the client
 	Operator bool
 	Service  string // that it watches; empty: the only set
-	View     feed.View
 	Since    time.Time
 
 	LastSentAt time.Time // when a message was last sent, even a heartbeat; zero: never
 	Synced     bool      // it received a complete set
-	Lag        uint64    // changes of its view that were not sent to it yet
+	Lag        uint64    // changes that were not sent to it yet
 }
 
 // sendProgress is how far a subscriber was updated. Zero: nothing was sent yet.
@@ -43,12 +40,12 @@ func (s *Server) Subscribers() []Subscriber {
 }
 
 func (r *Reader) subscriberInfo() Subscriber {
-	info := Subscriber{Name: r.client.Name, Operator: r.client.Operator, Service: r.set.Service, View: r.client.View, Since: r.since}
+	info := Subscriber{Name: r.client.Name, Operator: r.client.Operator, Service: r.set.Service, Since: r.since}
 	r.mu.Lock()
 	progress := r.progress
 	r.mu.Unlock()
 	info.LastSentAt, info.Synced = progress.sentAt, progress.synced
-	if revision := r.store.Revision(); progress.synced && revision > progress.revision {
+	if revision := r.set.Nodes.Revision(); progress.synced && revision > progress.revision {
 		info.Lag = revision - progress.revision
 	}
 	return info

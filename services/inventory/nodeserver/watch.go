@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// WatchNodes streams the nodes of the client's view.
+// WatchNodes streams the nodes of a set.
 func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
 	client, err := s.identify(to.Context())
 	if err != nil {
@@ -33,10 +33,8 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 		return err
 	}
 	defer release()
-	store := set.Stores.Acquire(client.View)
-	defer func() { set.Stores.Release(store, time.Now()) }()
-	r := NewReader(store, from, stream.HeartbeatInterval)
-	r.client, r.set, r.since = client, set, time.Now()
+	r := NewReader(set, from, stream.HeartbeatInterval)
+	r.client, r.since = client, time.Now()
 	s.register(r)
 	defer s.unregister(r)
 	return stream.Serve(s.streams, to, r)
@@ -55,7 +53,6 @@ type Reader struct {
 	mu       sync.Mutex
 	progress sendProgress // Subscribers reads it
 
-	store             *feed.Store
 	from              *feed.Position // where the next update starts; nil: the subscriber has no set
 	position          feed.Position  // the target of from once a synced update was sent
 	sentStatus        source.Status
@@ -68,16 +65,16 @@ type Reader struct {
 
 // NewReader returns the state of a subscriber that resumes from a position; nil: it has no set. The first
 // message states the heartbeat interval.
-func NewReader(store *feed.Store, from *feed.Position, interval time.Duration) *Reader {
-	return &Reader{set: &Set{}, store: store, from: from, heartbeatInterval: interval}
+func NewReader(set *Set, from *feed.Position, interval time.Duration) *Reader {
+	return &Reader{set: set, from: from, heartbeatInterval: interval}
 }
 
-// Changed returns a channel that is closed at the next change of the store.
-func (r *Reader) Changed() <-chan struct{} { return r.store.Changed() }
+// Changed returns a channel that is closed at the next change of the set.
+func (r *Reader) Changed() <-chan struct{} { return r.set.Nodes.Changed() }
 
 // Next looks up the update that the subscriber needs now.
 func (r *Reader) Next() (stream.Kind, iter.Seq[*Message]) {
-	r.next = r.store.Since(r.from)
+	r.next = r.set.Nodes.Since(r.from)
 	r.kind = kindOf(r.next, r.sentStatus)
 	return r.kind, r.buildMessages
 }
@@ -103,7 +100,6 @@ func (r *Reader) buildMessages(yield func(*Message) bool) {
 // messageKey has everything that a message depends on, except for ages: readers with equal keys share
 // one message.
 type messageKey struct {
-	store             *feed.Store
 	change            changeKind
 	fromRevision      uint64 // the revision that a delta starts from
 	position          feed.Position
@@ -124,7 +120,6 @@ const (
 
 func (r *Reader) newMessageKey(offset int) messageKey {
 	k := messageKey{
-		store:             r.store,
 		position:          r.next.At,
 		statusVersion:     r.next.StatusVersion,
 		offset:            offset,

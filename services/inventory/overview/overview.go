@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
@@ -140,7 +141,7 @@ func (b *pageBuilder) subscribersSection() statuspage.Section {
 		return statuspage.Section{Name: "subscribers", Title: "Subscribers", Lines: []statuspage.Line{statuspage.Warnf(
 			"No subscribers. Unless another replica has them, check INVENTORY_ADDRESS at the writer and its SAN in ALLOWED_CLIENTS_FILE.")}}
 	}
-	t := &statuspage.Table{Columns: []string{"client", "view", "for", "lag"}}
+	t := &statuspage.Table{Columns: []string{"client", "role", "for", "lag"}}
 	slow := 0
 	for i := range all {
 		sub := &all[i]
@@ -148,17 +149,17 @@ func (b *pageBuilder) subscribersSection() statuspage.Section {
 		if lag.Severity == statuspage.Warning {
 			slow++
 		}
-		view := "all nodes"
-		if sel := sub.View.Selector; sel != nil && !sel.Empty() {
-			view = sel.String()
-		}
+		role := clientlist.RoleSubscriber
 		if sub.Operator {
-			view += ", operator"
+			role = clientlist.RoleOperator
 		}
-		values := statuspage.Values{"client": sub.Name, "view": view, "synced": sub.Synced, "lag": int(min(sub.Lag, 1<<30))}
+		values := statuspage.Values{"client": sub.Name, "role": role, "synced": sub.Synced, "lag": int(min(sub.Lag, 1<<30))}
 		values.SetTime("since", sub.Since)
 		values.SetTime("lastSentAt", sub.LastSentAt)
-		t.Rows = append(t.Rows, []statuspage.Line{{Text: sub.Name}, {Text: view}, {Text: statuspage.FormatAge(b.at, sub.Since)}, lag})
+		t.Rows = append(
+			t.Rows,
+			[]statuspage.Line{{Text: sub.Name}, {Text: string(role)}, {Text: statuspage.FormatAge(b.at, sub.Since)}, lag},
+		)
 		t.Values = append(t.Values, values)
 	}
 	if slow > 0 {

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
-	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -167,8 +165,8 @@ OK     worker-1  ready at 10.0.1.11  for 3h, zone de-1
        master    excluded: CONTROL_PLANE
 
 SUBSCRIBERS
-client                       view       for  lag
-spiffe://example.org/writer  all nodes  60m  none
+client                       role        for  lag
+spiffe://example.org/writer  subscriber  60m  none
 
 IONOS API
 about           state
@@ -200,17 +198,15 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		"no subscribers":                  {func(f *fixture) { f.subscribers = nil }, statuspage.OK, []string{"No subscribers.", "ALLOWED_CLIENTS_FILE"}},
 		"a subscriber that reads nothing": {func(f *fixture) { f.subscribers[0].LastSentAt, f.subscribers[0].Lag = now.Add(-time.Minute), 12 }, statuspage.Warning, []string{"1 subscriber is slow.", "12 changes, has read nothing for 60s"}},
 		"a subscriber that never did":     {func(f *fixture) { f.subscribers[0].LastSentAt = time.Time{} }, statuspage.Warning, []string{"has read nothing for 60m"}},
-		"a subscriber with a view": {func(f *fixture) {
-			f.subscribers[0].Operator, f.subscribers[0].View = true, feed.View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
-		}, statuspage.OK, []string{"pool=blue, operator"}},
-		"a failed listing":              {func(f *fixture) { f.data.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, failed: 503"}},
-		"an exhausted budget":           {func(f *fixture) { f.cloud.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits 9s"}},
-		"a token that expires in weeks": {func(f *fixture) { f.cloud.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
-		"a token that expires in days":  {func(f *fixture) { f.cloud.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
-		"an expired token":              {func(f *fixture) { f.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"expired on 2026-03-01 02:00:00 UTC"}},
-		"an unreadable token":           {func(f *fixture) { f.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
-		"a token without expiry":        {func(f *fixture) { f.cloud.expires = time.Time{} }, statuspage.OK, []string{"no stated expiry"}},
-		"ports of a Service":            {func(f *fixture) { f.data.Status.Ports = []source.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
+		"an operator":                     {func(f *fixture) { f.subscribers[0].Operator = true }, statuspage.OK, []string{"operator"}},
+		"a failed listing":                {func(f *fixture) { f.data.Listing.Err = errors.New("503") }, statuspage.OK, []string{"30s ago, failed: 503"}},
+		"an exhausted budget":             {func(f *fixture) { f.cloud.budget = ionos.Budget{PerMinute: 120, Wait: 9 * time.Second} }, statuspage.Warning, []string{"used up: the next request waits 9s"}},
+		"a token that expires in weeks":   {func(f *fixture) { f.cloud.expires = now.Add(20 * 24 * time.Hour) }, statuspage.Warning, []string{"The IONOS token expires in 20d."}},
+		"a token that expires in days":    {func(f *fixture) { f.cloud.expires = now.Add(2 * 24 * time.Hour) }, statuspage.Error, []string{"The IONOS token expires in 2d."}},
+		"an expired token":                {func(f *fixture) { f.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"expired on 2026-03-01 02:00:00 UTC"}},
+		"an unreadable token":             {func(f *fixture) { f.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
+		"a token without expiry":          {func(f *fixture) { f.cloud.expires = time.Time{} }, statuspage.OK, []string{"no stated expiry"}},
+		"ports of a Service":              {func(f *fixture) { f.data.Status.Ports = []source.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthyFixture()

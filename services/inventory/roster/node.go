@@ -23,7 +23,7 @@ type Node struct {
 
 	Zone, Region string
 	Hostname     string            // by which a headless Service names it; empty: none
-	Labels       map[string]string // all labels of the Node; views select from them
+	Labels       map[string]string // those that are exported
 
 	ProviderID string // spec.providerID, for operators
 	ServerID   string // the cloud's identifier of the server, for operators; empty with node-address

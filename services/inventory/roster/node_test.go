@@ -1,9 +1,12 @@
 package roster
 
 import (
+	"maps"
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -30,5 +33,26 @@ func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 	n := base()
 	if n.Since = t0.Add(time.Hour); !n.Equal(base()) {
 		t.Error("how long a node is in its state is no difference")
+	}
+}
+
+func TestPublishesOnlyExportedLabels(t *testing.T) {
+	r := New(Config{Method: resolve.ByNodeAddress, CIDRs: cidr, ExportLabels: []string{"pool", "rack", "zone"}})
+	report := func(labels map[string]string) []Change {
+		c := source.Candidate{Name: "a", State: source.Ready, InternalIPs: addrs("10.0.0.1"), Labels: labels}
+		return r.Apply(t0, Update{
+			Source:       source.Update{Changed: []source.Candidate{c}, LastContact: t0, Verified: 1},
+			Verification: &observe.VerificationResult{StartedAt: t0, Mode: source.FullVerification, Number: 1},
+		})
+	}
+	report(map[string]string{"pool": "blue", "rack": "1", "secret": "x"})
+	if got, want := r.Nodes()[0].Labels, map[string]string{"pool": "blue", "rack": "1"}; !maps.Equal(got, want) {
+		t.Errorf("labels %v, want %v", got, want)
+	}
+	if changes := report(map[string]string{"pool": "blue", "rack": "1", "secret": "y"}); len(changes) > 0 {
+		t.Errorf("a label that is not exported changes the node: %v", changes)
+	}
+	if changes := report(map[string]string{"pool": "red", "rack": "1", "secret": "y"}); len(changes) != 1 {
+		t.Errorf("a label that is exported causes %d changes", len(changes))
 	}
 }

@@ -24,8 +24,17 @@ func (r *Roster) publish(m *member, changes observe.MemberChanges) {
 		r.setPublished(m, nil, resolve.Omission{Reason: m.Excluded, Advice: m.Advice}, changes)
 	case !assigned.Empty():
 		node := &Node{
-			Name: m.Name, UID: m.UID, Addresses: assigned.List(), State: m.State, Since: m.stateSince,
-			Zone: m.Zone, Region: m.Region, Hostname: m.Hostname, Labels: m.Labels, ProviderID: m.ProviderID, ServerID: m.serverID,
+			Name:       m.Name,
+			UID:        m.UID,
+			Addresses:  assigned.List(),
+			State:      m.State,
+			Since:      m.stateSince,
+			Zone:       m.Zone,
+			Region:     m.Region,
+			Hostname:   m.Hostname,
+			Labels:     r.exportedLabels(m.Labels),
+			ProviderID: m.ProviderID,
+			ServerID:   m.serverID,
 		}
 		if equalNodes(node, m.node) {
 			node = m.node
@@ -38,6 +47,20 @@ func (r *Roster) publish(m *member, changes observe.MemberChanges) {
 	default:
 		r.setPublished(m, nil, m.resolved.Omission, changes)
 	}
+}
+
+// exportedLabels returns those labels that EXPORT_LABELS names.
+func (r *Roster) exportedLabels(all map[string]string) map[string]string {
+	var exported map[string]string
+	for _, key := range r.exportLabels {
+		if value, ok := all[key]; ok {
+			if exported == nil {
+				exported = make(map[string]string, len(r.exportLabels))
+			}
+			exported[key] = value
+		}
+	}
+	return exported
 }
 
 // setPublished replaces what is published of a member and updates the counts.

@@ -29,6 +29,8 @@ type Config struct {
 	Method resolve.Method
 	CIDRs  []netip.Prefix // addresses outside them are ignored
 
+	ExportLabels []string // keys of the labels that are published of a node
+
 	ListInterval, ConfirmInterval, VerifyInterval time.Duration
 }
 
@@ -37,6 +39,8 @@ type Roster struct {
 	resolver resolve.Resolver
 	assigner *assign.Assigner
 	observer *observe.Observer
+
+	exportLabels []string
 
 	members map[string]*member // every node of the source, eligible or not
 	pending map[string]*Node   // nodes that changed since the last changes, as they were then
@@ -85,7 +89,8 @@ func New(cfg Config) *Roster {
 			UsesCloud: cfg.Method == resolve.ByCloud, ListInterval: cfg.ListInterval,
 			ConfirmInterval: cfg.ConfirmInterval, VerifyInterval: cfg.VerifyInterval,
 		}),
-		members: map[string]*member{}, pending: map[string]*Node{},
+		exportLabels: cfg.ExportLabels,
+		members:      map[string]*member{}, pending: map[string]*Node{},
 		unresolved: map[string]*member{}, unreadable: map[string]*member{}, invalid: map[string]*member{},
 	}
 }

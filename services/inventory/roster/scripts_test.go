@@ -93,7 +93,7 @@ func (w *world) play(line string) string {
 }
 
 func (w *world) start(args []string) {
-	cfg := Config{Method: resolve.ByCloud, CIDRs: cidr}
+	cfg := Config{Method: resolve.ByCloud, CIDRs: cidr, ExportLabels: []string{"label"}}
 	for _, arg := range args {
 		switch key, value, _ := strings.Cut(arg, "="); key {
 		case "method":

@@ -60,18 +60,11 @@ func (d *Listener) Run(ctx context.Context, on net.Listener) error {
 	return g.Wait()
 }
 
-// identifyClient returns the name of the caller in the link's client list. A view of nodes has no meaning
-// here; ignoring it would ignore an intended restriction.
+// identifyClient returns the name of the caller in the link's client list.
 func identifyClient(ctx context.Context) (string, error) {
 	grant, ok := link.GrantFrom(ctx)
-	switch {
-	case !ok:
+	if !ok {
 		return "", status.Error(codes.PermissionDenied, "client is not allowed")
-	case !grant.View.NodeSelector.Empty() || len(grant.View.Labels) > 0:
-		return "", status.Error(
-			codes.PermissionDenied,
-			"the client list gives this client a view of nodes, which a writer does not have; remove it",
-		)
 	}
 	return string(grant.SAN), nil
 }

@@ -61,7 +61,7 @@ type Member struct {
 
 	Zone, Region string
 	Hostname     string            // by which a headless Service names it; empty: none
-	Labels       map[string]string // those that the inventory's client list allows this writer to see
+	Labels       map[string]string // those that the inventory exports
 
 	fingerprint deltaset.Digest
 }

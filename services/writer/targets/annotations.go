@@ -133,7 +133,7 @@ var knownAnnotations = []annotationSpec{
 		"node-selector",
 		"a label selector such as pool=blue,disk!=slow",
 		"all members",
-		"which members of a source are used, by their exported labels",
+		"which members of a source are used, by the labels that its inventory exports (`EXPORT_LABELS`)",
 		func(s *Settings, text string) bool {
 			selector, err := labels.Parse(text)
 			s.NodeSelector = selector

@@ -164,8 +164,6 @@ const (
 	ExplanationStage_EXPLANATION_STAGE_ADDRESS ExplanationStage = 5
 	// Whether the address is assigned to this node.
 	ExplanationStage_EXPLANATION_STAGE_CLAIM ExplanationStage = 6
-	// Whether the caller's view selects the node.
-	ExplanationStage_EXPLANATION_STAGE_VIEW ExplanationStage = 7
 )
 
 // Enum value maps for ExplanationStage.
@@ -178,7 +176,6 @@ var (
 		4: "EXPLANATION_STAGE_MATCH",
 		5: "EXPLANATION_STAGE_ADDRESS",
 		6: "EXPLANATION_STAGE_CLAIM",
-		7: "EXPLANATION_STAGE_VIEW",
 	}
 	ExplanationStage_value = map[string]int32{
 		"EXPLANATION_STAGE_UNSPECIFIED": 0,
@@ -188,7 +185,6 @@ var (
 		"EXPLANATION_STAGE_MATCH":       4,
 		"EXPLANATION_STAGE_ADDRESS":     5,
 		"EXPLANATION_STAGE_CLAIM":       6,
-		"EXPLANATION_STAGE_VIEW":        7,
 	}
 )
 
@@ -290,7 +286,7 @@ const (
 	OmissionReason_OMISSION_REASON_CONTROL_PLANE OmissionReason = 1
 	// node.kubernetes.io/exclude-from-external-load-balancers is set.
 	OmissionReason_OMISSION_REASON_EXCLUDED_BY_LABEL OmissionReason = 2
-	// The inventory's or the view's node selector does not match.
+	// The inventory's node selector does not match.
 	OmissionReason_OMISSION_REASON_NOT_SELECTED OmissionReason = 3
 	// No server of the cloud matches the node.
 	OmissionReason_OMISSION_REASON_NOT_FOUND_IN_IONOS OmissionReason = 4
@@ -372,11 +368,10 @@ func (OmissionReason) EnumDescriptor() ([]byte, []int) {
 // Cursor is a position in the history of a set.
 type Cursor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// epoch identifies one run of one replica, and the view. It is random, new at each start, and
-	// different after the client's view was changed or had no reader for some minutes. Compare for
-	// equality only. 1 to 64 bytes; never empty in a message from a server.
+	// epoch identifies a set in one run of one replica. It is random and new at each start; that of an exported
+	// Service is also new after it had no reader for some minutes. Compare for equality only. 1 to 64 bytes; never empty in a message from a server.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// revision grows by one or more with each change of the view's set within the epoch.
+	// revision grows by one or more with each change of the set within the epoch.
 	// Cursors of different epochs cannot be compared. 0 is the set before the first change.
 	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -647,14 +642,14 @@ type Node struct {
 	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
 	// region is topology.kubernetes.io/region. Empty: unknown. At most 63 bytes.
 	Region string `protobuf:"bytes,7,opt,name=region,proto3" json:"region,omitempty"`
-	// labels of the node that the client's view exports. At most 256, with keys of at most 317
+	// labels of the node that the server exports. At most 256, with keys of at most 317
 	// bytes and values of at most 63.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// hostname by which a headless Service names the addresses: a DNS label (RFC 1123), at most 63 bytes.
 	// Several nodes may have the same. Empty: none; Nodes never have one.
 	Hostname string `protobuf:"bytes,10,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// fingerprint of all fields above except state_age: 16 bytes, opaque (R4). Replicas compute the
-	// same fingerprint for the same node and view.
+	// same fingerprint for the same node and labels.
 	Fingerprint   []byte `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -976,10 +971,10 @@ func (x *PartStatus) GetAge() *durationpb.Duration {
 	return nil
 }
 
-// ListNodesRequest selects nodes of the view.
+// ListNodesRequest selects nodes of the set.
 type ListNodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// names of nodes to return, at most 1,000. Empty selects all. A name that is not in the view has no
+	// names of nodes to return, at most 1,000. Empty selects all. A name that is not in the set has no
 	// effect.
 	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
 	// page_size is the largest number of nodes to return. 0 means 1,000, and more than 1,000 means 1,000.
@@ -1052,7 +1047,7 @@ func (x *ListNodesRequest) GetService() string {
 	return ""
 }
 
-// ListNodesResponse is a page of the view at one cursor. Pages with different cursors are states at
+// ListNodesResponse is a page of the set at one cursor. Pages with different cursors are states at
 // different times.
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1064,7 +1059,7 @@ type ListNodesResponse struct {
 	Nodes []*Node `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// next_page_token requests the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// digest of the complete view at the cursor (R4), whatever names and page the request has.
+	// digest of the complete set at the cursor (R4), whatever names and page the request has.
 	Digest        []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1212,7 +1207,7 @@ func (x *ListNodeDetailsRequest) GetService() string {
 // ListNodeDetailsResponse is a page of the nodes of the source.
 type ListNodeDetailsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor of the caller's view. Absent before the first complete observation.
+	// cursor of the set. Absent before the first complete observation.
 	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// status of the source.
 	Status *SourceStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
@@ -1291,7 +1286,7 @@ type NodeDetails struct {
 	ProviderId string `protobuf:"bytes,2,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
 	// server_id is the cloud's identifier of the machine. Empty if none is known.
 	ServerId string `protobuf:"bytes,3,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
-	// result says whether the node is published in the caller's view.
+	// result says whether the node is published.
 	//
 	// Types that are valid to be assigned to Result:
 	//
@@ -1383,12 +1378,12 @@ type isNodeDetails_Result interface {
 }
 
 type NodeDetails_Published struct {
-	// published is the node as the view has it.
+	// published is the node as the set has it.
 	Published *Node `protobuf:"bytes,4,opt,name=published,proto3,oneof"`
 }
 
 type NodeDetails_Omitted struct {
-	// omitted says why the view does not have the node.
+	// omitted says why the set does not have the node.
 	Omitted *Omission `protobuf:"bytes,5,opt,name=omitted,proto3,oneof"`
 }
 
@@ -1806,7 +1801,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x16SYNC_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SYNC_STATE_SYNCED\x10\x01\x12\x17\n" +
 	"\x13SYNC_STATE_DEGRADED\x10\x02\x12\x17\n" +
-	"\x13SYNC_STATE_UNSYNCED\x10\x03*\x88\x02\n" +
+	"\x13SYNC_STATE_UNSYNCED\x10\x03*\xec\x01\n" +
 	"\x10ExplanationStage\x12!\n" +
 	"\x1dEXPLANATION_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXPLANATION_STAGE_SOURCE\x10\x01\x12!\n" +
@@ -1814,8 +1809,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x17EXPLANATION_STAGE_STATE\x10\x03\x12\x1b\n" +
 	"\x17EXPLANATION_STAGE_MATCH\x10\x04\x12\x1d\n" +
 	"\x19EXPLANATION_STAGE_ADDRESS\x10\x05\x12\x1b\n" +
-	"\x17EXPLANATION_STAGE_CLAIM\x10\x06\x12\x1a\n" +
-	"\x16EXPLANATION_STAGE_VIEW\x10\a*\x88\x01\n" +
+	"\x17EXPLANATION_STAGE_CLAIM\x10\x06*\x88\x01\n" +
 	"\n" +
 	"StepResult\x12\x1b\n" +
 	"\x17STEP_RESULT_UNSPECIFIED\x10\x00\x12\x16\n" +

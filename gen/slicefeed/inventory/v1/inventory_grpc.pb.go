@@ -40,14 +40,12 @@ const (
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and a
-// view. The view selects nodes and the labels of them that are exported. Cursor, digest and count
-// are those of the view, never of all nodes. A client with the role *subscriber* may call this
-// service, gRPC health and reflection. A client with the role *operator* may also call
+// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and, if it
+// exports Services, to those that the client may read. All clients of a set read the same nodes with
+// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client with the role *operator* may also call
 // InventoryOperatorService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
 // response to any call: the server ends its connection with a TLS alert. When a client loses its
-// permission, its live streams end with PERMISSION_DENIED; when its role or view changes, with
-// UNAVAILABLE.
+// permission, its live streams end with PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
 //
 // # One set or many
 //
@@ -94,7 +92,7 @@ const (
 // protocol violation (R13), and the client restarts.
 //
 // R5 (resume by digest): the request has the cursor and digest of the client's set. If the digest
-// equals that of the server's current set for this view, the server sends one `synced` message
+// equals that of the server's current set, the server sends one `synced` message
 // without upserts, whatever the epoch of the cursor. Switching replicas therefore costs nothing
 // while nothing changes.
 //
@@ -192,7 +190,7 @@ const (
 // The server pings a connection that was idle for 30 s, and closes it if no response comes within
 // 10 s. A client may do the same; one that pings more often than every 10 s loses its connection.
 type InventoryServiceClient interface {
-	// WatchNodes streams the nodes of the client's view: first what the client lacks, then each change.
+	// WatchNodes streams the nodes of a set: first what the client lacks, then each change.
 	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, or a limit, see
 	// Limits); INVALID_ARGUMENT (a malformed request: do not repeat it unchanged, see R14);
 	// PERMISSION_DENIED; or UNAUTHENTICATED.
@@ -248,14 +246,12 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and a
-// view. The view selects nodes and the labels of them that are exported. Cursor, digest and count
-// are those of the view, never of all nodes. A client with the role *subscriber* may call this
-// service, gRPC health and reflection. A client with the role *operator* may also call
+// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and, if it
+// exports Services, to those that the client may read. All clients of a set read the same nodes with
+// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client with the role *operator* may also call
 // InventoryOperatorService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
 // response to any call: the server ends its connection with a TLS alert. When a client loses its
-// permission, its live streams end with PERMISSION_DENIED; when its role or view changes, with
-// UNAVAILABLE.
+// permission, its live streams end with PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
 //
 // # One set or many
 //
@@ -302,7 +298,7 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // protocol violation (R13), and the client restarts.
 //
 // R5 (resume by digest): the request has the cursor and digest of the client's set. If the digest
-// equals that of the server's current set for this view, the server sends one `synced` message
+// equals that of the server's current set, the server sends one `synced` message
 // without upserts, whatever the epoch of the cursor. Switching replicas therefore costs nothing
 // while nothing changes.
 //
@@ -400,7 +396,7 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // The server pings a connection that was idle for 30 s, and closes it if no response comes within
 // 10 s. A client may do the same; one that pings more often than every 10 s loses its connection.
 type InventoryServiceServer interface {
-	// WatchNodes streams the nodes of the client's view: first what the client lacks, then each change.
+	// WatchNodes streams the nodes of a set: first what the client lacks, then each change.
 	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, or a limit, see
 	// Limits); INVALID_ARGUMENT (a malformed request: do not repeat it unchanged, see R14);
 	// PERMISSION_DENIED; or UNAUTHENTICATED.

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -56,7 +55,7 @@ func publishedStatus(observation uint64) source.Status {
 	}
 }
 
-func publish(s *Store) *Store { s.SetStatus(publishedStatus(1)); return s }
+func publish(s *Set) *Set { s.SetStatus(publishedStatus(1)); return s }
 
 func upsertNames(u Update) []string {
 	var all []string
@@ -77,7 +76,7 @@ func TestR4FingerprintIsStable(t *testing.T) {
 	n := newNode("worker-1", source.Ready, withLabels("zone", "a", "pool", "blue"))
 	n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1"))
 	n.Zone, n.Region = "de/fra/1", "de/fra"
-	got := fingerprint(n, n.Labels)
+	got := fingerprint(n)
 	// A golden value: if the fingerprints of two versions differ, every client receives its complete set
 	// again when it moves between their replicas.
 	checkEqual(t, "fingerprint", hex.EncodeToString(got[:]), "41977f50cd09ba1d70f2e40e8bffb80d")
@@ -87,7 +86,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 	base := func() *roster.Node {
 		return newNode("a", source.Ready, withLabels("k", "v", "k2", "v2"))
 	}
-	of := func(n *roster.Node) Digest { return fingerprint(n, n.Labels) }
+	of := fingerprint
 	seen := map[Digest]string{of(base()): "the unchanged node"}
 	for what, alter := range map[string]func(*roster.Node){
 		"name":                                   func(n *roster.Node) { n.Name = "b" },
@@ -118,7 +117,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 }
 
 func TestR4DigestIsXOROfFingerprints(t *testing.T) {
-	s := publish(NewStore("e", View{}))
+	s := publish(NewSet("e"))
 	s.Apply(upserts(newNode("a", source.Ready), newNode("b", source.Ready), newNode("c", source.Draining)))
 	s.Apply(upserts(newNode("b", source.NotReady)))
 	s.Apply(removals("a", "unknown"))
@@ -133,7 +132,7 @@ func TestR4DigestIsXOROfFingerprints(t *testing.T) {
 }
 
 func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
-	a, b := publish(NewStore("replica-a", View{})), publish(NewStore("replica-b", View{}))
+	a, b := publish(NewSet("replica-a")), publish(NewSet("replica-b"))
 	a.Apply(upserts(newNode("x", source.NotReady), newNode("y", source.Ready)))
 	a.Apply(upserts(newNode("x", source.Ready)))
 	b.Apply(upserts(newNode("y", source.Ready), newNode("x", source.Ready)))
@@ -142,14 +141,14 @@ func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
 	if !u.Synced || !u.Empty() || u.Count != 2 || u.At.Epoch != "replica-b" || u.At.Revision != 2 {
 		t.Errorf("update of the other replica: %+v", u)
 	}
-	empty := publish(NewStore("replica-c", View{}))
+	empty := publish(NewSet("replica-c"))
 	if u := empty.Since(&Position{Epoch: "old"}); !u.Synced || !u.Empty() || u.Count != 0 {
 		t.Errorf("update of an empty set: %+v", u)
 	}
 }
 
 func TestR6ReturnsChangesSinceCursor(t *testing.T) {
-	s := publish(NewStore("e", View{}))
+	s := publish(NewSet("e"))
 	s.Apply(upserts(newNode("a", source.Ready), newNode("b", source.Ready), newNode("c", source.Ready)))
 	at := s.Since(nil).At
 	s.Apply(upserts(newNode("d", source.Ready), newNode("a", source.NotReady)))
@@ -167,7 +166,7 @@ func TestR6ReturnsChangesSinceCursor(t *testing.T) {
 }
 
 func TestR7ResetsForUnknownPosition(t *testing.T) {
-	s := publish(NewStoreWithWindow("e", View{}, 4))
+	s := publish(newSet("e", 4))
 	s.Apply(upserts(newNode("a", source.Ready)))
 	var past []Position
 	for i := range 6 {
@@ -199,7 +198,7 @@ func TestR7ResetsForUnknownPosition(t *testing.T) {
 }
 
 func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
-	s := NewStore("e", View{})
+	s := NewSet("e")
 	s.Apply(upserts(newNode("a", source.Ready)))
 	s.SetStatus(source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Reason: "starting"}})
 	if u := s.Since(nil); u.Synced || !u.Empty() || u.Status.Membership.Reason != "starting" {
@@ -218,29 +217,6 @@ func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
 	}
 }
 
-func TestViewLimitsNodesAndLabels(t *testing.T) {
-	s := publish(
-		NewStore("e", View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"}), Labels: []string{"zone", "none", "rack"}}),
-	)
-	checkEqual(t, "view", s.View().Selector.String(), "pool=blue")
-	s.Apply(upserts(
-		newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "x")),
-		newNode("b", source.Ready, withLabels("pool", "red"))))
-	u := s.Since(nil)
-	checkEqual(t, "nodes", upsertNames(u), []string{"a"})
-	checkEqual(t, "labels", u.Upserts[0].Labels, map[string]string{"zone": "1", "rack": "2"})
-	checkEqual(t, "changes", s.Revision(), 1)
-
-	position := u.At
-	if changed := s.Apply(
-		upserts(newNode("a", source.Ready, withLabels("pool", "blue", "zone", "1", "rack", "2", "secret", "y"))),
-	); changed {
-		t.Error("a label that the view does not export changed it")
-	}
-	s.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "red", "zone", "1"))))
-	checkEqual(t, "removed by its label", s.Since(&position).Removed, []string{"a"})
-}
-
 func TestChangedWakesReaders(t *testing.T) {
 	older := publishedStatus(1)
 	older.ObservedAt, older.Membership.Since = start.Add(time.Hour), start.Add(time.Hour)
@@ -248,17 +224,17 @@ func TestChangedWakesReaders(t *testing.T) {
 	degraded.Addresses = source.PartStatus{Sync: source.Degraded, Reason: "503"}
 	for _, c := range []struct {
 		name  string
-		do    func(*Store)
+		do    func(*Set)
 		wakes bool
 	}{
-		{"a change of the set", func(s *Store) { s.Apply(removals("a")) }, true},
-		{"a change outside the view", func(s *Store) { s.Apply(removals("b")) }, false},
-		{"another observation", func(s *Store) { s.SetStatus(publishedStatus(2)) }, true},
-		{"a part degraded", func(s *Store) { s.SetStatus(degraded) }, true},
-		{"only ages", func(s *Store) { s.SetStatus(older) }, false},
+		{"a change of the set", func(s *Set) { s.Apply(removals("a")) }, true},
+		{"a change without content", func(s *Set) { s.Apply(removals("b")) }, false},
+		{"another observation", func(s *Set) { s.SetStatus(publishedStatus(2)) }, true},
+		{"a part degraded", func(s *Set) { s.SetStatus(degraded) }, true},
+		{"only ages", func(s *Set) { s.SetStatus(older) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := publish(NewStore("e", View{}))
+			s := publish(NewSet("e"))
 			s.Apply(upserts(newNode("a", source.Ready)))
 			changed := s.Changed()
 			c.do(s)
@@ -272,41 +248,24 @@ func TestChangedWakesReaders(t *testing.T) {
 	}
 }
 
-func TestStoresSeedLateViewsWithOwnEpoch(t *testing.T) {
-	all := NewStores("epoch")
-	all.Apply(upserts(newNode("a", source.Ready, withLabels("pool", "blue")), newNode("b", source.Ready), newNode("c", source.Ready)))
-	all.Apply(removals("c"))
-	all.SetStatus(publishedStatus(3))
-	blue := View{Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})}
-	early, late := all.Acquire(View{}), all.Acquire(blue)
-	checkEqual(t, "complete set", upsertNames(early.Since(nil)), []string{"a", "b"})
-	checkEqual(t, "late view", upsertNames(late.Since(nil)), []string{"a"})
-	if e, l := early.Since(nil).At.Epoch, late.Since(nil).At.Epoch; e == l || len(l) > 64 {
-		t.Errorf("epochs of two views: %q, %q", e, l)
-	}
-	if all.Acquire(View{Selector: labels.Everything()}) != early {
-		t.Error("two stores for the same view")
-	}
-	checkEqual(t, "not in the view", all.NotInView(blue)[0].Name, "b")
-	all.Apply(removals("a"))
-	checkEqual(t, "what the view has now", upsertNames(late.Snapshot()), nil)
-}
-
-func TestViewKeysDiffer(t *testing.T) {
-	keys := map[string]string{}
-	for name, v := range map[string]View{
-		"all":      {},
-		"blue":     {Selector: labels.SelectorFromSet(labels.Set{"pool": "blue"})},
-		"a, b":     {Labels: []string{"a", "b"}},
-		"ab":       {Labels: []string{"ab"}},
-		"cd":       {Labels: []string{"cd"}},
-		"cyan":     {Selector: labels.SelectorFromSet(labels.Set{"pool": "cyan"})},
-		"selector": {Selector: labels.SelectorFromSet(labels.Set{"a": "b"}), Labels: []string{"a"}},
+func TestSameStatusIgnoresAges(t *testing.T) {
+	for name, tc := range map[string]struct {
+		alter func(*source.Status)
+		same  bool
+	}{
+		"nothing":                {func(*source.Status) {}, true},
+		"ages":                   {func(s *source.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
+		"published":              {func(s *source.Status) { s.Publishable = false }, false},
+		"the observation":        {func(s *source.Status) { s.Observation++ }, false},
+		"membership":             {func(s *source.Status) { s.Membership.Sync = source.Degraded }, false},
+		"reason of membership":   {func(s *source.Status) { s.Membership.Reason = "503" }, false},
+		"addresses":              {func(s *source.Status) { s.Addresses.Sync = source.Degraded }, false},
+		"reason of addresses":    {func(s *source.Status) { s.Addresses.Reason = "503" }, false},
+		"the ports of a Service": {func(s *source.Status) { s.Ports = []source.Port{{Protocol: "TCP", Number: 80}} }, false},
 	} {
-		if other, ok := keys[v.Key()]; ok {
-			t.Errorf("%s and %s have one key", name, other)
-		}
-		keys[v.Key()] = name
+		s := publishedStatus(1)
+		tc.alter(&s)
+		checkEqual(t, name, SameStatus(publishedStatus(1), s), tc.same)
+		checkEqual(t, name+", swapped", SameStatus(s, publishedStatus(1)), tc.same)
 	}
-	checkEqual(t, "order of labels", View{Labels: []string{"b", "a", "b"}}.Key(), View{Labels: []string{"a", "b"}}.Key())
 }
