@@ -73,7 +73,7 @@ func New(cfg Config) *Applier {
 	return &Applier{cfg: cfg, memory: newMemory()}
 }
 
-// StartTerm forgets what earlier terms did: another leader may have written since.
+// StartTerm forgets what earlier terms did: another leader may have written since, or a person whose edits stay.
 func (a *Applier) StartTerm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -181,7 +181,6 @@ func (r *Reconciler) input(
 			ExpireAfter:    settings.ExpireAfter,
 			ListUnready:    settings.ListUnready,
 			Probing:        settings.Probe.Mode != probe.Off,
-			Resync:         settings.Resync,
 		},
 
 		Rejected:     view.Rejection != nil,

@@ -210,7 +210,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	if !view.Synced {
 		return
 	}
-	r.startOver(s, view.ServiceRef.UID, now)
+	r.startOver(s, view, now)
 	var input verdict.Input
 	var order *order
 	snapshots := r.snapshots(key, view)
@@ -256,12 +256,13 @@ func (r *Reconciler) Decision(key targets.Key) verdict.Decision {
 }
 
 // startOver forgets what was known of an earlier Service of the same name, or in an earlier term: another leader may
-// have written since.
-func (r *Reconciler) startOver(s *state, uid types.UID, now time.Time) {
+// have written since. What this term wrote before a pause does not count either: a person edits the slices meanwhile.
+func (r *Reconciler) startOver(s *state, view targets.Resolution, now time.Time) {
+	uid := view.ServiceRef.UID
 	if s.applier == nil {
 		s.applier = r.Applier()
 	}
-	if s.term.notice(r.Lease.Term(), now) {
+	if s.term.notice(r.Lease.Term(), now) || view.Paused {
 		s.applier.StartTerm()
 	}
 	if uid != s.uid {

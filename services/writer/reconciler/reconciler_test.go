@@ -404,6 +404,29 @@ func TestPauseTakesTheOrderBack(t *testing.T) {
 	}
 }
 
+// Without the pause, the slice is repaired: the source, which has never synced, keeps its endpoint.
+func TestWhatAPersonEditsDuringAPauseStays(t *testing.T) {
+	for name, pause := range map[string]bool{"edited during a pause": true, "edited without one": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(withSlice())
+			decide := func(slice *discoveryv1.EndpointSlice, paused bool) (written *discoveryv1.EndpointSlice) {
+				f.store.slices, f.store.updated = []*discoveryv1.EndpointSlice{slice}, nil
+				f.service.view.Slices, f.service.view.ResourceVersion, f.service.view.Paused = f.store.slices, slice.ResourceVersion, paused
+				f.Decide(fixtureKey, time.Now())
+				f.Write(t.Context(), fixtureKey, time.Now())
+				return f.store.updated
+			}
+			written := decide(f.store.slices[0], false)
+			edited := written.DeepCopy()
+			edited.Endpoints, edited.ResourceVersion = nil, "3"
+			decide(written, pause)
+			if repaired := decide(edited, pause) != nil || decide(edited, false) != nil; repaired == pause {
+				t.Errorf("it is repaired: %t", repaired)
+			}
+		})
+	}
+}
+
 func TestRecreatedServiceStartsWithoutMemory(t *testing.T) {
 	at := time.Now()
 	before, _ := verdict.Decide(verdict.Memory{}, verdict.Input{Sources: []verdict.Source{

@@ -34,9 +34,8 @@ type Settings struct {
 	ShrinkWindow    time.Duration
 	// EmptyThreshold is the number of complete observations that confirm an empty source.
 	EmptyThreshold int
-	ListUnready    bool      // list endpoints that are not ready
-	Paused         bool      // no write of any kind
-	Resync         time.Time // when a resync is requested; zero: never
+	ListUnready    bool // list endpoints that are not ready
+	Paused         bool // no write of any kind
 }
 
 // AllSources returns the names of the sources of all tiers, the first tier first.
@@ -252,17 +251,6 @@ var knownAnnotations = []annotationSpec{
 		"whether endpoints that are not ready are listed, so that people see them",
 		func(s *Settings) *bool { return &s.ListUnready },
 	),
-	{
-		"resync",
-		"a time such as 2026-01-02T15:04:05Z",
-		"never",
-		"within ten minutes of this time, once per leader, and while every source is trusted: endpoints that the sources do not list are removed immediately, without the guards shrink, floor and empty",
-		func(s *Settings, text string) bool {
-			at, err := time.Parse(time.RFC3339, text)
-			s.Resync = at
-			return err == nil
-		},
-	},
 	{
 		publishAnnotation,
 		"true or false",

@@ -46,7 +46,6 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		"probe-service":   {"shop.v1.Orders", func(s *Settings) { s.Probe.Service = "shop.v1.Orders" }},
 		"probe-tls":       {"true", func(s *Settings) { s.Probe.TLS = true }},
 		"probe-interval":  {" 10s ", func(s *Settings) { s.Probe.Interval = 10 * time.Second }},
-		"resync":          {"2026-01-02T15:04:05Z", func(s *Settings) { s.Resync = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC) }},
 		"probe-timeout":   {"3s", func(s *Settings) { s.Probe.Timeout = 3 * time.Second }}, // longer than the interval, which is 2s
 		"max-staleness":   {"24h", func(s *Settings) { s.MaxStaleness = 24 * time.Hour }},
 		"empty-threshold": {"10", func(s *Settings) { s.EmptyThreshold = 10 }},
@@ -103,8 +102,6 @@ func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 		{"empty-threshold", "0", `slicefeed.dev/empty-threshold is "0": want a number from 1 to 10`},
 		{"empty-threshold", "11", `slicefeed.dev/empty-threshold is "11": want a number from 1 to 10`},
 		{"shrink-window", "2h", `slicefeed.dev/shrink-window is "2h": want a duration from 0s to 1h`},
-		{"resync", "now", `slicefeed.dev/resync is "now": want a time such as 2026-01-02T15:04:05Z`},
-		{"resync", "2026-01-02 15:04:05", `slicefeed.dev/resync is "2026-01-02 15:04:05": want a time such as 2026-01-02T15:04:05Z`},
 		{"list-unready", "no", `slicefeed.dev/list-unready is "no": want true or false`},
 		{"paused", "at night", `slicefeed.dev/paused is "at night": want true or false`},
 		{"prob-path", "/", `unknown annotation slicefeed.dev/prob-path`},

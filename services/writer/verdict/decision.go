@@ -78,7 +78,6 @@ type Decision struct {
 	NonePassingSince  time.Time
 	// CannotProbe is whether an endpoint in use is pending because it cannot be probed.
 	CannotProbe bool
-	Resync      Resync
 	Wake        time.Time // decide again then at the latest; zero: only on a change
 }
 

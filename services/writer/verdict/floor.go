@@ -103,13 +103,10 @@ func (r *row) lastResortRank() int {
 	}
 }
 
-// mayKeep reports whether floor may keep an endpoint ready: it is allowed, it is or may be listed, no resync removes
-// it, and, without probes, its source has not confirmed that it is empty.
+// mayKeep reports whether floor may keep an endpoint ready: it is allowed, it is or may be listed, and, without probes,
+// its source has not confirmed that it is empty.
 func (e *evaluation) mayKeep(r *row) bool {
-	switch {
-	case r.report == disallowed, r.current == nil && !r.result.Listed:
-		return false
-	case r.result.Verdict == Remove && (e.resyncs || r.memory.resyncTakes):
+	if r.report == disallowed || r.current == nil && !r.result.Listed {
 		return false
 	}
 	return r.status != notProbed || r.owner == noSource || !e.sources[r.owner].confirmedEmpty

@@ -152,9 +152,6 @@ type Limits struct {
 	ExpireAfter    time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
 	ListUnready    bool          // list endpoints that are not ready, all conditions false
 	Probing        bool
-	// Resync is the time at which a person asked for a resync: around it, and once per leader, what the sources do not
-	// list leaves whatever shrink, floor and an unconfirmed emptiness hold. Zero: never.
-	Resync time.Time
 }
 
 // Input is all that a decision depends on, except Memory and the time.

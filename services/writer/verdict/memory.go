@@ -11,27 +11,25 @@ type Memory struct {
 	addresses  []addressMemory // sorted
 	sources    []sourceMemory
 	blindSince time.Time // see Decision.NonePassingSince
-	resync     resyncMemory
 }
 
 // addressMemory is kept of an address while one of its fields says something.
 type addressMemory struct {
-	address     netip.Addr
-	source      string    // its owner
-	grantedBy   string    // the source whose shrink window lets it go; until that is written
-	since       time.Time // of report: shrink releases the oldest first
-	report      State     // the last one of its owner while trusted; Unknown: none, or READY
-	unlisted    bool      // it is not ready and not listed for that: no slice tells its source
-	omitted     bool      // its owner does not list it, whether that counts or not
-	deselected  bool      // it leaves because our own settings changed
-	resyncTakes bool      // a resync lets it go; until that is written
+	address    netip.Addr
+	source     string    // its owner
+	grantedBy  string    // the source whose shrink window lets it go; until that is written
+	since      time.Time // of report: shrink releases the oldest first
+	report     State     // the last one of its owner while trusted; Unknown: none, or READY
+	unlisted   bool      // it is not ready and not listed for that: no slice tells its source
+	omitted    bool      // its owner does not list it, whether that counts or not
+	deselected bool      // it leaves because our own settings changed
 }
 
 // isWorthless reports whether the next decision is the same without it. A last report that was READY is what an
 // address without one is resumed as, and no such address leaves, so that its age does not matter.
 func (m *addressMemory) isWorthless() bool {
 	says := m.report != Unknown && (m.report != Ready || m.grantedBy != "")
-	return !says && !m.unlisted && !m.omitted && !m.resyncTakes
+	return !says && !m.unlisted && !m.omitted
 }
 
 // sourceMemory is kept of a source.

@@ -94,8 +94,6 @@ func (w *world) set(key, value string, _ bool) {
 		w.in.Rejected = value == "yes"
 	case "paused":
 		w.in.Paused = value == "yes"
-	case "resync":
-		limits.Resync = w.now.Add(parseAs(w, time.ParseDuration, value))
 	case "leading":
 		w.in.LeadingSince = time.Time{}
 		if value != "no" {
@@ -225,9 +223,6 @@ func (w *world) describeDecision() string {
 			of = g.Source
 		}
 		fmt.Fprintf(&out, "guard %s holds %d of %s\n", g.Rule, g.Held, of)
-	}
-	if message := w.d.Resync.Message(); message != "" {
-		fmt.Fprintln(&out, message)
 	}
 	ends := func(s Source) bool { return w.d.Wake.Equal(s.MembershipSyncedAt.Add(DefaultMaxStaleness + 1)) }
 	if !w.d.Wake.IsZero() && !slices.ContainsFunc(w.in.Sources, ends) {

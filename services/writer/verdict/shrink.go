@@ -50,7 +50,7 @@ func (e *evaluation) limitDepartures() (guards []Guard) {
 
 // countsAsDeparture reports whether an endpoint that leaves ready does so on its source's report alone.
 func (e *evaluation) countsAsDeparture(r *row) bool {
-	return r.status != Failing && !r.dropped && !r.memory.deselected && !r.memory.resyncTakes &&
+	return r.status != Failing && !r.dropped && !r.memory.deselected &&
 		r.deniedBy != r.currentSource && !e.sources[r.currentSource].confirmedEmpty
 }
 

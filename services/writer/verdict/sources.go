@@ -43,7 +43,7 @@ func (e *evaluation) suppressSources() {
 		switch {
 		case !s.trusted():
 			s.suppressedBy, s.suppressReason = RuleTrust, "not trusted: "+s.distrust
-		case empty && s.memory.emptyCount < e.input.Limits.EmptyThreshold && !e.resyncs:
+		case empty && s.memory.emptyCount < e.input.Limits.EmptyThreshold:
 			s.suppressedBy, s.suppressReason = RuleEmpty, "empty, not confirmed yet"
 		case empty:
 			s.confirmedEmpty = true

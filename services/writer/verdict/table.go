@@ -97,8 +97,7 @@ func (e *evaluation) setReport(r *row) {
 		r.reported = m.State
 	}
 	r.memory.omitted = r.reported == unlisted
-	resyncTakes := r.memory.resyncTakes && r.reported == unlisted && s.suppressedBy == RuleEmpty
-	if s.suppressedBy != "" && !resyncTakes {
+	if s.suppressedBy != "" {
 		e.rememberReport(r, e.lastTrustedReport(r))
 		r.report = suppressed
 		e.explain(r, s.suppressedBy, s.Name, s.suppressReason)

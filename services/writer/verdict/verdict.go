@@ -32,7 +32,6 @@ func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	if e.allCurrentDropped() {
 		return e.repeatCurrent()
 	}
-	e.beginResync()
 
 	// Input guards replace what the table reads.
 	e.ignoreFailures()  // panic
@@ -45,8 +44,7 @@ func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	e.note(e.suppressionGuards()...)
 
 	// Output guards replace what it returns.
-	e.note(e.keepLastEndpoints()) // floor
-	e.endResync()
+	e.note(e.keepLastEndpoints())  // floor
 	e.note(e.limitDepartures()...) // shrink
 	e.note(e.panicGuard())
 	return e.finish()
@@ -66,8 +64,6 @@ type evaluation struct {
 
 	lastReason reason
 	lastText   string // of lastReason
-
-	resyncs bool // this decision makes a resync: absence counts, whatever shrink, floor and empty say
 }
 
 // row is one address that is current or reported. A guard that disagrees with a value replaces it here.
@@ -263,7 +259,6 @@ func (e *evaluation) recall(r *row) {
 	switch {
 	case r.current != nil:
 		r.currentSource = e.sourceNamed(r.current.sourceName())
-		r.memory.resyncTakes = r.previous.resyncTakes
 		if r.current.Conditions.Ready && r.previous.grantedBy == r.current.sourceName() {
 			r.memory.grantedBy = r.previous.grantedBy
 		}

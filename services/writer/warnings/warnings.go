@@ -21,7 +21,7 @@ func Of(view targets.Resolution, decision verdict.Decision, snapshots []subscrib
 	if !view.Active() {
 		return viewWarnings(view)
 	}
-	return slices.Concat(guardWarnings(decision.Guards), resyncWarnings(decision.Resync), OfTarget(view, snapshots), viewWarnings(view))
+	return slices.Concat(guardWarnings(decision.Guards), OfTarget(view, snapshots), viewWarnings(view))
 }
 
 // guardEvents are the reason and the action of the Event about each active guard, and the reason of the Event when it is
@@ -68,17 +68,6 @@ func guardWarnings(guards []verdict.Guard) []events.Warning {
 		})
 	}
 	return all
-}
-
-// resyncWarnings reports that a resync was made, or what it waits for.
-func resyncWarnings(r verdict.Resync) []events.Warning {
-	switch {
-	case r.Message() == "":
-		return nil
-	case r.Done:
-		return []events.Warning{{Reason: "Resync", Action: "Resync", Note: r.Message()}}
-	}
-	return []events.Warning{{Reason: "ResyncWaits", Action: "Hold", Note: r.Message()}}
 }
 
 // paused is reported while a person acts by hand.

@@ -1,0 +1,54 @@
+package attack
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/lab/e2e"
+	"github.com/slicefeed/slicefeed/lab/pair"
+)
+
+// A stolen token can list addresses within the allowlist. To a new leader they look like endpoints that left their source
+// all at once, and the guard shrink holds them.
+func TestWhatAnAttackerWroteIsTakenOutDuringAPause(t *testing.T) {
+	s := e2e.New(t, e2e.Options{Writer: map[string]string{"HEALTH_CHECK_MODE": "off", "SHRINK_WINDOW": "10m"}})
+	s.StartAll()
+	workers := s.Join(2)
+	s.Await("the workers are ready", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
+	update := func(slice *discoveryv1.EndpointSlice) {
+		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
+		s.Must(err)
+	}
+	original := s.Slice().Endpoints
+	all := e2e.Addresses(workers)
+
+	s.Step("a new leader keeps what was written with a stolen token", func(s *e2e.Setup) {
+		s.Must(s.Writers[0].Terminate(20 * time.Second))
+		slice := s.Slice().DeepCopy()
+		for n := range 40 {
+			endpoint := *original[0].DeepCopy()
+			foreign := netip.AddrFrom4([4]byte{10, 0, 1, byte(150 + n)})
+			endpoint.Addresses = []string{foreign.String()}
+			slice.Endpoints, all = append(slice.Endpoints, endpoint), append(all, foreign)
+		}
+		update(slice)
+		s.Must(s.Writers[0].Start(s.Ctx()))
+		s.AwaitEvent("ShrinkLimited")
+		s.Await("they are still listed", pair.AreJust(pair.Ready, all...))
+	})
+	s.Step("a person takes them out during a pause, and they do not come back with the next write", func(s *e2e.Setup) {
+		s.Annotate(s.Service, "paused", "true")
+		s.AwaitEvent("Paused")
+		slice := s.Slice().DeepCopy()
+		slice.Endpoints = original
+		update(slice)
+		since := time.Now()
+		s.Annotate(s.Service, "paused", "")
+		s.Await("the next write", pair.AreJust(pair.Ready, e2e.Addresses(append(workers, s.Join(1)...))...))
+		s.ExpectAlways(since, "without them", pair.Are(pair.Absent, all[len(workers):]...))
+	})
+}
