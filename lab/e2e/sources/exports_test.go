@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,8 +210,16 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		x.AwaitOf(later, "it serves", pair.AreJust(pair.Ready, b.Address))
 	})
 	x.step("a Service that loses the label keeps its endpoints, and no change of it is sent", func(x *exports) {
-		x.export("web", false)
 		client := inventoryv1.NewInventoryServiceClient(x.OperatorConn())
+		x.backed("web", "x7k2q", e2e.Backing("web-0", a.Address, pair.Out))
+		x.backed("web", "web-of-another-name", e2e.Backing("web-1", b.Address, pair.Out))
+		x.UntilCalled("none of its endpoints is READY, so that it is observed soon", func() bool {
+			list, err := client.ListNodes(x.Ctx(), &inventoryv1.ListNodesRequest{Service: "shop/web"})
+			return err == nil && !slices.ContainsFunc(list.GetNodes(), func(n *inventoryv1.Node) bool {
+				return n.GetState() == inventoryv1.NodeState_NODE_STATE_READY
+			})
+		})
+		x.export("web", false)
 		x.UntilCalled("the inventory reports it", func() bool {
 			list, err := client.ListNodes(x.Ctx(), &inventoryv1.ListNodesRequest{Service: "shop/web"})
 			return err == nil && strings.Contains(list.GetStatus().GetMembership().GetReason(), "service shop/web is not exported")
