@@ -44,6 +44,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // fence is where the writer's one source may point.
@@ -128,11 +129,8 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 		Writer:     "web",
 		Namespaces: []string{"web"},
 		Defaults: targets.Settings{
-			Probe:          probe.Spec{Mode: probe.Off},
-			ShrinkWindow:   shrinkWindow,
-			EmptyThreshold: empty,
-			ListUnready:    true,
-			MaxStaleness:   15 * time.Minute,
+			Probe:       probe.Spec{Mode: probe.Off},
+			ListUnready: true,
 		},
 		Sources: []targets.Source{{Name: "default"}},
 	}, log)
@@ -144,7 +142,8 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	config := reconciler.Config{
 		Sources: []reconciler.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
-		Board: endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
+		Limits: verdict.Limits{ShrinkWindow: shrinkWindow, EmptyThreshold: empty, MaxStaleness: 15 * time.Minute},
+		Board:  endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Hooks: hooks, Logger: log})
 		},

@@ -479,8 +479,6 @@ func (w *world) configure(f Fault) (lift func(), done bool) {
 		set("probe", []string{"tcp", "http", ""}[f.N%3])
 	case ProbingSwitched:
 		set("probe", []string{"off", "tcp"}[f.N%2])
-	case WindowChanged:
-		set("shrink-window", []string{"60s", "20s", "0s", ""}[f.N%4])
 	case ListOutSwitched:
 		set("list-unready", []string{"false", "true"}[f.N%2])
 	case OptedOut:

@@ -18,9 +18,13 @@ func (s *Script) meet(r *rand.Rand) {
 		s.Faults = append(s.Faults, Fault{At: at + after, For: lasts, Kind: kind, On: on, N: n})
 	}
 	const long = 45 * time.Second
-	put(0, 70*time.Second, kind, r.IntN(64), r.IntN(64))
+	begins := time.Duration(0)
+	if rule == "expiry" { // a source expires late, and by then no writer might lead any more
+		begins = 50 * time.Second
+	}
+	put(begins, 70*time.Second-begins, kind, r.IntN(64), r.IntN(64))
 	if !kind.lasts() {
-		put(12*time.Second, 0, kind, r.IntN(64), r.IntN(64))
+		put(begins+12*time.Second, 0, kind, r.IntN(64), r.IntN(64))
 	}
 	for on := range 4 { // whatever it counts, all of it
 		switch rule {

@@ -137,7 +137,6 @@ const (
 	FenceChanged    Kind = "fence changed"    // N odd: to one that excludes half, 0: back; the writers start anew
 	ProbeChanged    Kind = "probe changed"
 	ProbingSwitched Kind = "probing switched"
-	WindowChanged   Kind = "shrink window changed" // to N seconds
 	ListOutSwitched Kind = "list-out switched"
 	OptedOut        Kind = "opted out" // and in again at the end
 	Paused          Kind = "paused"
@@ -152,7 +151,7 @@ var Kinds = []Kind{
 	WriterKilled, WriterStalled, WriterCutOff, ProberBlind, LeaseLost,
 	BackendDead, BackendHangs, BackendFlaps, AllDead,
 	ConsumingDown, ConsumingHangs, ConsumingThrottles, ConsumingStale, AnswersLost, Conflicts, SliceEdited, SliceDeleted,
-	SelectorChanged, FenceChanged, ProbeChanged, ProbingSwitched, WindowChanged, ListOutSwitched, OptedOut, Paused,
+	SelectorChanged, FenceChanged, ProbeChanged, ProbingSwitched, ListOutSwitched, OptedOut, Paused,
 }
 
 // lasts is whether a Kind lasts; the others are done at once.
@@ -160,7 +159,7 @@ func (k Kind) lasts() bool {
 	switch k {
 	case NodeAdded, NodeDeleted, NodeReplaced, NodeRelabelled, AddressChanged, AddressesSwap, WatchCut,
 		NodesChurn, StreamEnded, LeaseLost, SliceEdited, SliceDeleted,
-		SelectorChanged, FenceChanged, ProbeChanged, ProbingSwitched, WindowChanged, ListOutSwitched:
+		SelectorChanged, FenceChanged, ProbeChanged, ProbingSwitched, ListOutSwitched:
 		return false
 	}
 	return true

@@ -108,15 +108,20 @@ func (w *writer) start() {
 	w.see(oracle.Process{Writer: w.name, Runs: true})
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	w.subs = nil
-	cfg := reconciler.Config{Logger: log, Registerer: registry, Zones: map[string]string{}}
+	setup := &w.script.Setup
+	cfg := reconciler.Config{
+		Logger: log, Registerer: registry, Zones: map[string]string{},
+		Limits: verdict.Limits{
+			MaxStaleness: setup.MaxStaleness, ShrinkWindow: setup.ShrinkWindow, EmptyThreshold: setup.EmptyThreshold,
+		},
+	}
 	settings := targets.Config{
 		Class: "default", Writer: "writers", Namespaces: []string{namespace},
 		Defaults: targets.Settings{
-			Probe: probe.Spec{Mode: probe.TCP, Interval: w.script.Setup.ProbeInterval}, MaxStaleness: w.script.Setup.MaxStaleness,
-			ShrinkWindow: w.script.Setup.ShrinkWindow, EmptyThreshold: w.script.Setup.EmptyThreshold, ListUnready: w.script.Setup.ListOut,
+			Probe: probe.Spec{Mode: probe.TCP, Interval: setup.ProbeInterval}, ListUnready: setup.ListOut,
 		},
 	}
-	if !w.script.Setup.Probing {
+	if !setup.Probing {
 		settings.Defaults.Probe.Mode = probe.Off
 	}
 	for n, c := range w.clusters {
@@ -368,9 +373,9 @@ func (c *catalog) confide() {
 		Probe:          probeName(s.Probe),
 		NoOut:          !s.ListUnready,
 		IPv4:           true,
-		ShrinkWindow:   s.ShrinkWindow,
-		EmptyThreshold: s.EmptyThreshold,
-		MaxStaleness:   s.MaxStaleness,
+		ShrinkWindow:   c.w.script.Setup.ShrinkWindow,
+		EmptyThreshold: c.w.script.Setup.EmptyThreshold,
+		MaxStaleness:   c.w.script.Setup.MaxStaleness,
 	}
 	if s.NodeSelector != nil && !s.NodeSelector.Empty() {
 		_, pool, _ := strings.Cut(s.NodeSelector.String(), "=")

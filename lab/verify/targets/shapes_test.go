@@ -313,8 +313,8 @@ func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.
 			annotation("probe", "tcp"),
 		},
 		{
-			"two annotations that cannot be read", e2e.Annotated("probe", "ping", "shrink-window", "2d"), "InvalidAnnotation",
-			[]string{"slicefeed.dev/probe", "slicefeed.dev/shrink-window", "1h"},
+			"two annotations that cannot be read", e2e.Annotated("probe", "ping", "expire-after", "2d"), "InvalidAnnotation",
+			[]string{"slicefeed.dev/probe", "slicefeed.dev/expire-after", "720h"},
 			`{"metadata":{"annotations":null}}`,
 		},
 		{

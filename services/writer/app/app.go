@@ -48,6 +48,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // Component is the writer's command line.
@@ -146,7 +147,8 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	}
 	w.reconcilerConfig = reconciler.Config{
 		Prober: w.prober, Zones: map[string]string{},
-		Board: endpointStore, Logger: log, Registerer: registerer,
+		Limits: verdict.Limits{MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold, ShrinkWindow: cfg.ShrinkWindow},
+		Board:  endpointStore, Logger: log, Registerer: registerer,
 	}
 	for _, src := range openedSources {
 		w.reconcilerConfig.Sources = append(w.reconcilerConfig.Sources, src.Source)

@@ -77,8 +77,8 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 	config := targets.Config{
 		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace), ServiceImports: c.Imports,
 		Defaults: targets.Settings{
-			Probe:        probe.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
-			MaxStaleness: c.MaxStaleness, ShrinkWindow: c.ShrinkWindow, EmptyThreshold: c.EmptyThreshold, ListUnready: true,
+			Probe:       probe.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
+			ListUnready: true,
 		},
 	}
 	config.NamedTarget = targets.Target{

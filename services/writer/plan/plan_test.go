@@ -103,7 +103,7 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 			ManagedBy: "slicefeed-default",
 			FirstName: "shop-slicefeed",
 		},
-		Defaults: targets.Settings{Probe: fixture.probe, ShrinkWindow: fixture.window, ListUnready: true},
+		Defaults: targets.Settings{Probe: fixture.probe, ListUnready: true},
 		Sources:  []targets.Source{{Name: "default"}},
 	}, log)
 	if err != nil {
@@ -112,7 +112,7 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 	source := reconciler.Source{Feed: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
 	config := reconciler.Config{
 		Sources: []reconciler.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
-		Logger: log, Registerer: registry,
+		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Logger: log, Registerer: registry,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)

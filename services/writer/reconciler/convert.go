@@ -168,20 +168,14 @@ func (r *Reconciler) input(
 	current []verdict.CurrentEndpoint,
 	unusable map[string]string,
 ) verdict.Input {
-	settings := &view.Target.Settings
+	settings, limits := &view.Target.Settings, r.Limits
+	limits.FailoverBelow, limits.ExpireAfter, limits.ListUnready = settings.FailoverBelow, settings.ExpireAfter, settings.ListUnready
+	limits.Probing = settings.Probe.Mode != probe.Off
 	return verdict.Input{
 		Sources: r.sourceInputs(s, view, snapshots, unusable),
 		Probes:  r.probes(s.probed),
 		Current: current,
-		Limits: verdict.Limits{
-			MaxStaleness:   settings.MaxStaleness,
-			EmptyThreshold: settings.EmptyThreshold,
-			ShrinkWindow:   settings.ShrinkWindow,
-			FailoverBelow:  settings.FailoverBelow,
-			ExpireAfter:    settings.ExpireAfter,
-			ListUnready:    settings.ListUnready,
-			Probing:        settings.Probe.Mode != probe.Off,
-		},
+		Limits:  limits,
 
 		Rejected:     view.Rejection != nil,
 		Paused:       view.Paused,

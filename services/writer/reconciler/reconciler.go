@@ -42,6 +42,7 @@ type Config struct {
 	Targets  Targets
 	Prober   Prober
 	Lease    Lease
+	Limits   verdict.Limits    // of all targets: what their settings cannot change
 	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
 	Reporter *events.Reporter
 	Board    *endpoints.Store        // nil: decisions are not published, as in a dry run

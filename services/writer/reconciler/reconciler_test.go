@@ -592,8 +592,9 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 			view.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
 			settings := &view.Target.Settings
 			settings.Sources, settings.SourceService, settings.PortsFromSource = []string{"blue"}, "shop/web", true
-			settings.Probe, settings.ShrinkWindow = probe.Spec{Mode: probe.TCP}, time.Minute
+			settings.Probe = probe.Spec{Mode: probe.TCP}
 			f := newFixture(view)
+			f.Limits.ShrinkWindow = time.Minute
 			f.prober.status = prober.Status{Health: prober.Passing}
 			feeds := &serviceFeeds{used: map[string]string{}, ports: map[string]uint16{"shop/web": 30080, "shop/api": 30090}}
 			f.sources["blue"] = Source{Name: "blue", Services: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}

@@ -28,14 +28,10 @@ type Settings struct {
 	Ports           map[string]map[string]uint16
 	PortsFromSource bool // the ports of other sources are those that they report
 	Probe           probe.Spec
-	ProbePort       uint16 // 0: the first TCP port of the Service
-	MaxStaleness    time.Duration
+	ProbePort       uint16        // 0: the first TCP port of the Service
 	ExpireAfter     time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
-	ShrinkWindow    time.Duration
-	// EmptyThreshold is the number of complete observations that confirm an empty source.
-	EmptyThreshold int
-	ListUnready    bool // list endpoints that are not ready
-	Paused         bool // no write of any kind
+	ListUnready     bool          // list endpoints that are not ready
+	Paused          bool          // no write of any kind
 }
 
 // AllSources returns the names of the sources of all tiers, the first tier first.
@@ -61,14 +57,11 @@ const (
 
 // Bounds of the annotations; the settings with the same meaning have the same bounds.
 const (
-	minInterval, maxInterval   = 200 * time.Millisecond, 5 * time.Minute
-	minTimeout, maxTimeout     = 50 * time.Millisecond, time.Minute
-	minStaleness, maxStaleness = time.Second, 24 * time.Hour
-	minShrink, maxShrink       = 0, time.Hour
-	minThreshold, maxThreshold = 1, 10
-	minExpiry, maxExpiry       = 30 * time.Second, 30 * 24 * time.Hour
-	minBelow, maxBelow         = 1, 1000
-	maxSelector                = 1024 // it is matched against every member
+	minInterval, maxInterval = 200 * time.Millisecond, 5 * time.Minute
+	minTimeout, maxTimeout   = 50 * time.Millisecond, time.Minute
+	minExpiry, maxExpiry     = 30 * time.Second, 30 * 24 * time.Hour
+	minBelow, maxBelow       = 1, 1000
+	maxSelector              = 1024 // it is matched against every member
 )
 
 // annotationSpec is one supported annotation of a Service. Its texts are for people.
@@ -214,36 +207,12 @@ var knownAnnotations = []annotationSpec{
 		func(s *Settings) *time.Duration { return &s.Probe.Timeout },
 	),
 	durationAnnotation(
-		"max-staleness",
-		minStaleness,
-		maxStaleness,
-		"`MAX_STALENESS`",
-		"how old the last synced membership of a source may be",
-		func(s *Settings) *time.Duration { return &s.MaxStaleness },
-	),
-	durationAnnotation(
 		"expire-after",
 		minExpiry,
 		maxExpiry,
 		"never",
 		"how long a source may not be trusted before its endpoints are removed, if another source has ready ones",
 		func(s *Settings) *time.Duration { return &s.ExpireAfter },
-	),
-	numberAnnotation(
-		"empty-threshold",
-		minThreshold,
-		maxThreshold,
-		"`EMPTY_RESULT_THRESHOLD`",
-		"consecutive complete observations that confirm an empty source",
-		func(s *Settings) *int { return &s.EmptyThreshold },
-	),
-	durationAnnotation(
-		"shrink-window",
-		minShrink,
-		maxShrink,
-		"`SHRINK_WINDOW`",
-		"period in which at most half of a source's ready endpoints are removed on its report alone; 0s turns this guard off",
-		func(s *Settings) *time.Duration { return &s.ShrinkWindow },
 	),
 	boolAnnotation(
 		"list-unready",

@@ -31,28 +31,25 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		value string
 		alter func(*Settings)
 	}{
-		"source":          {" green , blue,green ", func(s *Settings) { s.Sources = []string{"blue", "green"} }},
-		"failover":        {" green, red", func(s *Settings) { s.Failover = []string{"green", "red"} }},
-		"failover-below":  {"2", func(s *Settings) { s.FailoverBelow = 2 }},
-		"ports":           {"from-source", func(s *Settings) { s.PortsFromSource = true }},
-		"ports.<source>":  {"http=31080, dns = 31053", func(s *Settings) { s.Ports = map[string]map[string]uint16{"green": {"http": 31080, "dns": 31053}} }},
-		"expire-after":    {"720h", func(s *Settings) { s.ExpireAfter = 720 * time.Hour }},
-		"source-service":  {"shop/web", func(s *Settings) { s.SourceService = "shop/web" }},
-		"node-selector":   {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = mustParseSelector(t, "pool in (a,b),disk!=slow") }},
-		"probe":           {"https", func(s *Settings) { s.Probe.Mode = probe.HTTPS }},
-		"probe-port":      {"65535", func(s *Settings) { s.ProbePort = 65535 }},
-		"probe-path":      {"/healthz?deep=1", func(s *Settings) { s.Probe.Path = "/healthz?deep=1" }},
-		"probe-host":      {"shop.example:8443", func(s *Settings) { s.Probe.Host = "shop.example:8443" }},
-		"probe-service":   {"shop.v1.Orders", func(s *Settings) { s.Probe.Service = "shop.v1.Orders" }},
-		"probe-tls":       {"true", func(s *Settings) { s.Probe.TLS = true }},
-		"probe-interval":  {" 10s ", func(s *Settings) { s.Probe.Interval = 10 * time.Second }},
-		"probe-timeout":   {"3s", func(s *Settings) { s.Probe.Timeout = 3 * time.Second }}, // longer than the interval, which is 2s
-		"max-staleness":   {"24h", func(s *Settings) { s.MaxStaleness = 24 * time.Hour }},
-		"empty-threshold": {"10", func(s *Settings) { s.EmptyThreshold = 10 }},
-		"shrink-window":   {"0s", func(s *Settings) { s.ShrinkWindow = 0 }},
-		"list-unready":    {"false", func(s *Settings) { s.ListUnready = false }},
-		"publish":         {"true", func(*Settings) {}}, // a target is published anyway
-		"paused":          {"true", func(s *Settings) { s.Paused = true }},
+		"source":         {" green , blue,green ", func(s *Settings) { s.Sources = []string{"blue", "green"} }},
+		"failover":       {" green, red", func(s *Settings) { s.Failover = []string{"green", "red"} }},
+		"failover-below": {"2", func(s *Settings) { s.FailoverBelow = 2 }},
+		"ports":          {"from-source", func(s *Settings) { s.PortsFromSource = true }},
+		"ports.<source>": {"http=31080, dns = 31053", func(s *Settings) { s.Ports = map[string]map[string]uint16{"green": {"http": 31080, "dns": 31053}} }},
+		"expire-after":   {"720h", func(s *Settings) { s.ExpireAfter = 720 * time.Hour }},
+		"source-service": {"shop/web", func(s *Settings) { s.SourceService = "shop/web" }},
+		"node-selector":  {"pool in (a,b),disk!=slow", func(s *Settings) { s.NodeSelector = mustParseSelector(t, "pool in (a,b),disk!=slow") }},
+		"probe":          {"https", func(s *Settings) { s.Probe.Mode = probe.HTTPS }},
+		"probe-port":     {"65535", func(s *Settings) { s.ProbePort = 65535 }},
+		"probe-path":     {"/healthz?deep=1", func(s *Settings) { s.Probe.Path = "/healthz?deep=1" }},
+		"probe-host":     {"shop.example:8443", func(s *Settings) { s.Probe.Host = "shop.example:8443" }},
+		"probe-service":  {"shop.v1.Orders", func(s *Settings) { s.Probe.Service = "shop.v1.Orders" }},
+		"probe-tls":      {"true", func(s *Settings) { s.Probe.TLS = true }},
+		"probe-interval": {" 10s ", func(s *Settings) { s.Probe.Interval = 10 * time.Second }},
+		"probe-timeout":  {"3s", func(s *Settings) { s.Probe.Timeout = 3 * time.Second }}, // longer than the interval, which is 2s
+		"list-unready":   {"false", func(s *Settings) { s.ListUnready = false }},
+		"publish":        {"true", func(*Settings) {}}, // a target is published anyway
+		"paused":         {"true", func(s *Settings) { s.Paused = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := defaultSettings()
@@ -98,10 +95,6 @@ func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 		{"probe-interval", "2", `slicefeed.dev/probe-interval is "2": want a duration from 200ms to 5m`},
 		{"probe-interval", "100ms", `slicefeed.dev/probe-interval is "100ms": want a duration from 200ms to 5m`},
 		{"probe-timeout", "-1s", `slicefeed.dev/probe-timeout is "-1s": want a duration from 50ms to 1m`},
-		{"max-staleness", "25h", `slicefeed.dev/max-staleness is "25h": want a duration from 1s to 24h`},
-		{"empty-threshold", "0", `slicefeed.dev/empty-threshold is "0": want a number from 1 to 10`},
-		{"empty-threshold", "11", `slicefeed.dev/empty-threshold is "11": want a number from 1 to 10`},
-		{"shrink-window", "2h", `slicefeed.dev/shrink-window is "2h": want a duration from 0s to 1h`},
 		{"list-unready", "no", `slicefeed.dev/list-unready is "no": want true or false`},
 		{"paused", "at night", `slicefeed.dev/paused is "at night": want true or false`},
 		{"prob-path", "/", `unknown annotation slicefeed.dev/prob-path`},
@@ -168,7 +161,7 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add("source", "blue,green", "probe", "http", "probe-interval", "2s")
 	f.Add("paused", "yes", "probe-timeout", "1m", "probe-interval", "200ms")
 	f.Add("node-selector", "a in (b", "probe-host", "[::1]:80", "probe-path", "/%zz")
-	f.Add("empty-threshold", "1e3", "shrink-window", "1h0.1s", "max-staleness", "-9223372036854775808ns")
+	f.Add("failover-below", "1e3", "probe-interval", "1h0.1s", "expire-after", "-9223372036854775808ns")
 	f.Add("", "", "slicefeed.dev/", "\xff", "probe-port", "+80")
 	f.Fuzz(func(t *testing.T, a, av, b, bv, c, cv string) {
 		annotations := map[string]string{annotationPrefix + a: av, annotationPrefix + b: bv, annotationPrefix + c: cv}
@@ -198,11 +191,6 @@ func checkBounds(t *testing.T, s Settings) {
 	}
 	inside("interval", s.Probe.Interval, minInterval, maxInterval)
 	inside("timeout", s.Probe.Timeout, minTimeout, min(maxTimeout, s.Probe.Interval))
-	inside("staleness", s.MaxStaleness, minStaleness, maxStaleness)
-	inside("shrink", s.ShrinkWindow, minShrink, maxShrink)
-	if s.EmptyThreshold < minThreshold || s.EmptyThreshold > maxThreshold {
-		t.Errorf("threshold is %d", s.EmptyThreshold)
-	}
 	if err := s.Probe.Validate(); err != nil {
 		t.Error(err)
 	}

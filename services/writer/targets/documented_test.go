@@ -126,11 +126,8 @@ func TestAnnotationBoundsMatchSettings(t *testing.T) {
 		code.Write(text)
 	}
 	for flag, want := range map[string][2]string{
-		"health-check-interval":  {formatDuration(minInterval), formatDuration(maxInterval)},
-		"health-check-timeout":   {formatDuration(minTimeout), formatDuration(maxTimeout)},
-		"max-staleness":          {formatDuration(minStaleness), formatDuration(maxStaleness)},
-		"shrink-window":          {formatDuration(minShrink), formatDuration(maxShrink)},
-		"empty-result-threshold": {strconv.Itoa(minThreshold), strconv.Itoa(maxThreshold)},
+		"health-check-interval": {formatDuration(minInterval), formatDuration(maxInterval)},
+		"health-check-timeout":  {formatDuration(minTimeout), formatDuration(maxTimeout)},
 	} {
 		tag := regexp.MustCompile("flag:\"" + flag + "\"[^`]*min:\"([^\"]*)\" +max:\"([^\"]*)\"").FindStringSubmatch(code.String())
 		if tag == nil || [2]string(tag[1:]) != want {

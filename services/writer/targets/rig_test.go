@@ -11,8 +11,8 @@ var shop = Key{Namespace: "web", Name: "shop"}
 
 func defaultSettings() Settings {
 	return Settings{
-		Probe:        probe.Spec{Mode: probe.TCP, Path: "/", Interval: 2 * time.Second, Timeout: time.Second},
-		MaxStaleness: 15 * time.Minute, ShrinkWindow: time.Minute, EmptyThreshold: 3, ListUnready: true,
+		Probe:       probe.Spec{Mode: probe.TCP, Path: "/", Interval: 2 * time.Second, Timeout: time.Second},
+		ListUnready: true,
 	}
 }
 

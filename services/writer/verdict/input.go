@@ -143,7 +143,7 @@ const (
 	DefaultEmptyThreshold = 3
 )
 
-// Limits are the target's settings.
+// Limits are settings: the first three are the operator's, the others the target's.
 type Limits struct {
 	MaxStaleness   time.Duration // how old the last synced membership of a trusted source may be; 0: the default
 	EmptyThreshold int           // complete observations that confirm an empty set; 0: the default
