@@ -22,7 +22,7 @@ const (
 	WatchEvent     Point = "watch event"     // a watch of the secured cluster delivered an object; no line
 	UpdateReceived Point = "update received" // the source delivered a change of a node
 	NodeResolved   Point = "node resolved"   // a node and its addresses entered, changed in or left the published set
-	DeltaPublished Point = "delta published" // the set of a view changed
+	DeltaPublished Point = "delta published" // a set changed
 	DeltaSent      Point = "delta sent"      // it was sent to a subscriber; no line
 	DeltaReceived  Point = "delta received"  // the writer received a message; no line
 	DeltaApplied   Point = "delta applied"   // the message was checked and applied to the writer's set

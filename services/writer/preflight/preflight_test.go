@@ -225,8 +225,8 @@ func TestExplainCallError(t *testing.T) {
 	}{
 		{"success", nil, nil, true, "ok|spiffe://example.org/slicefeed/inventory at inventory.example:9443"},
 		{"no observation", status.Error(codes.Unavailable, "no observation yet"), nil, true, "ok"},
-		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), nil, true, "FAIL|client is not allowed|ALLOWED_CLIENTS_FILE"},
-		{"denied after an earlier handshake failed", status.Error(codes.PermissionDenied, "client is not allowed"), io.EOF, true, "FAIL|client is not allowed|ALLOWED_CLIENTS_FILE"},
+		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), nil, true, "FAIL|client is not allowed|check the source of the inventory"},
+		{"denied after an earlier handshake failed", status.Error(codes.PermissionDenied, "client is not allowed"), io.EOF, true, "FAIL|client is not allowed|check the source of the inventory"},
 		{"another service", status.Error(codes.Unimplemented, "unknown service"), nil, true, "FAIL|is the address of an inventory"},
 		{"no connection", status.Error(codes.Unavailable, dialing.Error()), nil, false, "FAIL|connection refused|check INVENTORY_ADDRESS"},
 		{"no response", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), nil, false, "FAIL|check INVENTORY_ADDRESS"},
@@ -256,7 +256,7 @@ func TestEvaluateSnapshot(t *testing.T) {
 	}{
 		{"synced", subscriber.Snapshot{Members: []*subscriber.Member{ready, draining}, Membership: synced, Addresses: synced}, "ok|members: 2, ready: 1; membership synced, addresses synced"},
 		{"a part is not synced", subscriber.Snapshot{Members: []*subscriber.Member{ready}, Membership: synced, Addresses: subscriber.PartStatus{Reason: "cloud: 503"}}, "WARN|addresses degraded (cloud: 503)"},
-		{"no members", subscriber.Snapshot{Membership: synced, Addresses: synced}, "WARN|members: 0|ALLOWED_CLIENTS_FILE"},
+		{"no members", subscriber.Snapshot{Membership: synced, Addresses: synced}, "WARN|members: 0|check the source of the inventory"},
 		{"none ready", subscriber.Snapshot{Members: []*subscriber.Member{draining}, Membership: synced, Addresses: synced}, "WARN|ready: 0"},
 	} {
 		detail, err := evaluateSnapshot(tt.snapshot)

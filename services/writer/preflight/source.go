@@ -208,7 +208,7 @@ func evaluateSnapshot(s subscriber.Snapshot) (string, error) {
 		)
 	case len(s.Members) == 0:
 		return "", preflight.Warning(
-			"%s; no node is published to this writer; check the inventory's source, and the view of this client in its ALLOWED_CLIENTS_FILE",
+			"%s; no node is published; check the source of the inventory",
 			detail,
 		)
 	case ready == 0:

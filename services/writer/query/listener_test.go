@@ -79,7 +79,7 @@ func TestQueriesListener(t *testing.T) {
 		"writer",
 		&x509.Certificate{DNSNames: []string{"writer.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
 	)
-	for _, name := range []string{"operator", "proxy", "viewer", "stranger"} {
+	for _, name := range []string{"operator", "proxy", "stranger"} {
 		c.signCert(
 			name,
 			&x509.Certificate{DNSNames: []string{name + ".example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
@@ -88,7 +88,6 @@ func TestQueriesListener(t *testing.T) {
 	clients := `clients:
 - {san: operator.example, role: operator}
 - {san: proxy.example, role: subscriber}
-- {san: viewer.example, role: operator, view: {nodeSelector: "pool=blue"}}
 `
 	if err := os.WriteFile(c.filePath("clients.yaml"), []byte(clients), 0o600); err != nil {
 		t.Fatal(err)
@@ -128,7 +127,6 @@ func TestQueriesListener(t *testing.T) {
 		{"a subscriber who wants to know why", "proxy", explainEndpoint, []string{"web/shop", "10.0.0.1"}, "role operator", 1},
 		{"a subscriber who waits", "proxy", waitBriefly, []string{"web/shop"}, "is not healthy after 1s: 1 address out of sync; 1 change held by guards", 1},
 		{"a stranger who waits", "stranger", waitBriefly, []string{"web/shop"}, "the writer rejects CLIENT_CERT_FILE", 1},
-		{"one with a view of nodes", "viewer", listEndpoints, []string{"web/shop"}, "view of nodes", 1},
 		{"a stranger", "stranger", listEndpoints, []string{"web/shop"}, "the writer rejects CLIENT_CERT_FILE", 1},
 		{"one without a certificate", "nobody", listEndpoints, []string{"web/shop"}, "nobody.pem", 2},
 	} {
