@@ -225,8 +225,8 @@ func TestExplainCallError(t *testing.T) {
 	}{
 		{"success", nil, nil, true, "ok|spiffe://example.org/slicefeed/inventory at inventory.example:9443"},
 		{"no observation", status.Error(codes.Unavailable, "no observation yet"), nil, true, "ok"},
-		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), nil, true, "FAIL|client is not allowed|check the source of the inventory"},
-		{"denied after an earlier handshake failed", status.Error(codes.PermissionDenied, "client is not allowed"), io.EOF, true, "FAIL|client is not allowed|check the source of the inventory"},
+		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), nil, true, "FAIL|client is not allowed|ALLOWED_CLIENTS_FILE"},
+		{"denied after an earlier handshake failed", status.Error(codes.PermissionDenied, "client is not allowed"), io.EOF, true, "FAIL|client is not allowed|ALLOWED_CLIENTS_FILE"},
 		{"another service", status.Error(codes.Unimplemented, "unknown service"), nil, true, "FAIL|is the address of an inventory"},
 		{"no connection", status.Error(codes.Unavailable, dialing.Error()), nil, false, "FAIL|connection refused|check INVENTORY_ADDRESS"},
 		{"no response", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), nil, false, "FAIL|check INVENTORY_ADDRESS"},
