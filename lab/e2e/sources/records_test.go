@@ -145,7 +145,12 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 		s.Await("it is gone", pair.AreJust(pair.Ready, b.Address, c.Address))
 	})
 	s.Step("a Service that is deleted is no empty one", func(s *e2e.Setup) {
-		s.PutShopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 8443, e2e.Backing("web-1", b.Address, pair.Out)) // none is READY: it is observed soon
+		s.PutShopSlice(
+			"web-x7k2q",
+			discoveryv1.AddressTypeIPv4,
+			8443,
+			e2e.Backing("web-1", b.Address, pair.Out),
+		) // none is READY: it is observed soon
 		s.ExpectNoWrites(func() {
 			s.Must(s.SecuredClient().CoreV1().Services(e2e.Shop).Delete(s.Ctx(), e2e.Web, metav1.DeleteOptions{}))
 			degraded(s, "shop/web does not exist")
