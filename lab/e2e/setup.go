@@ -76,10 +76,13 @@ func startPair() error {
 	return err
 }
 
+// IsLong reports whether every test is wanted, as by make verify.
+func IsLong() bool { return os.Getenv("SLICEFEED_LONG") == "1" }
+
 // Long skips a test that takes minutes, or that another test of the gate resembles: make verify runs it.
 func Long(t *testing.T) {
 	t.Helper()
-	if os.Getenv("SLICEFEED_LONG") != "1" {
+	if !IsLong() {
 		t.Skip("make verify runs it: SLICEFEED_LONG=1")
 	}
 }

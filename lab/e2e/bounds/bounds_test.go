@@ -3,7 +3,6 @@
 package bounds
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -63,7 +62,7 @@ func TestChangesAreWrittenInTime(t *testing.T) {
 
 func TestATakeoverKeepsItsBound(t *testing.T) {
 	deaths := 1
-	if os.Getenv("SLICEFEED_LONG") == "1" {
+	if e2e.IsLong() {
 		deaths = 10
 	}
 	s := e2e.New(t, e2e.Options{Writers: 2})
