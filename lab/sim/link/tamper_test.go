@@ -123,10 +123,3 @@ func (s *tampered) RecvMsg(to any) error {
 		}
 	}
 }
-
-// idle reports whether no message is about to be altered.
-func (t *tamper) idle() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.times == 0
-}

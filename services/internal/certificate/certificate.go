@@ -81,7 +81,7 @@ func CheckOwn(certs []*x509.Certificate, usage x509.ExtKeyUsage) error {
 // CheckCAs rejects certificates that sign no others: as one of the CAs, a peer's own would lock it out once it is renewed.
 func CheckCAs(certs []*x509.Certificate) error {
 	for _, c := range certs {
-		if c.Version == 3 && !(c.BasicConstraintsValid && c.IsCA) {
+		if c.Version == 3 && (!c.BasicConstraintsValid || !c.IsCA) {
 			return fmt.Errorf("%s is not a CA's; write the certificate of the CA that signed it to the file", Describe(c))
 		}
 	}

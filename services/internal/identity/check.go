@@ -55,9 +55,9 @@ func (f Files) checkKey(path string) error {
 	if _, err := os.ReadFile(path); err != nil {
 		return err
 	}
-	if _, err := certificate.Read(f.Cert); err != nil {
-		return nil // which is reported for the certificate
+	if _, err := certificate.Read(f.Cert); err == nil { // an error is reported for the certificate
+		_, err = tls.LoadX509KeyPair(f.Cert, path)
+		return err
 	}
-	_, err := tls.LoadX509KeyPair(f.Cert, path)
-	return err
+	return nil
 }

@@ -125,9 +125,8 @@ func TestDeniesReflectionToUnlistedClients(t *testing.T) {
 			t.Errorf("v1 for %q: got %v, want %v", c.client.sans, err, c.want)
 		}
 		alpha := must(reflectionalpha.NewServerReflectionClient(conn).ServerReflectionInfo(testContext(t)))(t)
-		alpha.Send(
-			&reflectionalpha.ServerReflectionRequest{MessageRequest: &reflectionalpha.ServerReflectionRequest_ListServices{}},
-		) //nolint:staticcheck // clients may use the old version
+		list := &reflectionalpha.ServerReflectionRequest_ListServices{}
+		alpha.Send(&reflectionalpha.ServerReflectionRequest{MessageRequest: list}) //nolint:staticcheck // clients may use the old version
 		if _, err := alpha.Recv(); status.Code(err) != c.want {
 			t.Errorf("v1alpha for %q: got %v, want %v", c.client.sans, err, c.want)
 		}
