@@ -42,6 +42,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -65,7 +66,7 @@ type sight struct {
 // writer is the writer's stages from the subscriber to the applier, with a consuming cluster
 // that is a fake. There are no probes: with them off the least stands between a lie and the slices.
 type writer struct {
-	sub      *nodeclient.Client
+	sub      *servicefeeds.Feeds
 	registry *prometheus.Registry
 	errors   atomic.Int64 // lines of the log at the level of an error
 	lines    atomic.Int64
@@ -107,9 +108,14 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
-	w.sub = nodeclient.New(nodeclient.Config{
-		Source: "default", Dial: dial, Log: log, Metrics: nodeclient.NewMetrics(w.registry),
-		Random: func() float64 { return 0 },
+	metrics := nodeclient.NewMetrics(w.registry)
+	w.sub = servicefeeds.New(servicefeeds.Config{
+		NewClient: func(service string) *nodeclient.Client {
+			return nodeclient.New(nodeclient.Config{
+				Source: "default", Service: service, Dial: dial, Log: log, Metrics: metrics, Random: func() float64 { return 0 },
+			})
+		},
+		Forget: func(service string) { metrics.Forget("default", service) },
 	})
 	client := fake.NewClientset(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -140,7 +146,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	told := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(w.registry, told, nil).Hooks()
 	config := reconciler.Config{
-		Sources: []reconciler.Source{{Name: "default", Feed: w.sub, CIDRs: []netip.Prefix{fence}}},
+		Sources: []reconciler.Source{{Name: "default", Feeds: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
 		Limits: verdict.Limits{ShrinkWindow: shrinkWindow, EmptyThreshold: empty, MaxStaleness: 15 * time.Minute},
 		Board:  endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,

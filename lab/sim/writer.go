@@ -129,7 +129,7 @@ func (w *writer) start() {
 		w.see(oracle.Fenced{Writer: w.name, Source: c.name, Inside: prefixes(fence), Forbidden: []netip.Addr{clusterIP}})
 		s := newSubscription(w, c, w.wires[n])
 		w.subs = append(w.subs, s)
-		cfg.Sources = append(cfg.Sources, reconciler.Source{Feed: s, Name: c.name, CIDRs: prefixes(fence)})
+		cfg.Sources = append(cfg.Sources, reconciler.Source{Feeds: s, Name: c.name, CIDRs: prefixes(fence)})
 		settings.Sources = append(settings.Sources, targets.Source{Name: c.name})
 	}
 	w.probes = newProbes(w)

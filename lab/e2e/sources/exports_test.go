@@ -29,7 +29,7 @@ type exports struct{ *e2e.Setup }
 
 func enterExports(t *testing.T, services string, given func(*corev1.Service), settings ...string) *exports {
 	t.Helper()
-	writer := map[string]string{"INVENTORY_EXPORTS_SERVICES": "true", "SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64"}
+	writer := map[string]string{"SECURED_SUBNET_CIDR": pair.Subnet + ",fd00:1::/64"}
 	for ; len(settings) > 1; settings = settings[2:] {
 		writer[settings[0]] = settings[1]
 	}
@@ -197,6 +197,10 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 			x.T.Errorf("it has slices: %s", pair.Describe(all))
 		}
 	})
+	x.step("a Service that names none is reported", func(x *exports) {
+		x.CreateService(e2e.NewLabeledService("nameless"))
+		statusSays(x.Setup, "the inventory rejects the request: this inventory exports Services")
+	})
 	x.step("a Service without the label waits for it", func(x *exports) {
 		later := x.CreateService(e2e.NewLabeledService("later", e2e.Annotated("source-service", "shop/later")))
 		x.Until(
@@ -250,6 +254,23 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 			}
 		}
 	})
+}
+
+// statusSays waits until the writer's status has a text.
+func statusSays(s *e2e.Setup, text string) {
+	s.T.Helper()
+	s.UntilCalled("the status says why", func() bool {
+		_, status := e2e.Run(s.T, "slicefeed-writer", s.Writers[0].Env(), "status", "-o", "json")
+		return strings.Contains(status, text)
+	})
+}
+
+func TestAnInventoryThatExportsNoServicesIsReported(t *testing.T) {
+	s := e2e.NewLabeled(t, e2e.Options{Service: e2e.Annotated("source-service", "shop/web")})
+	s.StartAll()
+	statusSays(s, "the inventory rejects the request: this inventory exports no Services")
+	s.Annotate(s.Service, "source-service", "")
+	s.Join(1)
 }
 
 func TestEndpointsOfTheEarlierServiceKeepTheirPort(t *testing.T) {

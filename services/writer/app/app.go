@@ -191,7 +191,7 @@ func (w *writer) statusHandler() http.Handler {
 		Instance: w.identity,
 		Sources: func() (all []subscriber.Snapshot) {
 			for _, src := range w.sources {
-				all = append(all, src.snapshots()...)
+				all = append(all, src.feeds.Snapshots()...)
 			}
 			return all
 		},

@@ -40,6 +40,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 )
@@ -200,20 +201,26 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub := nodeclient.New(
-		nodeclient.Config{
-			Source:  config.DefaultSource,
-			Dial:    dial,
-			Log:     log,
-			Metrics: nodeclient.NewMetrics(registry),
+	metrics := nodeclient.NewMetrics(registry)
+	feeds := servicefeeds.New(servicefeeds.Config{
+		NewClient: func(service string) *nodeclient.Client {
+			return nodeclient.New(nodeclient.Config{Source: config.DefaultSource, Service: service, Dial: dial, Log: log, Metrics: metrics})
 		},
-	)
+		Forget: func(service string) { metrics.Forget(config.DefaultSource, service) },
+	})
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
 	config := reconciler.Config{
-		Sources: []reconciler.Source{{Feed: sub, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}},
-		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: dryRunLease{},
-		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
+		Sources: []reconciler.Source{
+			{Feeds: feeds, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},
+		},
+		Targets:    watched,
+		Prober:     prober.New(prober.Config{Log: log, Registerer: registry}),
+		Lease:      dryRunLease{},
+		Board:      endpoints.NewStore("epoch"),
+		Reporter:   reporter,
+		Logger:     log,
+		Registerer: registry,
 		Applier: func() *applier.Applier {
 			return applier.New(
 				applier.Config{Store: &fakeStore{client: client}, Leading: func() bool { return true }, Hooks: hooks, Logger: log},
@@ -222,7 +229,7 @@ func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial f
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	g, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{sub.Run, watched.Run, func(ctx context.Context) error { return reconciler.Run(ctx, config) }} {
+	for _, run := range []func(context.Context) error{feeds.Run, watched.Run, func(ctx context.Context) error { return reconciler.Run(ctx, config) }} {
 		g.Go(func() error { return run(ctx) })
 	}
 	t.Cleanup(func() {

@@ -14,16 +14,14 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // source is one inventory and the link to it.
 type source struct {
 	reconciler.Source
 
-	link     *sources.Link
-	client   *nodeclient.Client  // of an inventory that publishes one set; else nil
-	services *servicefeeds.Feeds // of one that exports Services; else nil
+	link  *sources.Link
+	feeds *servicefeeds.Feeds
 }
 
 // openSources creates the links to all inventories. They connect when Run starts.
@@ -40,27 +38,22 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 			problems = append(problems, err)
 			continue
 		}
-		s := &source{Source: reconciler.Source{Name: src.Name, CIDRs: src.CIDRs, AllowsPort: src.AllowsPort}, link: inventory}
-		client := nodeclient.Config{
-			Source: src.Name, Log: log, Metrics: metrics,
-			Dial: func() (nodeclient.Conn, error) { return inventory.Dial() },
-		}
-		if src.ExportsServices {
-			shared := &sources.SharedLink{Connect: inventory.Dial}
-			client.Dial = func() (nodeclient.Conn, error) { return shared.Dial() }
-			s.services = servicefeeds.New(servicefeeds.Config{
-				NewClient: func(service string) *nodeclient.Client {
-					config := client
-					config.Service = service
-					return nodeclient.New(config)
-				},
-				Forget: func(service string) { metrics.Forget(src.Name, service) },
-			})
-			s.Services = s.services
-		} else {
-			s.client = nodeclient.New(client)
-			s.Feed = s.client
-		}
+		shared := &sources.SharedLink{Connect: inventory.Dial}
+		feeds := servicefeeds.New(servicefeeds.Config{
+			NewClient: func(service string) *nodeclient.Client {
+				client := nodeclient.Config{
+					Source: src.Name, Service: service, Log: log, Metrics: metrics,
+					Dial: func() (nodeclient.Conn, error) { return inventory.Dial() },
+				}
+				if service != "" { // there may be many
+					client.Dial = func() (nodeclient.Conn, error) { return shared.Dial() }
+				}
+				return nodeclient.New(client)
+			},
+			Forget: func(service string) { metrics.Forget(src.Name, service) },
+		})
+		s := &source{link: inventory, feeds: feeds}
+		s.Source = reconciler.Source{Feeds: feeds, Name: src.Name, CIDRs: src.CIDRs, AllowsPort: src.AllowsPort}
 		opened = append(opened, s)
 	}
 	return opened, errors.Join(problems...)
@@ -70,19 +63,6 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 func (s *source) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.link.Run(ctx) })
-	g.Go(func() error {
-		if s.services != nil {
-			return s.services.Run(ctx)
-		}
-		return s.client.Run(ctx)
-	})
+	g.Go(func() error { return s.feeds.Run(ctx) })
 	return g.Wait()
-}
-
-// snapshots returns what the inventory reports.
-func (s *source) snapshots() []subscriber.Snapshot {
-	if s.services != nil {
-		return s.services.Snapshots()
-	}
-	return []subscriber.Snapshot{s.client.Snapshot()}
 }

@@ -25,7 +25,7 @@ const DefaultSource = "default"
 func (c *Config) LoadSources() ([]sources.Source, error) {
 	defaults := sources.Source{
 		Name: DefaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
-		CIDRs: settings.ToPrefixes(c.Subnets), Ports: c.AllowedPorts, ExportsServices: c.InventoryExports,
+		CIDRs: settings.ToPrefixes(c.Subnets), Ports: c.AllowedPorts,
 	}
 	if c.SourcesFile == "" {
 		return []sources.Source{defaults}, nil
@@ -87,7 +87,7 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 	for _, s := range configured {
 		config.Sources = append(
 			config.Sources,
-			targets.Source{Name: s.Name, Namespaces: s.Namespaces, ExportsServices: s.ExportsServices, AllowsPort: s.AllowsPort},
+			targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort},
 		)
 	}
 	return config, nil

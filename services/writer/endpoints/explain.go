@@ -87,6 +87,8 @@ func (p *storedTarget) countOutOfSync() int {
 func NewSourceStatus(s *subscriber.Snapshot) SourceStatus {
 	w := SourceStatus{Name: s.Source, Connected: s.Connected && s.SyncedInStream}
 	switch {
+	case s.Denial != "":
+		w.Reason = s.NotSyncedReason()
 	case !s.EverSynced:
 		w.Reason = "not synced since start"
 	case !s.Connected:

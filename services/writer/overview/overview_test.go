@@ -300,6 +300,7 @@ func TestShowsLeaderAndSourceStatus(t *testing.T) {
 		"a rehearsal without a write":       {func(m *pageModel) { m.DryRun, m.Writes = true, nil }, "No writes since start."},
 		"a rehearsal's writes":              {func(m *pageModel) { m.DryRun = true }, "LAST WRITES (DRY RUN, NOT SENT)"},
 		"a silent source":                   {func(m *pageModel) { m.Sources[0].Connected = false }, "blue  disconnected  0  5s ago  #7, 2s ago  link down"},
+		"one that rejects the request":      {func(m *pageModel) { m.Sources[0].Connected, m.Sources[0].Denial = false, "exports none" }, "the inventory rejects the request: exports none"},
 		"a new source":                      {func(m *pageModel) { m.Sources[0] = subscriber.Snapshot{Source: "blue"} }, "blue  disconnected  0  never  none yet  not synced since start"},
 		"one not synced itself":             {func(m *pageModel) { m.Sources[0].Membership = subscriber.PartStatus{Reason: "503"} }, "blue  warning  "},
 		"one not trusted": {func(m *pageModel) {

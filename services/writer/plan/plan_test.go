@@ -42,7 +42,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakeFeed reports these addresses as ready; with nil it has not synced.
 type fakeFeed struct{ ready []string }
 
-func (f fakeFeed) Snapshot() subscriber.Snapshot {
+func (f fakeFeed) Snapshot(string) subscriber.Snapshot {
 	s := subscriber.Snapshot{Source: "default"}
 	if f.ready == nil {
 		return s
@@ -61,7 +61,10 @@ func (f fakeFeed) Snapshot() subscriber.Snapshot {
 	return s
 }
 
-func (fakeFeed) Changed() <-chan struct{} { return nil }
+func (fakeFeed) Use(string, string)               {}
+func (fakeFeed) Leave(string)                     {}
+func (fakeFeed) TakeChanged() map[string]struct{} { return nil }
+func (fakeFeed) Changed() <-chan struct{}         { return nil }
 
 func newService() *corev1.Service {
 	return &corev1.Service{
@@ -109,7 +112,7 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := reconciler.Source{Feed: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
+	source := reconciler.Source{Feeds: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
 	config := reconciler.Config{
 		Sources: []reconciler.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
 		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Logger: log, Registerer: registry,

@@ -123,9 +123,7 @@ func (pc *checker) checks() []preflight.Check {
 		all = append(all, preflight.Check{Name: sc.checkName("allowlist"), Run: sc.checkAllowlist})
 	}
 	for _, sc := range pc.sources {
-		if !sc.ExportsServices { // plan probes what its Services list
-			all = append(all, sc.probeCheck())
-		}
+		all = append(all, sc.probeCheck())
 	}
 	return all
 }

@@ -49,6 +49,9 @@ func (sc *sourceCheck) probeCheck() preflight.Check {
 		DependsOn: []string{sc.checkName(initialSyncCheckName), servicesCheckName},
 		Timeout:   groupTimeout,
 		Run: func(ctx context.Context) (string, error) {
+			if sc.exports {
+				return exportsDetail, nil
+			}
 			ports := sc.portChecks()
 			skipped := max(0, len(ports)-maxDialedPorts)
 			findings := sc.dialAll(ctx, ports[:len(ports)-skipped])

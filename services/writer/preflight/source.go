@@ -28,6 +28,7 @@ type sourceCheck struct {
 	sources.Source
 
 	checker  *checker
+	exports  bool                // Services, found out by the first call: there is a set for each target, which plan waits for
 	snapshot subscriber.Snapshot // of its initial sync, once it has one
 }
 
@@ -50,29 +51,28 @@ func (sc *sourceCheck) peerCACheckName() string {
 
 // Settings of a source, and their keys in SOURCES_FILE.
 var sourcesFileKeys = map[string]string{
-	"INVENTORY_ADDRESS":          "address",
-	"INVENTORY_SAN":              "san",
-	"TLS_PEER_CA_FILE":           "caFile",
-	"SECURED_SUBNET_CIDR":        "cidrs",
-	"ALLOWED_PORTS":              "ports",
-	"INVENTORY_EXPORTS_SERVICES": "exportsServices",
+	"INVENTORY_ADDRESS":   "address",
+	"INVENTORY_SAN":       "san",
+	"TLS_PEER_CA_FILE":    "caFile",
+	"SECURED_SUBNET_CIDR": "cidrs",
+	"ALLOWED_PORTS":       "ports",
 }
+
+// exportsDetail is the detail of the checks of an only set.
+const exportsDetail = "the inventory exports Services: plan shows the endpoints of each"
 
 // linkChecks returns the checks of the link to the inventory.
 func (sc *sourceCheck) linkChecks() []preflight.Check {
-	checks := []preflight.Check{
+	return []preflight.Check{
 		{
 			Name:      sc.checkName(inventoryCheckName),
 			DependsOn: []string{preflight.OwnCertificate, preflight.OwnKey, sc.peerCACheckName()},
 			Run:       sc.checkInventory,
 		},
+		{
+			Name: sc.checkName(initialSyncCheckName), DependsOn: []string{sc.checkName(inventoryCheckName)}, Run: sc.checkInitialSync,
+		},
 	}
-	if sc.ExportsServices { // there is a set for each target, which plan waits for
-		return checks
-	}
-	return append(checks, preflight.Check{
-		Name: sc.checkName(initialSyncCheckName), DependsOn: []string{sc.checkName(inventoryCheckName)}, Run: sc.checkInitialSync,
-	})
 }
 
 // settingName returns where to change a setting: its name, or its key in SOURCES_FILE.
@@ -101,9 +101,6 @@ func (sc *sourceCheck) checkInventory(ctx context.Context) (string, error) {
 	defer conn.Close() //nolint:errcheck // only fails if it is closed already
 	var header, trailer metadata.MD
 	request := &inventoryv1.ListNodesRequest{Names: []string{"preflight"}}
-	if sc.ExportsServices {
-		request.Service = "default/preflight" // need not exist
-	}
 	_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(ctx, request,
 		grpc.Header(&header), grpc.Trailer(&trailer))
 	return sc.explainCallError(err, inventory.HandshakeError(), len(header)+len(trailer) > 0)
@@ -112,9 +109,9 @@ func (sc *sourceCheck) checkInventory(ctx context.Context) (string, error) {
 // explainCallError turns the error of a call, or of the handshake before it, into advice.
 func (sc *sourceCheck) explainCallError(err error, handshake *identity.HandshakeError, byServer bool) (string, error) {
 	code := status.Code(err)
-	notYet := code == codes.Unavailable && byServer                    // no observation: the check of the initial sync reports that
-	notAllowed := code == codes.PermissionDenied && sc.ExportsServices // the Service of the request; an unknown client fails earlier
-	if code == codes.OK || notYet || notAllowed {
+	notYet := code == codes.Unavailable && byServer // no observation: the check of the initial sync reports that
+	sc.exports = code == codes.InvalidArgument      // such an inventory wants the name of a Service
+	if code == codes.OK || notYet || sc.exports {
 		return fmt.Sprintf("connected to %s at %s", sc.SAN, sc.Address), nil
 	}
 	if code == codes.Unavailable && handshake != nil {
@@ -124,11 +121,6 @@ func (sc *sourceCheck) explainCallError(err error, handshake *identity.Handshake
 	switch code { //nolint:exhaustive // the others have the same advice
 	case codes.PermissionDenied:
 		advice = "add the SAN of the writer's certificate to the inventory's ALLOWED_CLIENTS_FILE, as a subscriber"
-	case codes.InvalidArgument:
-		advice = fmt.Sprintf(
-			"whether the inventory exports Services is set by %s; correct it",
-			sc.settingName("INVENTORY_EXPORTS_SERVICES"),
-		)
 	case codes.Unimplemented:
 		advice = fmt.Sprintf("check that %s is the address of an inventory", sc.settingName("INVENTORY_ADDRESS"))
 	}
@@ -159,6 +151,9 @@ func (sc *sourceCheck) explainHandshake(err *identity.HandshakeError) error {
 
 // checkInitialSync subscribes to the inventory, as serve does, until it has received a complete set.
 func (sc *sourceCheck) checkInitialSync(ctx context.Context) (string, error) {
+	if sc.exports {
+		return exportsDetail, nil
+	}
 	inventory, err := sc.openLink()
 	if err != nil {
 		return "", err

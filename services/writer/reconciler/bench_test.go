@@ -86,7 +86,10 @@ func (h *herd) tell(b testing.TB, reset, synced bool, nodes ...*inventoryv1.Node
 	}
 }
 
-func (h *herd) Snapshot() subscriber.Snapshot {
+func (*herd) Use(string, string)               {}
+func (*herd) Leave(string)                     {}
+func (*herd) TakeChanged() map[string]struct{} { return nil }
+func (h *herd) Snapshot(string) subscriber.Snapshot {
 	s := h.view.Snapshot()
 	s.Source, s.Connected = "default", true
 	return s
@@ -191,7 +194,7 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 	hooks := recorder.New(registry, reporter, &history.Log{}).Hooks()
 	one := &shop{from: from, api: api}
 	one.Reconciler = New(Config{
-		Sources: []Source{{Name: "default", Feed: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
+		Sources: []Source{{Name: "default", Feeds: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},
 		Targets: abreast{
 			of: api,
 		},

@@ -28,7 +28,9 @@ func (r *Reconciler) snapshots(key targets.Key, view targets.Resolution) (all []
 	settings := &view.Target.Settings
 	var dependencies []dependency
 	if view.Active() {
-		dependencies = r.dependenciesOf(settings)
+		for _, name := range settings.AllSources() {
+			dependencies = append(dependencies, dependency{source: name, service: settings.SourceService})
+		}
 	}
 	r.setDependencies(key, dependencies)
 	for _, name := range settings.AllSources() {
@@ -39,39 +41,22 @@ func (r *Reconciler) snapshots(key targets.Key, view targets.Resolution) (all []
 	return all
 }
 
-// dependenciesOf returns the sources that a target uses. Of a source that exports Services it is the Service.
-func (r *Reconciler) dependenciesOf(settings *targets.Settings) (all []dependency) {
-	for _, name := range settings.AllSources() {
-		on := dependency{source: name}
-		if r.sources[name].Services != nil {
-			on.service = settings.SourceService
-		}
-		all = append(all, on)
-	}
-	return all
-}
-
-// setDependencies records what a target depends on, and tells the sources that export Services which one it uses.
+// setDependencies records what a target depends on, and what it uses of each source.
 func (r *Reconciler) setDependencies(key targets.Key, dependencies []dependency) {
 	r.dependents.set(key, dependencies)
 	for name, source := range r.sources {
-		if source.Services == nil {
+		at := slices.IndexFunc(dependencies, func(on dependency) bool { return on.source == name })
+		if at < 0 {
+			source.Leave(key.String())
 			continue
 		}
-		service := ""
-		if at := slices.IndexFunc(dependencies, func(on dependency) bool { return on.source == name }); at >= 0 {
-			service = dependencies[at].service
-		}
-		source.Services.Use(key.String(), service)
+		source.Use(key.String(), dependencies[at].service)
 	}
 }
 
-// snapshotOf returns what a source reports. If it exports Services, that is about one of them.
+// snapshotOf returns what a source reports about a Service.
 func (s Source) snapshotOf(service string) subscriber.Snapshot {
-	if s.Services == nil {
-		return s.Snapshot()
-	}
-	snapshot := s.Services.Snapshot(service)
+	snapshot := s.Snapshot(service)
 	snapshot.Source, snapshot.Service = s.Name, service // a Service that is not used has an empty snapshot
 	return snapshot
 }

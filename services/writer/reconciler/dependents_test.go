@@ -59,26 +59,22 @@ type signalingLease struct {
 
 func (l *signalingLease) Changed() <-chan struct{} { return l.changed }
 
-// signalingFeed is a source that signals changes.
-type signalingFeed struct {
-	silentFeed
+// signalingFeeds are of a source that signals changes.
+type signalingFeeds struct {
+	silentFeeds
 
-	changed chan struct{}
+	changed  chan struct{}
+	services []string
 }
 
-func (f signalingFeed) Changed() <-chan struct{} { return f.changed }
+func (f signalingFeeds) Changed() <-chan struct{} { return f.changed }
 
-// signalingServices is a source that exports Services, two of which change.
-type signalingServices struct {
-	*serviceFeeds
-
-	changed chan struct{}
-}
-
-func (f signalingServices) Changed() <-chan struct{} { return f.changed }
-
-func (signalingServices) TakeChanged() map[string]struct{} {
-	return map[string]struct{}{"shop/web": {}, "shop/api": {}}
+func (f signalingFeeds) TakeChanged() map[string]struct{} {
+	changed := map[string]struct{}{}
+	for _, service := range f.services {
+		changed[service] = struct{}{}
+	}
+	return changed
 }
 
 // keyQueue is a queue that only records what is added.
@@ -95,8 +91,8 @@ func TestAChangeDecidesTheTargetsThatDependOnIt(t *testing.T) {
 		services, green, lease := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		c := newCluster(t, &signalingLease{changed: lease})
 		c.sources = map[string]Source{
-			"blue":  {Name: "blue", Services: signalingServices{&serviceFeeds{used: map[string]string{}}, services}},
-			"green": {Name: "green", Feed: signalingFeed{changed: green}},
+			"blue":  {Name: "blue", Feeds: signalingFeeds{changed: services, services: []string{"shop/web", "shop/api"}}},
+			"green": {Name: "green", Feeds: signalingFeeds{changed: green, services: []string{""}}},
 		}
 		for name, dependencies := range map[string][]dependency{
 			"web": {{"blue", "shop/web"}}, "api": {{"blue", "shop/api"}}, "pay": {{"blue", "shop/pay"}},

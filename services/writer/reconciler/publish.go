@@ -78,7 +78,9 @@ func (r *Reconciler) publishTarget(
 		ServicePorts: view.Target.ServicePorts,
 		Input:        input,
 		Decision:     s.decision,
-		Sources:      r.usedSnapshots(view, snapshots),
+	}
+	if view.Active() { // else there are no streams, which would look like sources that are disconnected
+		t.Sources = snapshots
 	}
 	switch {
 	case view.ReadOnly:
@@ -102,15 +104,6 @@ func portsOf[K comparable](all map[K]targets.SourcePorts) map[K][]discoveryv1.En
 		ports[of] = p.Ports
 	}
 	return ports
-}
-
-// usedSnapshots drops the snapshots of exported Services if the target is rejected or not managed. It has no streams of
-// them then, so they would look like sources that are disconnected.
-func (r *Reconciler) usedSnapshots(view targets.Resolution, snapshots []subscriber.Snapshot) []subscriber.Snapshot {
-	if view.Active() && view.Target.Settings.SourceService != "" {
-		return snapshots
-	}
-	return slices.DeleteFunc(slices.Clone(snapshots), func(s subscriber.Snapshot) bool { return r.sources[s.Source].Services != nil })
 }
 
 // logDecision logs each address that the decision changes in the slices, and each that a guard holds.

@@ -55,9 +55,7 @@ type Config struct {
 
 // Source is one inventory: what it reports, and the addresses that it may report.
 type Source struct {
-	Feed // of an inventory that publishes one set; else nil
-
-	Services ServiceFeeds // of an inventory that exports Services; else nil
+	Feeds
 
 	Name  string
 	CIDRs []netip.Prefix
@@ -65,17 +63,13 @@ type Source struct {
 	AllowsPort func(port uint16) bool // ports that may be written and probed for it; nil: all
 }
 
-// Feed receives the reports of one inventory.
-type Feed interface {
-	Snapshot() subscriber.Snapshot
-	Changed() <-chan struct{} // the snapshot has changed; one reader
-}
-
-// ServiceFeeds receives the reports of one inventory about the Services that it exports.
-type ServiceFeeds interface {
-	// Use sets the Service that a target uses, as namespace/name; empty: none. The reports about a Service are received
-	// while a target uses it.
+// Feeds receives the reports of one inventory: about its one set of nodes, which is the Service "", or about Services
+// that it exports.
+type Feeds interface {
+	// Use sets the Service that a target uses, as namespace/name. The reports about it are received while a target uses
+	// it. Leave ends that.
 	Use(target, service string)
+	Leave(target string)
 	Snapshot(service string) subscriber.Snapshot
 	TakeChanged() map[string]struct{} // Services whose snapshots have changed since the last call
 	Changed() <-chan struct{}         // TakeChanged may return some; one reader

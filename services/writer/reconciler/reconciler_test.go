@@ -54,7 +54,7 @@ func newFixture(view targets.Resolution) *fixture {
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
 	f.Reconciler = New(Config{
-		Sources:    []Source{{Name: "default", Feed: silentFeed{}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}},
+		Sources:    []Source{{Name: "default", Feeds: silentFeeds{}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}},
 		Targets:    f.service,
 		Prober:     f.prober,
 		Lease:      f.lease,
@@ -188,10 +188,13 @@ func (s *fakeStore) Update(_ context.Context, slice *discoveryv1.EndpointSlice) 
 	return s.updated, nil
 }
 
-// silentFeed has never received anything.
-type silentFeed struct{ Feed }
+// silentFeeds have never received anything.
+type silentFeeds struct{ Feeds }
 
-func (silentFeed) Snapshot() subscriber.Snapshot { return subscriber.Snapshot{Source: "default"} }
+func (silentFeeds) Use(string, string)                  {}
+func (silentFeeds) Leave(string)                        {}
+func (silentFeeds) Snapshot(string) subscriber.Snapshot { return subscriber.Snapshot{} }
+func (silentFeeds) Changed() <-chan struct{}            { return nil }
 
 func TestWritesOnlyWhileLeading(t *testing.T) {
 	f := newFixture(withSlice())
@@ -283,23 +286,23 @@ func TestWriteIsQueuedBeforeTheDecisionIsPublished(t *testing.T) {
 	}
 }
 
-// reportingFeed reports something else right after its snapshot was read.
-type reportingFeed struct {
-	silentFeed
+// reportingFeeds report something else right after its snapshot was read.
+type reportingFeeds struct {
+	silentFeeds
 
 	report func()
 }
 
-func (f reportingFeed) Snapshot() subscriber.Snapshot {
+func (f reportingFeeds) Snapshot(service string) subscriber.Snapshot {
 	defer f.report()
-	return f.silentFeed.Snapshot()
+	return f.silentFeeds.Snapshot(service)
 }
 
 func TestReportDuringADecisionConcernsTheTarget(t *testing.T) {
 	f := newFixture(managed())
 	f.dependents.set(fixtureKey, nil) // the Service used other sources until now
 	concerned := false
-	f.sources["default"] = Source{Name: "default", Feed: reportingFeed{report: func() {
+	f.sources["default"] = Source{Name: "default", Feeds: reportingFeeds{report: func() {
 		concerned = slices.Contains(f.dependents.of(dependency{source: "default"}), fixtureKey)
 	}}}
 	if f.Decide(fixtureKey, time.Now()); !concerned {
@@ -517,6 +520,7 @@ type serviceFeeds struct {
 }
 
 func (f *serviceFeeds) Use(target, service string) { f.used[target] = service }
+func (f *serviceFeeds) Leave(target string)        { delete(f.used, target) }
 
 func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
@@ -550,7 +554,7 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
 	f := newFixture(view)
 	feeds := &serviceFeeds{used: map[string]string{}}
-	f.sources["blue"] = Source{Name: "blue", Services: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+	f.sources["blue"] = Source{Name: "blue", Feeds: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 	f.Decide(fixtureKey, time.Now())
 	s := f.state(fixtureKey)
 	uses := func(service, address string) {
@@ -578,7 +582,7 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	uses("shop/api", "10.0.0.2")
 	f.service.view.OptedOut = true
 	f.Decide(fixtureKey, time.Now())
-	if got := feeds.used[fixtureKey.String()]; got != "" {
+	if got, uses := feeds.used[fixtureKey.String()]; uses {
 		t.Errorf("a Service that is opted out uses %q", got)
 	}
 }
@@ -597,7 +601,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 			f.Limits.ShrinkWindow = time.Minute
 			f.prober.status = prober.Status{Health: prober.Passing}
 			feeds := &serviceFeeds{used: map[string]string{}, ports: map[string]uint16{"shop/web": 30080, "shop/api": 30090}}
-			f.sources["blue"] = Source{Name: "blue", Services: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+			f.sources["blue"] = Source{Name: "blue", Feeds: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 			if !restart {
 				f.Decide(fixtureKey, time.Now())
 			}
@@ -644,7 +648,7 @@ func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	settings.Probe = probe.Spec{Mode: probe.TCP}
 	f := newFixture(view)
 	feeds := &serviceFeeds{used: map[string]string{}, ports: map[string]uint16{"shop/web": 30090}}
-	f.sources["blue"] = Source{Name: "blue", Services: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+	f.sources["blue"] = Source{Name: "blue", Feeds: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 	f.Decide(fixtureKey, time.Now())
 	probed := f.state(fixtureKey).probed
 	if len(probed) != 1 || probed[0].Key.Port != 30080 {
@@ -660,33 +664,25 @@ func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	}
 }
 
-func TestARejectedTargetShowsNoExportedServiceAsASource(t *testing.T) {
-	for name, change := range map[string]func(*targets.Resolution){
-		"it names no Service":  func(v *targets.Resolution) { v.Target.Settings.SourceService, v.ProbesOnly = "", true },
-		"it is not subscribed": func(*targets.Resolution) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			view := managed()
-			view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
-			f := newFixture(view)
-			f.sources["blue"] = Source{Name: "blue", Services: &serviceFeeds{used: map[string]string{}}}
-			sources := func() (names []string) {
-				_, status := f.Board.List(nil)
-				for _, s := range status.Sources {
-					names = append(names, s.Name)
-				}
-				return names
-			}
-			f.Decide(fixtureKey, time.Now())
-			if got := sources(); !slices.Equal(got, []string{"blue/shop/web"}) {
-				t.Fatalf("managed: sources %v", got)
-			}
-			f.service.view.Rejection = &targets.Rejection{Reason: targets.ReasonSourceServiceRequired}
-			change(&f.service.view)
-			f.Decide(fixtureKey, time.Now())
-			if got := sources(); len(got) != 0 {
-				t.Errorf("rejected: sources %v", got)
-			}
-		})
+func TestARejectedTargetShowsNoSource(t *testing.T) {
+	view := managed()
+	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
+	f := newFixture(view)
+	f.sources["blue"] = Source{Name: "blue", Feeds: &serviceFeeds{used: map[string]string{}}}
+	sources := func() (names []string) {
+		_, status := f.Board.List(nil)
+		for _, s := range status.Sources {
+			names = append(names, s.Name)
+		}
+		return names
+	}
+	f.Decide(fixtureKey, time.Now())
+	if got := sources(); !slices.Equal(got, []string{"blue/shop/web"}) {
+		t.Fatalf("managed: sources %v", got)
+	}
+	f.service.view.Rejection = &targets.Rejection{Reason: targets.ReasonUnknownSource}
+	f.Decide(fixtureKey, time.Now())
+	if got := sources(); len(got) != 0 {
+		t.Errorf("rejected: sources %v", got)
 	}
 }

@@ -38,19 +38,11 @@ func (r *Reconciler) run(ctx context.Context, decisions, writes workQueue) {
 		group.Go(func() { work(ctx, writes, func(key targets.Key) { r.Write(ctx, key, time.Now()) }) })
 	}
 	for name, source := range r.sources {
-		if source.Services != nil {
-			group.Go(func() {
-				onEach(ctx, source.Services.Changed(), func() {
-					for service := range source.Services.TakeChanged() {
-						r.decideDependents(dependency{source: name, service: service})
-					}
-				})
-			})
-			continue
-		}
 		group.Go(func() {
 			onEach(ctx, source.Changed(), func() {
-				r.decideDependents(dependency{source: name})
+				for service := range source.TakeChanged() {
+					r.decideDependents(dependency{source: name, service: service})
+				}
 			})
 		})
 	}

@@ -26,7 +26,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -60,9 +59,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
 	return &cluster{New(Config{
-		Sources: []Source{{
-			Name: "default", Feed: nodeclient.New(nodeclient.Config{Source: "default", Log: log, Metrics: nodeclient.NewMetrics(registry)}),
-		}},
+		Sources: []Source{{Name: "default", Feeds: silentFeeds{}}},
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lease,
 		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {

@@ -1,6 +1,6 @@
-// Package servicefeeds subscribes to the Services that an inventory exports, as far as targets use them. It guarantees
-// that a Service has one stream, however many targets use it, and that a change of one Service has no effect on targets
-// of another. It does not decide which Service a target uses.
+// Package servicefeeds subscribes to what targets use of an inventory: its set of nodes, or Services that it exports. It
+// guarantees that a Service has one stream, however many targets use it, and that a change of one Service has no effect
+// on targets of another. It does not decide what a target uses.
 package servicefeeds
 
 import (
@@ -62,23 +62,35 @@ func (f *Feeds) Run(ctx context.Context) error {
 	return nil
 }
 
-// Use sets the Service that a target uses; empty: none. A Service has a stream while a target uses it.
+// Use sets the Service that a target uses; empty: the set of an inventory that exports none. It has a stream while a
+// target uses it.
 func (f *Feeds) Use(target, service string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	old := f.used[target]
-	if old == service {
+	if old, uses := f.used[target]; uses && old == service {
 		return
 	}
-	if service == "" {
-		delete(f.used, target)
-	} else {
-		f.used[target] = service
-		if f.feeds[service] == nil {
-			f.feeds[service] = f.start(service)
-		}
-		f.feeds[service].users++
+	if f.feeds[service] == nil {
+		f.feeds[service] = f.start(service)
 	}
+	f.feeds[service].users++
+	f.leave(target)
+	f.used[target] = service
+}
+
+// Leave records that a target uses nothing of the inventory.
+func (f *Feeds) Leave(target string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leave(target)
+}
+
+func (f *Feeds) leave(target string) {
+	old, uses := f.used[target]
+	if !uses {
+		return
+	}
+	delete(f.used, target)
 	if x := f.feeds[old]; x != nil {
 		if x.users--; x.users == 0 {
 			x.Retire() // a new client may follow the Service before this one has ended

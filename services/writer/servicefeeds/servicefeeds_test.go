@@ -47,8 +47,11 @@ type exporter struct {
 
 func (x *exporter) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
 	service := req.GetService()
-	if service == "shop/secret" {
+	switch service {
+	case "shop/secret":
 		return status.Error(codes.PermissionDenied, "client may not see service shop/secret")
+	case "":
+		return status.Error(codes.InvalidArgument, "this inventory exports Services")
 	}
 	x.count(service, 1)
 	defer x.count(service, -1)
@@ -164,10 +167,10 @@ func TestAServiceIsSubscribedToWhileTargetsUseIt(t *testing.T) {
 		}
 		h.Use("a/one", "shop/api")
 		want(map[string]int{"shop/web": 1, "shop/api": 1})
-		h.Use("a/two", "")
+		h.Leave("a/two")
 		want(map[string]int{"shop/api": 1})
-		h.Use("a/one", "")
-		h.Use("a/three", "")
+		h.Leave("a/one")
+		h.Leave("a/three")
 		want(map[string]int{})
 		if h.exporter.conns != 1 || len(h.Snapshots()) != 0 {
 			t.Errorf("%d connections, want one for all Services", h.exporter.conns)
@@ -179,7 +182,7 @@ func TestAStoppedClientLeavesTheMetricsToItsSuccessor(t *testing.T) {
 	run(t, &exporter{firstDial: 2 * time.Second}, func(h *harness) {
 		h.Use("a/one", "shop/web")
 		h.wait()
-		h.Use("a/one", "")
+		h.Leave("a/one")
 		h.Use("a/one", "shop/web")
 		want := strings.NewReader(`# HELP slicefeed_writer_source_connected 1 if the inventory is connected.
 # TYPE slicefeed_writer_source_connected gauge
@@ -220,7 +223,7 @@ func TestServicesConnectWhileTheOnlyOtherOneIsDenied(t *testing.T) {
 			t.Error("shop/web has to wait")
 		}
 		time.Sleep(5 * time.Second)
-		h.Use("a/two", "")
+		h.Leave("a/two")
 		for range 50 {
 			time.Sleep(100 * time.Millisecond)
 			if got := h.Snapshot("shop/secret").Denial; got == "" {
@@ -235,12 +238,14 @@ func TestADeniedServiceConcernsNoOther(t *testing.T) {
 	run(t, &exporter{}, func(h *harness) {
 		h.Use("a/one", "shop/secret")
 		h.Use("a/two", "shop/web")
+		h.Use("a/three", "") // names none
 		h.wait()
-		if s := h.Snapshot(
-			"shop/secret",
-		); s.EverSynced ||
-			s.NotSyncedReason() != "the inventory rejects the request: client may not see service shop/secret" {
-			t.Errorf("shop/secret: %s", s.NotSyncedReason())
+		for service, want := range map[string]string{
+			"shop/secret": "client may not see service shop/secret", "": "this inventory exports Services",
+		} {
+			if s := h.Snapshot(service); s.EverSynced || s.NotSyncedReason() != "the inventory rejects the request: "+want {
+				t.Errorf("%q: %s", service, s.NotSyncedReason())
+			}
 		}
 		if !h.Snapshot("shop/web").SyncedInStream {
 			t.Error("shop/web is not synced")

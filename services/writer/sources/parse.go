@@ -8,7 +8,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -107,7 +106,7 @@ func (p *parser) readDocument(document *yaml.Node) []Source {
 }
 
 // sourceFields are the fields of a source, in the order of the documentation.
-var sourceFields = []string{"name", "address", "san", "caFile", "cidrs", "namespaces", "ports", "exportsServices"}
+var sourceFields = []string{"name", "address", "san", "caFile", "cidrs", "namespaces", "ports"}
 
 func (p *parser) readSource(node *yaml.Node) Source {
 	s := Source{CAFile: p.defaults.CAFile, Ports: p.defaults.Ports}
@@ -146,15 +145,6 @@ func (p *parser) readSource(node *yaml.Node) Source {
 		s.CIDRs = append(s.CIDRs, subnet.Prefix)
 		return errorText(err)
 	})
-	if m.values["exportsServices"] != nil {
-		p.scalarField(m, "exportsServices", func(text string) string {
-			var err error
-			if s.ExportsServices, err = strconv.ParseBool(text); err != nil {
-				return "true or false"
-			}
-			return ""
-		})
-	}
 	if m.values["namespaces"] != nil {
 		p.listField(m, "namespaces", func(text string) string {
 			s.Namespaces = append(s.Namespaces, text)

@@ -25,9 +25,7 @@ type Source struct {
 	Name    string
 	Address string          // host:port
 	SAN     certificate.SAN // that its certificate must have
-	// ExportsServices: the inventory publishes a set for each Service that it exports, rather than one set.
-	ExportsServices bool
-	CAFile          string // PEM file with the CAs that sign its certificate
+	CAFile  string          // PEM file with the CAs that sign its certificate
 
 	// The allowlist limits what is written and probed for this source, whatever it reports.
 	CIDRs      []netip.Prefix

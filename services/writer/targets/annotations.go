@@ -18,8 +18,8 @@ import (
 type Settings struct {
 	Sources  []string // names, sorted
 	Failover []string // names of further sources; each is a tier of its own, in this order
-	// SourceService is the exported Service whose endpoints are used, as namespace/name. It applies to the sources that
-	// export Services.
+	// SourceService is the exported Service whose endpoints are used, as namespace/name; empty: the one set of a source
+	// that exports none.
 	SourceService string
 	// FailoverBelow is the number of ready endpoints of earlier tiers that keep a later one out.
 	FailoverBelow int
@@ -98,7 +98,7 @@ var knownAnnotations = []annotationSpec{
 		sourceServiceAnnotation,
 		"namespace/name of a Service",
 		"none",
-		"the Service whose endpoints are used, if the source exports Services",
+		"the Service whose endpoints are used: each source of this Service has to export it",
 		func(s *Settings, text string) bool {
 			_, _, ok := contract.ParseService(text)
 			s.SourceService = text

@@ -236,31 +236,7 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 		}
 		given = append(given, source)
 	}
-	return given, t.checkSourceService(given)
-}
-
-// checkSourceService rejects a target that names no Service of a source that exports Services, or one of sources that
-// export none.
-func (t Target) checkSourceService(given []Source) *Rejection {
-	at := slices.IndexFunc(given, func(s Source) bool { return s.ExportsServices })
-	switch {
-	case at >= 0 && t.Settings.SourceService == "":
-		return newRejection(
-			ReasonSourceServiceRequired,
-			"Source %s exports Services. Set annotation %s%s to the namespace/name of one of them.",
-			given[at].Name,
-			annotationPrefix,
-			sourceServiceAnnotation,
-		)
-	case at < 0 && t.Settings.SourceService != "":
-		return newRejection(
-			ReasonInvalidAnnotation,
-			"%s%s has no effect, since no source of this Service exports Services. Remove it, or set exportsServices in SOURCES_FILE or INVENTORY_EXPORTS_SERVICES.",
-			annotationPrefix,
-			sourceServiceAnnotation,
-		)
-	}
-	return nil
+	return given, nil
 }
 
 // resolveProbesOnly completes the target of a rejected Service so far that its listed endpoints can

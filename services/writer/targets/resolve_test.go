@@ -269,14 +269,7 @@ var rejections = map[string]struct {
 	"no source though there are several": {func(c *Config, _ *corev1.Service) {
 		c.Sources = []Source{{Name: "green"}, {Name: "blue"}}
 	}, "SourceRequired", "Set annotation slicefeed.dev/source to one or more of: blue; green."},
-	"no Service of a source that exports Services": {func(c *Config, _ *corev1.Service) {
-		c.Sources[0].ExportsServices = true
-	}, "SourceServiceRequired", "Source default exports Services. Set annotation slicefeed.dev/source-service to the namespace/name of one of them."},
-	"a Service of a source that exports none": {func(_ *Config, svc *corev1.Service) {
-		svc.Annotations["slicefeed.dev/source-service"] = "shop/web"
-	}, "InvalidAnnotation", "no source of this Service exports Services"},
-	"a Service that is none": {func(c *Config, svc *corev1.Service) {
-		c.Sources[0].ExportsServices = true
+	"a Service that is none": {func(_ *Config, svc *corev1.Service) {
 		svc.Annotations["slicefeed.dev/source-service"] = "web"
 	}, "InvalidAnnotation", `slicefeed.dev/source-service is "web": want namespace/name of a Service.`},
 	"a namespace that the source does not allow": {func(c *Config, _ *corev1.Service) {

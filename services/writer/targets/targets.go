@@ -81,10 +81,8 @@ func KeyOf(svc *corev1.Service) Key {
 // Source is the configuration of one source.
 type Source struct {
 	Name       string
-	Namespaces []string // whose Services may use it; empty: all watched namespaces
-	// ExportsServices: it has a set for each Service that it exports, of which a target names one.
-	ExportsServices bool
-	AllowsPort      func(port uint16) bool // ports that may be written and probed; nil: all
+	Namespaces []string               // whose Services may use it; empty: all watched namespaces
+	AllowsPort func(port uint16) bool // ports that may be written and probed; nil: all
 }
 
 // Target is a Service or a ServiceImport that this writer can manage. If the Service is rejected or opted out, only what
