@@ -17,6 +17,9 @@ export GOFLAGS := $(strip $(GOFLAGS) $(filter-out $(GOFLAGS),-tags=grpcnotrace -
 # Otherwise each test binary with the race detector sleeps for a second at its end.
 export GORACE ?= atexit_sleep_ms=0
 
+# Property tests draw the same inputs each time, so that no change fails by chance; each night they draw new ones (0).
+export RAPID_SEED ?= 1
+
 # The tests of each package belong to one of three parts: what is listed neither here nor there is `make unit`.
 # The packages of `make e2e` start real kube-apiservers, each its own: three at a time, those that take longest first. The
 # last one measures times, so it runs alone.
