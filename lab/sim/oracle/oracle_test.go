@@ -405,22 +405,3 @@ func TestTheBoundGrowsWithEachHalving(t *testing.T) {
 		t.Errorf("one observation more that confirms an empty source adds %s", got)
 	}
 }
-
-func BenchmarkAProberWord(b *testing.B) {
-	r := settled(10)
-	for b.Loop() {
-		r.wait(time.Second)
-		r.probe(3, Passing)
-	}
-}
-
-func BenchmarkAWrite(b *testing.B) {
-	r := settled(10)
-	for i := 0; b.Loop(); i++ {
-		r.probe(9, []Verdict{Failing, Passing}[i%2])
-		r.write(map[int]fate{9: []fate{out, serve}[i%2]})
-	}
-	if len(r.found) > 0 {
-		b.Fatal(r.found)
-	}
-}
