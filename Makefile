@@ -25,7 +25,7 @@ export RAPID_SEED ?= 1
 # last one measures times, so it runs alone.
 E2E := ./lab/e2e/apis ./lab/e2e/leader ./lab/e2e/sources ./lab/e2e/outages ./lab/e2e/services ./lab/e2e/migration ./lab/e2e/attack ./lab/charts ./lab/e2e/bounds
 # Packages that only `make verify` runs.
-VERIFY := ./lab/verify/... ./lab/controlplane
+VERIFY := ./lab/verify/...
 # Packages that leave out the race detector are `make worlds`. In sim and search one goroutine plays each world;
 # hostile measures memory, and the detector has its own. Races between the goroutines
 # that hostile peers reach are looked for in lab/sim/link, in the tests of services, and in `make e2e`.
@@ -76,14 +76,14 @@ oldest: tools build ## make e2e on API servers of the oldest Kubernetes that is 
 .PHONY: races
 races: tools build race upstream ## The end-to-end tests of the gate and all others, with the race detector, each fault at its real pace
 	@tools/previous
-	@SLICEFEED_RACE=1 SLICEFEED_LONG=1 tools/gotest -race -count=1 -p 2 -timeout 60m $(E2E) ./lab/verify/people ./lab/verify/targets ./lab/controlplane
+	@SLICEFEED_RACE=1 SLICEFEED_LONG=1 tools/gotest -race -count=1 -p 2 -timeout 60m $(E2E) ./lab/verify/people ./lab/verify/targets
 
 .PHONY: kubernetes
 kubernetes: build upstream ## Kubernetes' controllers, kube-proxy, CoreDNS; charts and runbooks on nodes with containerd; the first time 20 min more
 	@lab build kubelet kube-controller-manager kube-scheduler kube-proxy coredns proxychoice cert-manager trust-manager >/dev/null
 	@tools/build . charts
 	@tools/node
-	@SLICEFEED_VERIFY=1 tools/gotest -count=1 -p 1 -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled|Runbooks|CertManager|SupportedKubernetes|Umbrella|OutputsAreCompared|ServiceImport' ./lab/verify/kubernetes ./lab/verify/charts ./lab/verify/consumers
+	@SLICEFEED_VERIFY=1 tools/gotest -count=1 -p 1 -timeout 25m -run 'KubernetesControllers|GarbageCollector|NamespaceController|KubeProxy|CoreDNS|BothChartsInstalled|Runbooks|CertManager|Umbrella|OutputsAreCompared|ServiceImport' ./lab/verify/kubernetes ./lab/verify/charts ./lab/verify/consumers
 
 .PHONY: load
 load: build ## Load and abuse: 5,000 nodes, 1,000 subscribers and attackers at the inventory; deaths of real backends at the prober

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -13,11 +12,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/pair"
 	"github.com/slicefeed/slicefeed/lab/pki"
 )
-
-// InventoryEndpoint is where the inventory listens.
-func InventoryEndpoint() string {
-	return netip.AddrPortFrom(pair.InventoryAddress, pair.LinkPort).String()
-}
 
 // Dial makes a connection to the inventory.
 func (s *Setup) Dial(certFile, keyFile, caFile string) *grpc.ClientConn {

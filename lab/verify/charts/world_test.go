@@ -52,9 +52,8 @@ func TestMain(m *testing.M) {
 	}
 	if !netns.Inside() { // inside there is no network
 		_, crds := charts.Definitions(ctx)
-		_, fields := schemas(ctx)
 		_, built := controlplane.BuildPrograms(ctx, os.Stderr, managers...)
-		if err := errors.Join(crds, fields, built); err != nil {
+		if err := errors.Join(crds, built); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

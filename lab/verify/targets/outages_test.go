@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/lab/e2e"
-	"github.com/slicefeed/slicefeed/lab/ionosapi"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
@@ -28,28 +27,4 @@ func TestTheSecuredClusterGoesAway(t *testing.T) {
 		s.Must(workers[0].Leave(s.Ctx()))
 		s.Await("the feed is acted upon", pair.AreJust(pair.Ready, workers[1].Address))
 	})
-}
-
-func TestAnInventoryThatIsBlindIsNotBelieved(t *testing.T) {
-	s := e2e.New(t, e2e.Options{Writer: map[string]string{"HEALTH_CHECK_MODE": "off"}})
-	s.StartAll()
-	workers := s.Join(3)
-	s.ExpectNoWrites(func() {
-		s.Must(s.Inventory.Kill())
-		outage, err := s.Cloud.AddFault(ionosapi.Fault{Kind: ionosapi.Unavailable})
-		s.Must(err)
-		s.Must(s.Inventory.Launch())
-		s.Must(s.WaitSubscribed(s.Ctx(), 1))
-		s.Until("it has said why it is not ready", func() bool {
-			err := s.Inventory.Check(s.Ctx(), "/readyz")
-			return err != nil && e2e.ContainsAll(err.Error(), "addresses", "503")
-		})
-		if !s.Inventory.Running() {
-			t.Error("it ended")
-		}
-		s.Must(s.Cloud.RemoveFault(outage))
-		s.Must(s.Inventory.Ready(s.Ctx()))
-		s.AwaitMetric(s.Writers[0], e2e.SourceSynced, e2e.Equals(1))
-	})
-	s.Await("nothing is lost", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
 }

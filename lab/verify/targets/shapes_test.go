@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/e2e"
@@ -230,150 +227,4 @@ func familyOf(slice *discoveryv1.EndpointSlice) discoveryv1.AddressType {
 		return discoveryv1.AddressTypeIPv6
 	}
 	return discoveryv1.AddressTypeIPv4
-}
-
-func TestEachShapeThatIsRefusedSaysWhatToDoAndIsServedWhenThatIsDone(t *testing.T) {
-	local := corev1.ServiceInternalTrafficPolicyLocal
-	named := e2e.PortTo("http", corev1.ProtocolTCP, 80, 0)
-	named.TargetPort = intstr.FromString("web")
-	// By http, so that the backend notices if it is asked.
-	to := func(port int32) func(*corev1.Service) {
-		return func(s *corev1.Service) {
-			e2e.Annotated("probe", "http")(s)
-			withPorts(e2e.PortTo("http", corev1.ProtocolTCP, 80, port))(s)
-		}
-	}
-	const mendedPorts = `{"spec":{"ports":[{"name":"http","port":80,"protocol":"TCP","targetPort":30080}]}}`
-	annotation := func(name, value string) string {
-		raw, err := json.Marshal(
-			map[string]any{"metadata": map[string]any{"annotations": map[string]string{"slicefeed.dev/" + name: value}}},
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(raw)
-	}
-	shapes := []struct {
-		name   string
-		change func(*corev1.Service)
-		reason string
-		says   []string
-		mend   string // the patch that does what is said
-	}{
-		{
-			"a selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "shop"} },
-			"ServiceHasSelector",
-			[]string{"Remove spec.selector", "the Endpoints object shape-"},
-			`{"spec":{"selector":null}}`,
-		},
-		{
-			"of type ExternalName", func(s *corev1.Service) {
-				s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "shop.example"
-			},
-			"ExternalName",
-			[]string{"Use ClusterIP"},
-			`{"spec":{"type":"ClusterIP","externalName":null}}`,
-		},
-		{
-			"internalTrafficPolicy: Local", func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local },
-			"LocalTrafficPolicy",
-			[]string{"internalTrafficPolicy", "Set it to Cluster"},
-			`{"spec":{"internalTrafficPolicy":"Cluster"}}`,
-		},
-		{"externalTrafficPolicy: Local", func(s *corev1.Service) {
-			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
-		}, "LocalTrafficPolicy", []string{"externalTrafficPolicy", "Set it to Cluster"}, `{"spec":{"externalTrafficPolicy":"Cluster"}}`},
-		{"a named targetPort", withPorts(named), "NamedTargetPort", []string{`"web"`, "Use a number"}, mendedPorts},
-		{"a port outside the fence", to(22), "PortNotAllowed", []string{"Port 22", "ALLOWED_PORTS"}, mendedPorts},
-		{"a port that is only TARGET_PORT of another", to(8080), "PortNotAllowed", []string{"Port 8080", "ALLOWED_PORTS"}, mendedPorts},
-		{
-			"a probe-port outside the fence",
-			e2e.Annotated("probe", "http", "probe-port", "6443"),
-			"PortNotAllowed",
-			[]string{"Port 6443", "probe port", "Change it"},
-			annotation("probe-port", "30443"),
-		},
-		{
-			"only UDP",
-			withPorts(e2e.PortTo("dns", corev1.ProtocolUDP, 53, 30053)),
-			"NoProbePort",
-			[]string{"slicefeed.dev/probe-port"},
-			annotation("probe-port", "30080"),
-		},
-		{"headless without a port", func(s *corev1.Service) {
-			s.Spec.Ports = nil
-			headless(s)
-			ofFamilies(corev1.IPFamilyPolicySingleStack)(s)
-		}, "NoProbePort", []string{"turn probing off"}, annotation("probe", "off")},
-		{
-			"an annotation that cannot be read, from the first",
-			e2e.Annotated("probe", "ping"),
-			"InvalidAnnotation",
-			[]string{"slicefeed.dev/probe", `"ping"`, "tcp"},
-			annotation("probe", "tcp"),
-		},
-		{
-			"two annotations that cannot be read", e2e.Annotated("probe", "ping", "expire-after", "2d"), "InvalidAnnotation",
-			[]string{"slicefeed.dev/probe", "slicefeed.dev/expire-after", "720h"},
-			`{"metadata":{"annotations":null}}`,
-		},
-		{
-			"a source that there is not",
-			e2e.Annotated("source", "east"),
-			"UnknownSource",
-			[]string{`"east"`, "Available: default"},
-			annotation("source", "default"),
-		},
-	}
-	f := enterShapes(t, map[string]string{"TARGET_NAMESPACE": pair.Namespace, "TARGET_SERVICE_NAME": pair.Service, "TARGET_PORT": "8080"})
-	// Somebody listens at the ports outside of the fence, and must not be asked.
-	outside := map[uint16]*backend.Backend{}
-	for _, port := range []uint16{22, 6443} {
-		b, err := backend.Start("outside", netip.AddrPortFrom(shapeV4, port))
-		f.Must(err)
-		t.Cleanup(func() { f.Must(b.Close()) })
-		outside[port] = b
-	}
-	made := make([]*corev1.Service, len(shapes))
-	for i, shape := range shapes {
-		made[i] = f.CreateService(e2e.NewLabeledService(fmt.Sprint("shape-", i), e2e.Annotated("probe-path", "/"), shape.change))
-	}
-	legacy := f.CreateService(e2e.NewLabeledService("legacy"))
-	mirrored := legacyEndpoints(f, legacy)
-	f.StartAll()
-	f.Await("the stage's own Service is served", pair.AreJust(pair.Ready, shapeV4))
-	for i, shape := range shapes {
-		t.Run(shape.name, func(t *testing.T) {
-			f := on(f, t)
-			t.Log(f.AwaitEventOn(made[i], shape.reason, shape.says...).Note)
-			if !e2e.None(f.SlicesOf(made[i])) {
-				t.Errorf("it has slices: %s", pair.Describe(f.SlicesOf(made[i])))
-			}
-			f.PatchService(made[i], shape.mend)
-			f.AwaitOf(made[i], "it is served", pair.AreJust(pair.Ready, shapeV4))
-		})
-	}
-	t.Run("legacy Endpoints", func(t *testing.T) {
-		f := on(f, t)
-		t.Log(f.AwaitEventOn(legacy, "LegacyEndpoints", mirrored, "Delete Endpoints legacy").Note)
-		if n := len(f.SlicesOf(legacy)); n != 1 {
-			t.Errorf("it has %d slices", n)
-		}
-		f.Must(f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Delete(f.Ctx(), mirrored, metav1.DeleteOptions{}))
-		f.AwaitOf(legacy, "it is served", pair.AreJust(pair.Ready, shapeV4))
-	})
-	for port, b := range outside {
-		if n := b.Requests(); n != 0 {
-			t.Errorf("port %d was asked %d times", port, n)
-		}
-	}
-}
-
-// legacyEndpoints makes the mirrored slice of an Endpoints object, as the controller manager
-// would, which is not there. The object itself is nothing that we read.
-func legacyEndpoints(f *e2e.Setup, service *corev1.Service) (name string) {
-	f.T.Helper()
-	slice := e2e.NewSlice(service.Name+"-mirrored", "endpointslicemirroring-controller.k8s.io", netip.MustParseAddr("10.1.9.7"))
-	slice.Labels[discoveryv1.LabelServiceName] = service.Name
-	return f.CreateSlice(slice).Name
 }
