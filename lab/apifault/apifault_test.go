@@ -283,26 +283,6 @@ func TestListsAreRefused(t *testing.T) {
 	}
 }
 
-func TestPagesAreCutShort(t *testing.T) {
-	s := enter(t)
-	s.Set(Fault{PageLimit: 2})
-	for asked, want := range map[string]string{"?limit=500": "limit=2", "?limit=1": "limit=1", "": ""} {
-		if _, body := s.mustGet("/api/v1/nodes" + asked); strings.Fields(body + " - -")[1] != want && want != "" {
-			t.Errorf("asked %q, the API server is asked %q", asked, body)
-		}
-	}
-}
-
-func TestAnswersAreDelayed(t *testing.T) {
-	s := enter(t)
-	s.Set(Fault{Delay: time.Hour})
-	if _, _, err := s.get(list, shortly); err == nil {
-		t.Error("it answered at once")
-	}
-	s.Set(Fault{Delay: time.Millisecond})
-	s.mustGet(list)
-}
-
 func TestRequestsAreOnRecord(t *testing.T) {
 	s := enter(t)
 	s.mustGet(list)
@@ -332,54 +312,5 @@ func TestRequestsAreOnRecord(t *testing.T) {
 	}
 	if all := s.Requests(); len(all) != 3 || all[0].Verb != List || all[0].Query.Get("limit") != "500" {
 		t.Errorf("all are %+v", all)
-	}
-}
-
-func TestAnAPIServerThatIsAwayAnswersNothing(t *testing.T) {
-	s := enter(t)
-	s.up.Close()
-	if answer, _, err := s.get(list, time.Minute); err == nil {
-		t.Errorf("got %s", answer.Status)
-	}
-}
-
-func TestCloseEndsWhatIsHeldUp(t *testing.T) {
-	for name, fault := range map[string]Fault{"in a black hole": {BlackHole: true}, "by silence": {Silent: true}, "by delay": {Delay: time.Hour}} {
-		t.Run(name, func(t *testing.T) {
-			s := enter(t)
-			watch := s.watch("")
-			s.Set(fault)
-			s.up.say <- "an event" // which a delayed API server tells at once: the watch is under way
-			asked := make(chan error, 1)
-			go func() {
-				_, _, err := s.get(list, time.Minute)
-				asked <- err
-			}()
-			if fault.Delay == 0 {
-				s.silent(watch)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			for range watch { // until its end
-			}
-			if err := <-asked; err == nil && fault != (Fault{Silent: true}) {
-				t.Error("a request was answered")
-			}
-		})
-	}
-}
-
-func TestAProxyInFrontOfNothingIsRefused(t *testing.T) {
-	for name, o := range map[string]Options{
-		"no TLS": {Upstream: "http://10.0.0.1:6443"},
-		"no CA":  {Upstream: "https://10.0.0.1:6443", UpstreamCA: []byte("rubbish")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if p, err := Start(o); err == nil {
-				p.Close()
-				t.Error("it started")
-			}
-		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -154,63 +153,6 @@ func TestASwitchHoldsForConnectionsThatAreOpen(t *testing.T) {
 				t.Errorf("heard the request: %v", heard)
 			}
 		})
-	}
-}
-
-func TestADeathClosesOpenConnections(t *testing.T) {
-	b := start(t)
-	conn, err := net.DialTimeout("tcp", address.String(), time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	// A request and its answer, so that the connection has been accepted for certain.
-	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	buf := make([]byte, 4096)
-	if _, err := conn.Read(buf); err != nil {
-		t.Fatal(err)
-	}
-	set(t, b, Refuse)
-	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("got %v, want an end", err)
-	}
-}
-
-func TestWhatHangsIsAnsweredWhenTheBackendRecovers(t *testing.T) {
-	b := start(t)
-	set(t, b, Hang)
-	answer := make(chan string)
-	go func() { answer <- get(fresh(), 10*time.Second) }()
-	for b.Requests() == 0 {
-		select {
-		case early := <-answer:
-			t.Fatalf("answered while hanging: %s", early)
-		case <-time.After(time.Millisecond):
-		}
-	}
-	set(t, b, Serve)
-	if got := <-answer; got != "200 from worker-1" {
-		t.Error(got)
-	}
-}
-
-func TestASilentBackendHeardNothing(t *testing.T) {
-	b := start(t)
-	set(t, b, Silent)
-	_ = get(fresh(), patience)
-	if diff := cmp.Diff(int64(0), b.Requests()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestAnUnknownModeChangesNothing(t *testing.T) {
-	b := start(t)
-	if err := b.Set("tired"); err == nil {
-		t.Error("no error")
-	}
-	if got := get(fresh(), patience); got != "200 from worker-1" {
-		t.Error(got)
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // mutation is a place in the code that can change something in a cluster.
@@ -180,62 +178,5 @@ func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
 		if !used[key] {
 			t.Errorf("%s is allowed, and is not there", key)
 		}
-	}
-}
-
-func TestWritesAreRecognizedHoweverTheyAreSpelled(t *testing.T) {
-	const text = `package fixture
-
-import (
-	"context"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-)
-
-type server struct{ client kubernetes.Interface }
-
-func (s server) context() context.Context { return context.Background() }
-
-type deleter interface {
-	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
-}
-
-func otherContext(s server) {
-	s.client.CoreV1().Services("web").Update(s.context(), nil, metav1.UpdateOptions{})
-	s.client.CoreV1().Nodes().Create(context.TODO(), &corev1.Node{}, metav1.CreateOptions{})
-}
-
-func asValue(s server) any { return s.client.CoreV1().Pods("web").DeleteCollection }
-
-func byInterface(d deleter) error { return d.Delete(nil, "shop", metav1.DeleteOptions{}) }
-
-func byREST(s server) { s.client.DiscoveryV1().RESTClient().Put().Do(nil) }
-
-func dry(s server) {
-	s.client.CoreV1().Nodes().Create(nil, nil, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	s.client.CoreV1().Nodes().Create(nil, nil, metav1.CreateOptions{DryRun: nil})
-}
-
-func reads(s server) {
-	s.client.CoreV1().Nodes().List(nil, metav1.ListOptions{})
-	s.client.CoreV1().Nodes().Get(nil, "", metav1.GetOptions{})
-	delete(map[string]int{}, "")
-}
-`
-	c := newChecker(t)
-	got := c.check(t, "fixture", text, "fixture.go")
-	want := []mutation{
-		{Function: "otherContext", Method: "Update"},
-		{Function: "otherContext", Method: "Create"},
-		{Function: "asValue", Method: "DeleteCollection"},
-		{Function: "byInterface", Method: "Delete"},
-		{Function: "byREST", Method: "Put"},
-		{Function: "dry", Method: "Create", DryRun: true},
-		{Function: "dry", Method: "Create"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

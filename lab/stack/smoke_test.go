@@ -68,7 +68,7 @@ func run(t *testing.T, commands string) string {
 
 func shell(ctx context.Context, commands string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", commands)
-	cmd.Dir, cmd.WaitDelay = root, time.Second
+	cmd.Dir, cmd.WaitDelay = "../..", time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

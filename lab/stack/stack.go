@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// The names and addresses of the stack. A test compares them with docker-compose.yaml.
+// The names and addresses of the stack. docker-compose.yaml has them too.
 const (
 	Namespace = "web"  // of the Service and the writers
 	Service   = "shop" // without a selector

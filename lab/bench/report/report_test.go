@@ -28,13 +28,3 @@ func TestReportNamesEachMissedGoal(t *testing.T) {
 		}
 	}
 }
-
-func TestNumbersHaveThreeSignificantDigits(t *testing.T) {
-	for of, want := range map[float64]string{
-		0: "0 ms", 500: "500 ms", 1234.5: "1234 ms", 12.345: "12.3 ms", 1.0999: "1.10 ms", 0.00123: "0.0012 ms",
-	} {
-		if got := number(of, "ms"); got != want {
-			t.Errorf("%v: %q, want %q", of, got, want)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,42 +48,6 @@ func TestAWaitMeasuresUntilTheEvent(t *testing.T) {
 		// From the start on, not before it: the first of one node was over by then.
 		if took, err := s.Since(t.Context(), start.Add(4500*time.Millisecond), count(1)); err != nil || took != 500*time.Millisecond {
 			t.Errorf("the second time of one node: %s, %v", took, err)
-		}
-	})
-}
-
-func TestAWaitEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if took, err := empty().Since(ctx, time.Now(), count(1)); err == nil {
-			t.Errorf("it came true after %s", took)
-		}
-	})
-}
-
-func TestOldStatesAreForgottenAndWaitsGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := empty()
-		waited := make(chan error)
-		go func() {
-			_, err := s.Since(t.Context(), time.Now(), count(2))
-			waited <- err
-		}()
-		synctest.Wait()
-		for range 2 * remembered {
-			time.Sleep(time.Millisecond)
-			s.put(node("a"))
-		}
-		if len(s.states) > remembered {
-			t.Errorf("%d states are kept", len(s.states))
-		}
-		if got := s.Count(); got != 2*remembered {
-			t.Errorf("%d events, want %d", got, 2*remembered)
-		}
-		s.put(node("b"))
-		if err := <-waited; err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -95,42 +94,6 @@ func synced(revision uint64, count uint32, digest byte, m *inventoryv1.WatchNode
 	m.Synced, m.Count, m.Digest = true, count, append(make([]byte, 15), digest)
 	m.Cursor = &inventoryv1.Cursor{Epoch: "one", Revision: revision}
 	return message(m)
-}
-
-func TestEverySetInForceIsRemembered(t *testing.T) {
-	a, b, c := node("a", "10.0.0.1", 1), node("b", "10.0.0.2", 2), node("c", "10.0.0.3", 4)
-	s := &script{streams: [][]*inventoryv1.WatchNodesResponse{
-		{
-			message(&inventoryv1.WatchNodesResponse{}),
-			message(&inventoryv1.WatchNodesResponse{Reset_: true, Upserts: []*inventoryv1.Node{a}}),
-			synced(1, 2, 3, &inventoryv1.WatchNodesResponse{Upserts: []*inventoryv1.Node{b}}),
-			synced(2, 2, 6, &inventoryv1.WatchNodesResponse{Removed: []string{"a"}, Upserts: []*inventoryv1.Node{c}}),
-			message(&inventoryv1.WatchNodesResponse{Reset_: true, Upserts: []*inventoryv1.Node{a}}), // lost with the stream
-		},
-		{synced(2, 2, 6, &inventoryv1.WatchNodesResponse{})},
-	}}
-	r, err := record(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, w := range r.Since(0) {
-		text := "staged "
-		if w.Synced {
-			text = "synced "
-		}
-		if w.Membership.Reason != "why" {
-			t.Errorf("the status is %v", w.Membership)
-		}
-		got = append(got, text+strings.Join(w.Names(), ","))
-	}
-	want := []string{"staged ", "staged ", "synced a,b", "synced b,c", "staged b,c", "synced b,c"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if resumed := s.asked[1]; resumed.GetCursor().GetRevision() != 2 || resumed.GetDigest()[15] != 6 {
-		t.Errorf("it resumed with %v", resumed)
-	}
 }
 
 func TestABreachIsAnError(t *testing.T) {
