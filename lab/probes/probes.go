@@ -165,14 +165,18 @@ func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*
 
 // Until waits for a status, and returns when it was there.
 func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, error) {
-	for s.bench.Status(s.Key).Health != want {
+	for s.health() != want {
 		select {
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("%s %s is %v, not %v", s.Key.Spec.Mode, s.Name(), s.bench.Status(s.Key).Health, want)
+			return time.Time{}, fmt.Errorf("%s %s is %v, not %v", s.Key.Spec.Mode, s.Name(), s.health(), want)
 		case <-s.kick:
 		}
 	}
 	return time.Now(), nil
+}
+
+func (s *Subject) health() prober.Health {
+	return s.bench.Statuses(requestsFor("blue", s.Key))[0].Health
 }
 
 // Die kills the backend and brings it back, so many times, at any time, and reports how long

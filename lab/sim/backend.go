@@ -75,7 +75,12 @@ func (p *probes) Set(target string, requests []prober.Request) {
 }
 
 // Status is the present word on a key.
-func (p *probes) Status(k probe.Key) prober.Status { return p.schedule.Status(k) }
+func (p *probes) Statuses(requests []prober.Request) (all []prober.Status) {
+	for i := range requests {
+		all = append(all, p.schedule.Status(requests[i].Key))
+	}
+	return all
+}
 
 // TakeChanged returns nothing: the writer is poked.
 func (p *probes) TakeChanged() []string { return nil }

@@ -146,7 +146,7 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 		prober:           prober.New(prober.Config{Log: log, Registerer: registerer}),
 	}
 	w.reconcilerConfig = reconciler.Config{
-		Prober: w.prober, Zones: map[string]string{},
+		Prober: w.prober, Zones: map[string]string{}, MaxEndpoints: cfg.MaxEndpoints,
 		Limits: verdict.Limits{MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold, ShrinkWindow: cfg.ShrinkWindow},
 		Board:  endpointStore, Logger: log, Registerer: registerer,
 	}

@@ -48,9 +48,10 @@ type Config struct {
 	ProbeInterval time.Duration `flag:"health-check-interval" default:"2s"                                 group:"Probes" help:"how often each endpoint is probed"                                                                                               min:"200ms" max:"5m"`
 	ProbeTimeout  time.Duration `flag:"health-check-timeout"  default:"1s"                                 group:"Probes" help:"how long a probe waits for a response; it can be longer than the interval"                                                       min:"50ms"  max:"1m"`
 
-	EmptyThreshold int           `flag:"empty-result-threshold" default:"3"   min:"1"  max:"10"  group:"Guards" help:"consecutive complete observations that confirm an empty source"`
-	ShrinkWindow   time.Duration `flag:"shrink-window"          default:"60s" min:"0s" max:"1h"  group:"Guards" help:"period in which at most half of a source's ready endpoints are drained or removed on its report alone, and none in a new leader's first; 0 turns this guard off"`
-	MaxStaleness   time.Duration `flag:"max-staleness"          default:"15m" min:"1s" max:"24h" group:"Guards" help:"maximum age of a source's last synced membership while the source is trusted"`
+	EmptyThreshold int           `flag:"empty-result-threshold" default:"3"     min:"1"  max:"10"     group:"Guards" help:"consecutive complete observations that confirm an empty source"`
+	ShrinkWindow   time.Duration `flag:"shrink-window"          default:"60s"   min:"0s" max:"1h"     group:"Guards" help:"period in which at most half of a source's ready endpoints are drained or removed on its report alone, and none in a new leader's first; 0 turns this guard off"`
+	MaxEndpoints   int           `flag:"max-endpoints"          default:"10000" min:"1"  max:"100000" group:"Guards" help:"endpoints that one source may report for one Service; a report with more of them is not used, and nothing changes"`
+	MaxStaleness   time.Duration `flag:"max-staleness"          default:"15m"   min:"1s" max:"24h"    group:"Guards" help:"maximum age of a source's last synced membership while the source is trusted"`
 
 	Listen     string `flag:"listen-address"       placeholder:"[host]:port" group:"Endpoint API" help:"where slicefeed.writer.v1 is served (gRPC over mutual TLS); not served when unset"`
 	ListenCert string `flag:"listen-cert-file"     placeholder:"file"        group:"Endpoint API" help:"PEM certificate of the listener, with the EKU serverAuth; reloaded on change"      required:"LISTEN_ADDRESS" only:"LISTEN_ADDRESS"`

@@ -94,14 +94,17 @@ func (m *members) convert(s subscriber.Snapshot, choice Choice) []verdict.Member
 		if m.generation == s.Generation {
 			return m.list
 		}
-		if list, ok := m.follow(s.Members, choice); ok {
+		if list, ok := m.follow(s.Members, choice); ok && !choice.exceeds(list) {
 			*m = members{s.Generation, key, s.Members, list}
 			return list
 		}
 	}
-	list := make([]verdict.Member, 0, len(s.Members))
+	list := make([]verdict.Member, 0, min(len(s.Members), max(choice.Limit, 64)))
 	for _, member := range s.Members {
-		list = choice.appendMembers(list, member)
+		if list = choice.appendMembers(list, member); choice.exceeds(list) {
+			*m = members{}
+			return list
+		}
 	}
 	slices.SortFunc(list, func(a, b verdict.Member) int { return a.Address.Compare(b.Address) })
 	*m = members{s.Generation, key, s.Members, list}

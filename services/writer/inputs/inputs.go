@@ -25,7 +25,11 @@ type Choice struct {
 	Families []discoveryv1.AddressType
 	Selector labels.Selector   // nil: all nodes
 	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
+	Limit    int               // of chosen members; 0: none
 }
+
+// exceeds reports whether there are more members than the limit.
+func (c Choice) exceeds(list []verdict.Member) bool { return c.Limit > 0 && len(list) > c.Limit }
 
 // selectorText returns the selector as text; empty: all nodes.
 func (c Choice) selectorText() string {
@@ -67,7 +71,16 @@ type Source struct{ current, trusted members }
 // Convert returns what a snapshot reports, as input of a decision.
 func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist verdict.Allowlist) verdict.Source {
 	current, trusted := s.members(snapshot, choice)
+	unusable := ""
+	if choice.exceeds(trusted) {
+		trusted = nil
+	}
+	if choice.exceeds(current) { // nothing of it counts, and the work of a decision stays bounded
+		current, trusted = nil, nil
+		unusable = fmt.Sprintf("it reports more than %d endpoints (MAX_ENDPOINTS)", choice.Limit)
+	}
 	return verdict.Source{
+		Unusable:           unusable,
 		Name:               snapshot.Source,
 		EverSynced:         snapshot.EverSynced,
 		Connected:          snapshot.Connected && snapshot.SyncedInStream,

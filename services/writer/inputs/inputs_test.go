@@ -1,6 +1,7 @@
 package inputs
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -144,5 +145,39 @@ func TestListedEndpointsHaveThePortsOfTheirSource(t *testing.T) {
 		if got[0].PortGroup != want {
 			t.Errorf("source %q: port group %q, want %q", source, got[0].PortGroup, want)
 		}
+	}
+}
+
+func TestReportAboveTheLimitIsNotUsed(t *testing.T) {
+	ipv4 := Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Limit: 3}
+	report := func(generation uint64, nodes int) (s subscriber.Snapshot) {
+		s.Generation = generation
+		for i := range nodes {
+			s.Members = append(s.Members, &subscriber.Member{
+				Name: fmt.Sprintf("node-%05d", i), State: subscriber.Ready, Addresses: []netip.Addr{address(i)},
+			})
+		}
+		s.TrustedMembers, s.TrustedGeneration = s.Members, generation
+		return s
+	}
+	var source Source
+	for _, step := range []struct {
+		nodes  int
+		usable bool
+	}{{3, true}, {4, false}, {1000, false}, {3, true}, {5, false}, {2, true}} {
+		s := report(uint64(step.nodes), step.nodes)
+		got := source.Convert(s, ipv4, verdict.Allowlist{})
+		want := 0
+		if step.usable {
+			want = step.nodes
+		}
+		if (got.Unusable == "") != step.usable || len(got.Members) != want || len(got.Trusted) != want {
+			t.Errorf("%d nodes: %q, %d members, %d trusted", step.nodes, got.Unusable, len(got.Members), len(got.Trusted))
+		}
+	}
+	s, before := report(7, 3), report(6, 4)
+	s.TrustedMembers, s.TrustedGeneration = before.Members, 6
+	if got := source.Convert(s, ipv4, verdict.Allowlist{}); got.Unusable != "" || len(got.Members) != 3 || got.Trusted != nil {
+		t.Errorf("a trusted report above the limit counts: %+v", got)
 	}
 }

@@ -144,14 +144,14 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
 			synctest.Wait()
 			p.TakeChanged()
-			if p.Status(testKey(1)).Health != Passing {
-				t.Fatalf("before %v: %+v", errno, p.Status(testKey(1)))
+			if p.statusOf(testKey(1)).Health != Passing {
+				t.Fatalf("before %v: %+v", errno, p.statusOf(testKey(1)))
 			}
 			var err error = errno
 			broken.Store(&err)
 			time.Sleep(3*probe.DefaultInterval + time.Millisecond)
 			synctest.Wait()
-			if w := p.Status(testKey(1)); w.Health != Pending || !w.Expired || w.Detail != errno.Error() {
+			if w := p.statusOf(testKey(1)); w.Health != Pending || !w.Expired || w.Detail != errno.Error() {
 				t.Errorf("three intervals after %v: %+v", errno, w)
 			}
 			if got := p.TakeChanged(); len(got) != 1 {
@@ -174,11 +174,11 @@ func TestStatusExpiresWithoutFileDescriptors(t *testing.T) {
 	await := func(what string, is func(Status) bool) {
 		t.Helper()
 		deadline := time.After(30 * time.Second)
-		for !is(p.Status(k)) {
+		for !is(p.statusOf(k)) {
 			select {
 			case <-p.Changed():
 			case <-deadline:
-				t.Fatalf("%s: %+v", what, p.Status(k))
+				t.Fatalf("%s: %+v", what, p.statusOf(k))
 			}
 		}
 	}

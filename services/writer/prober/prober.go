@@ -61,11 +61,16 @@ func (p *Prober) Set(target string, requests []Request) {
 	signal(p.wakeCh)
 }
 
-// Status returns the current status of a key.
-func (p *Prober) Status(key probe.Key) Status {
+// Statuses returns the current status of each request. It takes the lock once: with a lock for each endpoint, the
+// decisions about a few large Services kept all others waiting.
+func (p *Prober) Statuses(requests []Request) []Status {
+	all := make([]Status, len(requests))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.schedule.Status(key)
+	for i := range requests {
+		all[i] = p.schedule.Status(requests[i].Key)
+	}
+	return all
 }
 
 // Changed is signaled after the status of a key has changed; TakeChanged returns the targets. It has one reader.

@@ -30,6 +30,8 @@ func requestsFor(source string, keys ...probe.Key) []Request {
 	return requests
 }
 
+func (p *Prober) statusOf(key probe.Key) Status { return p.Statuses([]Request{{Key: key}})[0] }
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newProber() *Prober {
@@ -84,7 +86,7 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 	runProber(t, p)
 
 	dirty := map[string]bool{}
-	for p.Status(up).Health != Passing || p.Status(down).Health != Failing {
+	for p.statusOf(up).Health != Passing || p.statusOf(down).Health != Failing {
 		<-p.Changed()
 		for _, target := range p.TakeChanged() {
 			dirty[target] = true
@@ -93,16 +95,16 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"web/a": true, "web/b": true}, dirty); diff != "" {
 		t.Errorf("dirty (-want +got):\n%s", diff)
 	}
-	if w := p.Status(down); w.Detail != "connection refused" || w.Since.IsZero() {
+	if w := p.statusOf(down); w.Detail != "connection refused" || w.Since.IsZero() {
 		t.Errorf("status of the closed address: %+v", w)
 	}
 
 	p.Set("web/b", nil)
-	if got := p.Status(up).Health; got != Passing {
+	if got := p.statusOf(up).Health; got != Passing {
 		t.Errorf("%v: a key that web/a still has lost its status", got)
 	}
 	p.Set("web/a", requestsFor("blue", down))
-	if got := p.Status(up).Health; got != Pending {
+	if got := p.statusOf(up).Health; got != Pending {
 		t.Errorf("%v: a key without targets has a status", got)
 	}
 	if err := testutil.CollectAndCompare(p.metrics.endpoints, strings.NewReader(`
@@ -147,7 +149,7 @@ func TestDetectsFailuresWithinBounds(t *testing.T) {
 				time.Sleep(time.Until(died.Add(row.within)))
 				synctest.Wait()
 				for _, k := range keys {
-					if p.Status(k).Health != Failing {
+					if p.statusOf(k).Health != Failing {
 						t.Errorf("%v is not failing within %v", k.Address, row.within)
 					}
 				}
@@ -237,7 +239,7 @@ func TestRunWaitsForProbes(t *testing.T) {
 		if err := <-done; err != nil || !ended.Load() {
 			t.Errorf("%v, ended %v", err, ended.Load())
 		}
-		if p.Status(testKey(1)).Health != Pending {
+		if p.statusOf(testKey(1)).Health != Pending {
 			t.Error("a probe that ended with the context changed the status")
 		}
 	})
@@ -262,7 +264,7 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 		p.Set("web/b", requestsFor("blue", same))
 		runProber(t, p)
 		synctest.Wait()
-		if got := p.Status(same).Health; started.Load() != 1 || got != Passing {
+		if got := p.statusOf(same).Health; started.Load() != 1 || got != Passing {
 			t.Errorf("%d probes for two targets of one key, which is %v", started.Load(), got)
 		}
 		if diff := cmp.Diff([]string{"web/a", "web/b"}, p.TakeChanged()); diff != "" {
@@ -271,13 +273,13 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 
 		// Another spec is another key: it is pending, and probed immediately.
 		other.Spec = probe.Spec{Mode: probe.HTTP}
-		if got := p.Status(other).Health; got != Pending {
+		if got := p.statusOf(other).Health; got != Pending {
 			t.Errorf("a changed spec is %v before its first probe", got)
 		}
 		p.Set("web/b", requestsFor("blue", other))
 		synctest.Wait()
-		if p.Status(other).Health != Passing || p.Status(one).Health != Passing || started.Load() != 2 {
-			t.Errorf("the new spec is %v, the old one %v after %d probes", p.Status(other).Health, p.Status(one).Health, started.Load())
+		if p.statusOf(other).Health != Passing || p.statusOf(one).Health != Passing || started.Load() != 2 {
+			t.Errorf("the new spec is %v, the old one %v after %d probes", p.statusOf(other).Health, p.statusOf(one).Health, started.Load())
 		}
 	})
 }

@@ -200,7 +200,7 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 		synctest.Wait()
 		took := make([]time.Duration, 0, len(keys))
 		for _, k := range keys {
-			w := p.Status(k)
+			w := p.statusOf(k)
 			if w.Health != Failing {
 				t.Fatalf("the failure of %v is not detected: %+v", k.Address, w)
 			}

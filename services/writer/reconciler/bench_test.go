@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -147,8 +148,8 @@ func (s *shelf) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*di
 type answered struct{ Prober }
 
 func (answered) Set(string, []prober.Request) {}
-func (answered) Status(probe.Key) prober.Status {
-	return prober.Status{Health: prober.Passing}
+func (answered) Statuses(requests []prober.Request) []prober.Status {
+	return slices.Repeat([]prober.Status{{Health: prober.Passing}}, len(requests))
 }
 
 // BenchmarkOneChange is all that the writer does about one node of a Service with many endpoints,

@@ -179,6 +179,7 @@ func (r *Reconciler) sourceInputs(
 		Families: view.Target.Families,
 		Selector: view.Target.Settings.NodeSelector,
 		Zones:    r.Zones,
+		Limit:    r.MaxEndpoints,
 	}
 	all := make([]verdict.Source, 0, len(snapshots))
 	for _, snapshot := range snapshots {
@@ -208,10 +209,9 @@ var probeStatuses = [...]verdict.ProbeStatus{
 // probes returns the status of each probed address, sorted by address as the requests are.
 func (r *Reconciler) probes(probed []prober.Request) []verdict.Probe {
 	all := make([]verdict.Probe, len(probed))
-	for i, request := range probed {
-		s := r.Prober.Status(request.Key)
+	for i, s := range r.Prober.Statuses(probed) {
 		all[i] = verdict.Probe{
-			Address: request.Key.Address, Status: probeStatuses[s.Health], Since: s.Since, Detail: s.Detail, Expired: s.Expired,
+			Address: probed[i].Key.Address, Status: probeStatuses[s.Health], Since: s.Since, Detail: s.Detail, Expired: s.Expired,
 			LastPassed: s.LastPassedAt, RunStart: s.RunStart, RunLast: s.RunLast,
 		}
 	}

@@ -28,7 +28,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/health"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -48,6 +47,8 @@ type Config struct {
 	Board    *endpoints.Store        // nil: decisions are not published, as in a dry run
 	DryRun   bool                    // decisions are those of a leader, but nothing is written
 	Applier  func() *applier.Applier // returns a new one, for a target
+
+	MaxEndpoints int // that one source may report for one target; 0: any number
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -86,7 +87,7 @@ type Targets interface {
 // Prober probes endpoints.
 type Prober interface {
 	Set(target string, requests []prober.Request) // replaces what is probed for a target
-	Status(key probe.Key) prober.Status
+	Statuses(requests []prober.Request) []prober.Status
 	TakeChanged() []string    // targets with a status that changed since the last call
 	Changed() <-chan struct{} // TakeChanged may return some; one reader
 }

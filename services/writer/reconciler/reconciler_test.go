@@ -145,7 +145,9 @@ func (p *fakeProber) Set(_ string, requests []prober.Request) {
 	}
 }
 
-func (p *fakeProber) Status(probe.Key) prober.Status { return p.status }
+func (p *fakeProber) Statuses(requests []prober.Request) []prober.Status {
+	return slices.Repeat([]prober.Status{p.status}, len(requests))
+}
 
 // fakeLease is held in the given term; 0: by another writer.
 type fakeLease struct{ term, released, handedOver int }
