@@ -242,6 +242,7 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 	edges := []string{
 		inventory + "/nodeserver", writer + "/subscriber", writer + "/subscriber/subscribertest", writer + "/nodeclient",
 		writer + "/endpointserver", writer + "/query", writer + "/preflight", plugin,
+		module + "services/internal/report",
 	}
 	importing := map[string]bool{}
 	for _, p := range list(t, module+"services/...") {
