@@ -135,6 +135,7 @@ func (s *Server) debugHandler() http.Handler {
 	mux := http.NewServeMux()
 	if s.Status != nil {
 		mux.Handle("GET /statusz", s.Status)
+		mux.Handle("GET /{$}", http.RedirectHandler("/statusz", http.StatusFound))
 	}
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

@@ -87,7 +87,7 @@ func TestServesEachPathOnOneListener(t *testing.T) {
 	admin, debug := startServer(t, &Server{Status: status})
 	for path, want := range map[string]struct{ admin, debug int }{
 		"/metrics": {200, 404}, "/livez": {200, 404}, "/readyz": {200, 404},
-		"/statusz": {404, 200}, "/debug/pprof/": {404, 200}, "/debug/pprof/heap": {404, 200}, "/": {404, 404},
+		"/statusz": {404, 200}, "/debug/pprof/": {404, 200}, "/debug/pprof/heap": {404, 200}, "/": {404, 200},
 	} {
 		if got, _ := httpGet(t, admin+path); got != want.admin {
 			t.Errorf("admin %s: %d, want %d", path, got, want.admin)

@@ -40,7 +40,9 @@ func Worst(all []*reportv1.Problem) (worst *reportv1.Problem) {
 }
 
 // IsHealthy reports whether there is nothing that a person should look at.
-func IsHealthy(all []*reportv1.Problem) bool { return Worst(all).GetLevel() <= reportv1.Level_LEVEL_NOTE }
+func IsHealthy(all []*reportv1.Problem) bool {
+	return Worst(all).GetLevel() <= reportv1.Level_LEVEL_NOTE
+}
 
 // advice says how to fix the problems of a reason. Reasons that need nothing done have none.
 var advice = map[string]string{}
