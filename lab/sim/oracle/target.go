@@ -63,6 +63,7 @@ type held struct {
 type turn struct {
 	writer  *writer
 	version uint64
+	expired string // the sources that had expired: that comes with time alone
 	from    fate
 }
 

@@ -3,6 +3,7 @@ package oracle
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // tier is the place of a source among those that stand by; 0: it does not.
@@ -39,6 +40,11 @@ func (p *plan) certainBefore(tier int) (n int) {
 		}
 	}
 	return n
+}
+
+// expiredSources are the names of the sources that have expired.
+func (p *plan) expiredSources() string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(p.config.Sources), func(name string) bool { return !p.expired(name) }), " ")
 }
 
 // expired reports whether a source has not been trusted for so long that its endpoints may leave, and as long as the

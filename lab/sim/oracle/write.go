@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -103,7 +104,8 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 	}
 	for _, c := range changes {
 		last, ok := t.turns[c.address]
-		if ok && last.writer == p.writer && last.version == p.version && last.from == c.to && c.from != c.to {
+		if ok && last.writer == p.writer && last.version == p.version && last.expired == p.expiredSources() &&
+			last.from == c.to && c.from != c.to {
 			o.broke("I3", "flap", "what a writer changed it does not change back while it knows nothing new",
 				"%s made %s %s again", f.Writer, c.address, c.to)
 		}
@@ -287,7 +289,7 @@ func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr
 		case mends || late:
 			delete(t.turns, c.address)
 		case c.from != c.to:
-			t.turns[c.address] = turn{writer: p.writer, version: p.version, from: c.from}
+			t.turns[c.address] = turn{writer: p.writer, version: p.version, expired: p.expiredSources(), from: c.from}
 		}
 	}
 	for _, s := range []*Slice{f.Before, f.After} {
@@ -325,15 +327,16 @@ func (t *target) rest(f Wrote, o *Oracle) {
 
 // same reports whether two slices mean the same, whatever their order.
 func (s *Slice) same(u *Slice) bool {
-	if s.Source != u.Source || s.Rest != u.Rest || len(s.Endpoints) != len(u.Endpoints) {
-		return false
-	}
+	return s.Source == u.Source && s.Rest == u.Rest && slices.Equal(s.sorted(), u.sorted())
+}
+
+func (s *Slice) sorted() []string {
+	var all []string
 	for _, e := range s.Endpoints {
-		if !slices.Contains(u.Endpoints, e) {
-			return false
-		}
+		all = append(all, fmt.Sprint(e))
 	}
-	return true
+	slices.Sort(all)
+	return all
 }
 
 // passes reports whether a slice goes from one source to another: what it listed leaves, or comes. Its label
