@@ -9,6 +9,7 @@ package inputs
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -66,10 +67,14 @@ func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) 
 }
 
 // Source has the members of a source's snapshots that concern a target.
-type Source struct{ current, trusted members }
+type Source struct {
+	current, trusted members
+	chosenBy         *Choice // nil: nothing was chosen yet
+}
 
 // Convert returns what a snapshot reports, as input of a decision.
 func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist verdict.Allowlist) verdict.Source {
+	deselected := s.deselected(snapshot, choice)
 	current, trusted := s.members(snapshot, choice)
 	unusable := ""
 	if choice.exceeds(trusted) {
@@ -91,9 +96,30 @@ func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist 
 		ObservationAt:      snapshot.ObservationReceivedAt,
 		Members:            current,
 		Trusted:            trusted,
-		Selector:           choice.selectorText(),
+		Selector:           choice.key(),
+		Deselected:         deselected,
 		Allowlist:          allowlist,
 	}
+}
+
+// deselected returns the addresses that the last choice would still choose of the trusted report, and the new one does
+// not, sorted.
+func (s *Source) deselected(snapshot subscriber.Snapshot, choice Choice) (all []netip.Addr) {
+	last := s.chosenBy
+	s.chosenBy = &choice
+	if last == nil || last.key() == choice.key() {
+		return nil
+	}
+	for _, member := range snapshot.TrustedMembers {
+		chosen := choice.appendMembers(nil, member)
+		for _, before := range last.appendMembers(nil, member) {
+			if !slices.ContainsFunc(chosen, func(m verdict.Member) bool { return m.Address == before.Address }) {
+				all = append(all, before.Address)
+			}
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all
 }
 
 // members returns the chosen members of a snapshot, and those of its last trusted report.

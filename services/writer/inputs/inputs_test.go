@@ -181,3 +181,41 @@ func TestReportAboveTheLimitIsNotUsed(t *testing.T) {
 		t.Errorf("a trusted report above the limit counts: %+v", got)
 	}
 }
+
+func TestDeselectedIsWhatTheLastSelectorWouldStillChoose(t *testing.T) {
+	pool := func(value string) Choice {
+		selector, err := labels.Parse("pool=" + value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Selector: selector}
+	}
+	report := func(generation uint64, pools ...string) (s subscriber.Snapshot) {
+		for i, value := range pools {
+			if value != "" {
+				s.Members = append(s.Members, &subscriber.Member{
+					Name: fmt.Sprint("node-", i), Addresses: []netip.Addr{address(i)}, Labels: map[string]string{"pool": value},
+				})
+			}
+		}
+		s.Generation, s.TrustedMembers, s.TrustedGeneration = generation, s.Members, generation
+		return s
+	}
+	var source Source
+	for _, step := range []struct {
+		name   string
+		report subscriber.Snapshot
+		choice Choice
+		want   []netip.Addr
+	}{
+		{"first", report(1, "a", "a", "a", "b"), pool("a"), nil},
+		{"the source relabels one", report(2, "a", "a", "b", "b"), pool("a"), nil},
+		{"another selector, while the source deletes one", report(3, "", "a", "b", "b"), pool("b"), []netip.Addr{address(1)}},
+		{"the same selector", report(3, "", "a", "b", "b"), pool("b"), nil},
+	} {
+		got := source.Convert(step.report, step.choice, verdict.Allowlist{})
+		if diff := cmp.Diff(step.want, got.Deselected, addresses); diff != "" {
+			t.Errorf("%s: %s", step.name, diff)
+		}
+	}
+}

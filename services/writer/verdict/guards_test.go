@@ -265,10 +265,19 @@ func TestShrinkDoesNotCount(t *testing.T) {
 			w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(0): {}, addr(1): {}, addr(2): {}}
 		}, "3:ready"},
 		{"what another selector leaves out", func(w *world) {
+			w.reselect("blue", "pool=green")
 			for n := range 3 {
 				w.unlist("blue", n)
 			}
-			w.source("blue").Selector = "pool=green"
+		}, "3:ready"},
+		{"what another selector leaves out while its source is not trusted", func(w *world) {
+			w.source("blue").Connected = false
+			w.reselect("blue", "pool=green")
+			for n := range 3 {
+				w.unlist("blue", n)
+			}
+			w.decide()
+			w.source("blue").Connected = true
 		}, "3:ready"},
 		{"what has the label of a former source", func(w *world) {
 			for n := range 3 {
@@ -324,9 +333,22 @@ func TestShrinkCountsWhatWasLeftOutBeforeTheSelectorChanged(t *testing.T) {
 	w.unlist("blue", 0)
 	w.unlist("blue", 1)
 	w.see("an empty source is not confirmed yet", "0:ready 1:ready")
-	w.source("blue").Selector = "pool=green"
+	w.reselect("blue", "pool=green")
 	w.report("blue", 5, Ready)
 	w.probe(5, Passing)
 	w.see("in the first window", "0:ready 1:ready 5:ready")
 	w.wantGuards("shrink 2 blue")
+}
+
+// Found by a simulated world: a writer that stood still found the selector changed and the nodes deleted.
+func TestShrinkCountsWhatIsGoneWhenTheSelectorChanges(t *testing.T) {
+	w := newWorld(t, 4)
+	w.shrinks()
+	w.decide()
+	w.in.LeadingSince = w.now
+	w.unlist("blue", 0)
+	w.reselect("blue", "pool=green")
+	w.unlist("blue", 1)
+	w.see("in the first window", "0:ready 2:ready 3:ready")
+	w.wantGuards("shrink 1 blue")
 }

@@ -101,7 +101,10 @@ type Source struct {
 	// a decision may come later than several reports and the loss of the link.
 	Trusted []Member
 	// Selector chose the members from all that the source reports. A change of it is a change of our own settings.
-	Selector string
+	// Deselected are the addresses that the last one would still have chosen of the trusted report, and this one does not,
+	// sorted.
+	Selector   string
+	Deselected []netip.Addr
 	// Unusable says why its report cannot be used for this target, although it is synced; empty: it can.
 	Unusable string
 	// Tier is its failover tier: endpoints of tier 0 are always listed, those of a later one while the earlier ones have

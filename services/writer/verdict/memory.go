@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -21,7 +22,6 @@ type addressMemory struct {
 	since      time.Time // of report: shrink releases the oldest first
 	report     State     // the last one of its owner while trusted; Unknown: none, or READY
 	unlisted   bool      // it is not ready and not listed for that: no slice tells its source
-	omitted    bool      // its owner does not list it, whether that counts or not
 	deselected bool      // it leaves because our own settings changed
 }
 
@@ -29,7 +29,7 @@ type addressMemory struct {
 // address without one is resumed as, and no such address leaves, so that its age does not matter.
 func (m *addressMemory) isWorthless() bool {
 	says := m.report != Unknown && (m.report != Ready || m.grantedBy != "")
-	return !says && !m.unlisted && !m.omitted
+	return !says && !m.unlisted && !m.deselected
 }
 
 // sourceMemory is kept of a source.
@@ -53,18 +53,19 @@ type sourceMemory struct {
 // rememberReport notes what the owner of an address reports, and since when. Unknown: nothing new.
 func (e *evaluation) rememberReport(r *row, report State) {
 	s := &e.sources[r.owner]
-	known := r.previous.source == s.Name && r.previous.report != Unknown
-	if known {
+	known := false
+	if r.previous.source == s.Name {
+		known = r.previous.report != Unknown
 		r.memory.report, r.memory.since = r.previous.report, r.previous.since
 		// Another selection is another reason, unless it leaves the address out as well: when it is undone while the
 		// source is suppressed, nobody knows afterwards why the address is gone.
 		r.memory.deselected = r.previous.deselected && (!s.selectorChanged || report == unlisted)
 	}
-	if report == Unknown || known && report == r.memory.report {
-		return
+	_, dropped := slices.BinarySearchFunc(s.Deselected, r.address, netip.Addr.Compare)
+	r.memory.deselected = (report == Unknown || report == unlisted) && (r.memory.deselected || dropped)
+	if report != Unknown && (!known || report != r.memory.report) {
+		r.memory.report, r.memory.since = report, e.now
 	}
-	r.memory.report, r.memory.since = report, e.now
-	r.memory.deselected = report == unlisted && s.selectorChanged && !r.previous.omitted
 }
 
 // lastTrustedReport is what a suppressed owner reported of an address while it was trusted; Unknown: nothing that

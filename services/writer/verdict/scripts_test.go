@@ -124,7 +124,7 @@ func (w *world) changeSource(name string, args []string) {
 		case "epoch":
 			s.Epoch, s.Observation = value, 1
 		case "selector":
-			s.Selector = value
+			w.reselect(name, value)
 		case "unusable":
 			s.Unusable = value
 		case "tier":

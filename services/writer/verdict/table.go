@@ -96,7 +96,6 @@ func (e *evaluation) setReport(r *row) {
 	if m := r.members[r.owner]; m != nil {
 		r.reported = m.State
 	}
-	r.memory.omitted = r.reported == unlisted
 	if s.suppressedBy != "" {
 		e.rememberReport(r, e.lastTrustedReport(r))
 		r.report = suppressed

@@ -42,7 +42,7 @@ func (w *world) step(rt *rapid.T) (forgot bool) {
 		s := w.source(source)
 		s.Connected = !s.Connected
 	case "selector":
-		w.source(source).Selector += "x"
+		w.reselect(source, w.source(source).Selector+"x")
 	case "restart":
 		w.mem, forgot = Memory{}, true
 	case "takeover":

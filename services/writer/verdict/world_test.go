@@ -21,11 +21,13 @@ type world struct {
 	mem Memory
 	in  Input
 	d   Decision // the last one
+
+	reselected map[string]bool // sources whose selector has changed since: what they leave out, it leaves out
 }
 
 // newWorld has one source "blue", trusted, whose n nodes are READY, passing and ready in the slices.
 func newWorld(t testing.TB, n int) *world {
-	w := &world{t: t, now: start}
+	w := &world{t: t, now: start, reselected: map[string]bool{}}
 	w.in = Input{
 		Limits:       Limits{ListUnready: true, Probing: true},
 		LeadingSince: start.Add(-time.Hour),
@@ -61,8 +63,8 @@ func (w *world) source(name string) *Source {
 }
 
 func (w *world) report(source string, n int, state State) {
-	w.unlist(source, n)
 	s := w.source(source)
+	s.Members = slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Address == addr(n) })
 	s.Members = append(s.Members, Member{Address: addr(n), Name: fmt.Sprint("node-", n), State: state})
 	slices.SortFunc(s.Members, func(a, b Member) int { return a.Address.Compare(b.Address) })
 }
@@ -80,7 +82,17 @@ func (w *world) unlist(source string, n int) {
 			members = append(members, m)
 		}
 	}
+	if w.reselected[source] && len(members) < len(s.Members) {
+		s.Deselected = append(s.Deselected, addr(n))
+		slices.SortFunc(s.Deselected, netip.Addr.Compare)
+	}
 	s.Members = members
+}
+
+// reselect changes the selector of a source.
+func (w *world) reselect(source, selector string) {
+	w.source(source).Selector = selector
+	w.reselected[source] = true
 }
 
 // setProbe adds or replaces the probe of an address.
@@ -161,6 +173,10 @@ func (w *world) restart() {
 func (w *world) decide() string {
 	w.t.Helper()
 	w.mem, w.d = Decide(w.mem, w.in, w.now)
+	clear(w.reselected)
+	for i := range w.in.Sources {
+		w.in.Sources[i].Deselected = nil
+	}
 	held := held(w.d)
 	if w.d.Write {
 		w.in.Current = held
