@@ -100,7 +100,7 @@ func TestAnExportedServiceHasFewSeries(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int{"shop/web": 21, "shop/api": 21}
+	want := map[string]int{"shop/web": 20, "shop/api": 20}
 	if !maps.Equal(series, want) {
 		t.Errorf("%v series, want %v", series, want)
 	}

@@ -1,7 +1,7 @@
 // Package assign gives each address to one node. It guarantees that no address has two nodes, that a node
-// keeps what it has until it gets another address of that family, the address moves to a node with a
-// better right, or the node is released, and that the result does not depend on the order of claims. It
-// does not know why a node claims an address: package resolve does.
+// keeps what it has until it gets an address that it claims, the address moves to a node with a better right,
+// or the node is released, and that the result does not depend on the order of claims. It does not know why a
+// node claims an address: package resolve does.
 package assign
 
 import (
@@ -97,43 +97,48 @@ func (a *Assigner) settle(queue []*claimant) (changed []string) {
 	return changed
 }
 
-// grant assigns what a node claims and may have, and returns the nodes that this affects. It takes no
-// address from the node without assigning another one of the family.
+// grant assigns what a node claims and may have, and returns the nodes that this affects. With the first
+// address that it gets, it loses what it had and does not claim, in both families: otherwise a node that
+// changed its family would keep the other address for as long as the process runs.
 func (a *Assigner) grant(c *claimant) (affected []*claimant) {
-	var contested resolve.AddrPair
+	granted, contested := c.Addresses, resolve.AddrPair{}
 	for family, address := range c.Addresses {
-		if !address.IsValid() || address == c.assigned[family] {
+		if owner := a.owners[address]; owner != nil && owner != c && !mustYield(owner, c, address) {
+			granted[family], contested[family] = netip.Addr{}, address
+		}
+	}
+	a.setContested(c, contested)
+	if granted.Empty() {
+		return nil
+	}
+	for family, address := range granted {
+		old := c.assigned[family]
+		if address == old {
 			continue
 		}
-		owner := a.owners[address]
-		if owner != nil && !mustYield(owner, c, address) {
-			contested[family] = address
+		if old.IsValid() {
+			delete(a.owners, old)
+			affected = append(affected, a.contendersOf(resolve.AddrPair{old})...)
+		}
+		c.assigned[family], c.prevOwner[family] = address, ""
+		if !address.IsValid() {
 			continue
 		}
-		c.prevOwner[family] = ""
-		if owner != nil {
+		if owner := a.owners[address]; owner != nil {
 			owner.assigned[family] = netip.Addr{}
 			owner.reassigned[family], c.prevOwner[family] = reassigned{address, c.Node}, owner.Node
 			affected = append(affected, owner)
 		}
-		if old := c.assigned[family]; old.IsValid() {
-			delete(a.owners, old)
-			affected = append(affected, a.contendersOf(resolve.AddrPair{old})...)
-		}
-		c.assigned[family], a.owners[address] = address, c
+		a.owners[address] = c
 	}
-	a.setContested(c, contested)
 	return affected
 }
 
 // mustYield reports whether the owner of an address gives way to another node that the current data gives
-// it to. If the same data names the owner too (two Nodes of one server, two Nodes of one InternalIP), it
-// gives way only if it is not READY and the other one is.
+// it to. If the same data names the owner too (two Nodes of one server, two Nodes of one InternalIP), a
+// fixed order decides, so that replicas agree whatever they saw before.
 func mustYield(owner, c *claimant, address netip.Addr) bool {
-	if owner.Excluded || owner.Addresses[resolve.Family(address)] != address {
-		return true
-	}
-	return owner.State != source.Ready && c.State == source.Ready
+	return owner.Excluded || owner.Addresses[resolve.Family(address)] != address || byPriority(c, owner) < 0
 }
 
 func (a *Assigner) setContested(c *claimant, contested resolve.AddrPair) {
@@ -162,7 +167,7 @@ func (a *Assigner) contendersOf(addresses resolve.AddrPair) []*claimant {
 	return all
 }
 
-// byPriority sorts READY nodes first, then by name.
+// byPriority sorts by state, READY nodes first, then by name.
 func byPriority(x, y *claimant) int {
 	return cmp.Or(cmp.Compare(x.State, y.State), cmp.Compare(x.Node, y.Node))
 }

@@ -41,19 +41,29 @@ func TestClaims(t *testing.T) {
 		steps [][]Claim
 		want  map[string]string
 	}{
-		{"the first owner keeps a contested address", [][]Claim{{claim("b", ready, x)}, {claim("a", ready, x)}}, map[string]string{"b": "[10.0.0.1]"}},
-		{"of claims at once, the name decides", [][]Claim{{claim("b", ready, x), claim("a", ready, x)}}, map[string]string{"a": "[10.0.0.1]"}},
-		{"of claims at once, READY decides before the name", [][]Claim{{claim("a", notReady, x), claim("b", ready, x)}}, map[string]string{"b": "[10.0.0.1]"}},
-		{"a READY node takes it from one that is not", [][]Claim{{claim("a", notReady, x)}, {claim("b", ready, x)}}, map[string]string{"b": "[10.0.0.1]"}},
+		{"of two READY nodes, the name decides", [][]Claim{{claim("b", ready, x)}, {claim("a", ready, x)}}, map[string]string{"a": "[10.0.0.1]"}},
+		{"… in any order", [][]Claim{{claim("a", ready, x)}, {claim("b", ready, x)}}, map[string]string{"a": "[10.0.0.1]"}},
+		{"… and at once", [][]Claim{{claim("b", ready, x), claim("a", ready, x)}}, map[string]string{"a": "[10.0.0.1]"}},
+		{"READY decides before the name", [][]Claim{{claim("a", notReady, x)}, {claim("b", ready, x)}}, map[string]string{"b": "[10.0.0.1]"}},
+		{"… in any order", [][]Claim{{claim("b", ready, x)}, {claim("a", notReady, x)}}, map[string]string{"b": "[10.0.0.1]"}},
+		{"… and at once", [][]Claim{{claim("a", notReady, x), claim("b", ready, x)}}, map[string]string{"b": "[10.0.0.1]"}},
+		{"a claim replaces both families", [][]Claim{{claim("a", ready, x, "fd00::1")}, {claim("a", ready, y)}}, map[string]string{"a": "[10.0.0.2]"}},
+		{"… also when the family changes", [][]Claim{{claim("a", ready, x)}, {claim("a", ready, "fd00::1")}}, map[string]string{"a": "[fd00::1]"}},
+		{"… and frees the other one", [][]Claim{
+			{claim("a", ready, x, "fd00::1")}, {claim("b", ready, "fd00::1")}, {claim("a", ready, y)},
+		}, map[string]string{"a": "[10.0.0.2]", "b": "[fd00::1]"}},
+		{"a claim that is not granted replaces nothing", [][]Claim{
+			{claim("a", ready, x), claim("b", ready, y)}, {claim("b", ready, x)},
+		}, map[string]string{"a": "[10.0.0.1]", "b": "[10.0.0.2]"}},
 		{"an owner without a claim keeps its address", [][]Claim{{claim("a", ready, x)}, {claim("a", ready)}}, map[string]string{"a": "[10.0.0.1]"}},
 		{"an owner without a claim gives way", [][]Claim{{claim("a", ready, x)}, {claim("a", ready), claim("b", notReady, x)}}, map[string]string{"b": "[10.0.0.1]"}},
 		{"an excluded owner gives way", [][]Claim{{claim("a", ready, x)}, {claim("b", ready, x)}, {{Node: "a", State: ready, Excluded: true}}}, map[string]string{"b": "[10.0.0.1]"}},
 		{"two owners swap", [][]Claim{{claim("a", ready, x), claim("b", ready, y)}, {claim("a", ready, y), claim("b", ready, x)}}, map[string]string{"a": "[10.0.0.2]", "b": "[10.0.0.1]"}},
 		{"an earlier contender goes before a new one when the owner gives way", [][]Claim{
-			{claim("owner", ready, x)},
-			{claim("a", ready, x)},
-			{claim("b", ready, x), claim("owner", notReady, x)},
-		}, map[string]string{"a": "[10.0.0.1]"}},
+			{claim("c", ready, x)},
+			{claim("d", ready, x)},
+			{claim("e", ready, x), claim("c", notReady, x)},
+		}, map[string]string{"d": "[10.0.0.1]"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := New()
@@ -69,9 +79,9 @@ func TestClaims(t *testing.T) {
 
 func TestReleasedAddressGoesToReadyContender(t *testing.T) {
 	a := New()
-	a.Claim([]Claim{claim("owner", source.Ready, "10.0.0.1")})
-	a.Claim([]Claim{claim("a", source.NotReady, "10.0.0.1"), claim("b", source.Ready, "10.0.0.1")})
-	if changed := a.Release("owner"); !slices.Contains(changed, "b") {
+	a.Claim([]Claim{claim("a", source.Ready, "10.0.0.1")})
+	a.Claim([]Claim{claim("aa", source.NotReady, "10.0.0.1"), claim("b", source.Ready, "10.0.0.1")})
+	if changed := a.Release("a"); !slices.Contains(changed, "b") {
 		t.Errorf("changed: %v", changed)
 	}
 	if d := cmp.Diff(map[string]string{"b": "[10.0.0.1]"}, a.assignments()); d != "" {

@@ -359,7 +359,6 @@ func badInputs() []badInput {
 			name:          "the new server has two candidate addresses",
 			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
 			wantAddresses: source.Synced,
-			wantOmission:  source.AmbiguousAddress,
 		},
 		{
 			name:          "the new server's address is outside the subnet",

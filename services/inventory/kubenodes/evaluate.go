@@ -245,19 +245,20 @@ func hasTaint(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// internalIPs returns the valid InternalIPs in canonical form, sorted, without duplicates.
+// internalIPs returns the valid InternalIPs in canonical form, each once, in the order of the Node: the first of a
+// family is the one that Kubernetes uses.
 func internalIPs(all []corev1.NodeAddress) []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range all {
-		if a.Type != corev1.NodeInternalIP {
+		if a.Type != corev1.NodeInternalIP || len(ips) == maxAddresses {
 			continue
 		}
-		if ip, err := netip.ParseAddr(a.Address); err == nil && len(ips) < maxAddresses {
-			ips = append(ips, ip.Unmap().WithZone(""))
+		ip, err := netip.ParseAddr(a.Address)
+		if ip = ip.Unmap().WithZone(""); err == nil && !slices.Contains(ips, ip) {
+			ips = append(ips, ip)
 		}
 	}
-	slices.SortFunc(ips, netip.Addr.Compare)
-	return slices.Compact(ips)
+	return ips
 }
 
 // validLabels copies the labels that an API server could have accepted.

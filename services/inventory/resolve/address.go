@@ -1,7 +1,6 @@
 package resolve
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -31,9 +30,9 @@ func (p AddrPair) Empty() bool { return !p[0].IsValid() && !p[1].IsValid() }
 
 // addrFilter decides which addresses of a node or server can be used.
 type addrFilter struct {
-	cidrs     []netip.Prefix
-	cloud     *cloudIndex  // knows shared addresses; nil: none is shared
-	preferred []netip.Addr // break ties
+	cidrs       []netip.Prefix
+	cloud       *cloudIndex  // knows shared addresses; nil: none is shared
+	internalIPs []netip.Addr // of the node, in its order
 }
 
 // filteredAddrs are the addresses that are left after each stage of the filter.
@@ -42,7 +41,8 @@ type filteredAddrs struct {
 	chosen                  AddrPair
 }
 
-// apply chooses at most one address of each family.
+// apply chooses at most one address of each family: the node's first InternalIP that can be used, as Kubernetes
+// does, or else the lowest address. What is chosen depends on nothing earlier, so that a restart changes nothing.
 func (f addrFilter) apply(all []netip.Addr) filteredAddrs {
 	result := filteredAddrs{all: all}
 	result.inCIDRs = keepIf(all, func(a netip.Addr) bool {
@@ -51,17 +51,15 @@ func (f addrFilter) apply(all []netip.Addr) filteredAddrs {
 	result.exclusive = keepIf(result.inCIDRs, func(a netip.Addr) bool { return f.cloud == nil || !f.cloud.isShared(a) })
 	for family := range result.chosen {
 		usable := result.ofFamily(family)
-		if len(usable) > 1 {
-			usable = keepIf(usable, func(a netip.Addr) bool { return slices.Contains(f.preferred, a) })
-		}
-		if len(usable) == 1 {
-			result.chosen[family] = usable[0]
+		preferred := keepIf(f.internalIPs, func(a netip.Addr) bool { return slices.Contains(usable, a) })
+		if first := slices.Concat(preferred, usable); len(first) > 0 {
+			result.chosen[family] = first[0]
 		}
 	}
 	return result
 }
 
-// ofFamily returns the addresses of a family among which one is chosen.
+// ofFamily returns the addresses of a family among which one is chosen, sorted.
 func (f filteredAddrs) ofFamily(family int) []netip.Addr {
 	return keepIf(f.exclusive, func(a netip.Addr) bool { return Family(a) == family })
 }
@@ -72,8 +70,6 @@ func (f filteredAddrs) omissionReason() source.OmissionReason {
 	switch {
 	case !f.chosen.Empty():
 		return 0
-	case len(f.exclusive) > 0:
-		return source.AmbiguousAddress
 	case len(f.inCIDRs) > 0:
 		return source.SharedAddress
 	case slices.ContainsFunc(f.all, canBeNodeAddress):
@@ -119,7 +115,7 @@ func (f addrFilter) traceAddresses(trace *source.Trace, addresses filteredAddrs,
 			fmt.Sprintf("Can %s be used?", a),
 			"%s%s",
 			describeNIC(s, a),
-			f.describeAddress(addresses, a, s),
+			f.describeAddress(addresses, a),
 		)
 	}
 	if more := len(addresses.all) - maxTraced; more > 0 {
@@ -128,7 +124,7 @@ func (f addrFilter) traceAddresses(trace *source.Trace, addresses filteredAddrs,
 }
 
 // describeAddress describes at which stage of the filter an address was dropped, or how it was chosen.
-func (f addrFilter) describeAddress(addresses filteredAddrs, a netip.Addr, s *source.Server) string {
+func (f addrFilter) describeAddress(addresses filteredAddrs, a netip.Addr) string {
 	chosen, usable := addresses.chosen[Family(a)], len(addresses.ofFamily(Family(a)))
 	switch {
 	case !canBeNodeAddress(a):
@@ -141,15 +137,12 @@ func (f addrFilter) describeAddress(addresses filteredAddrs, a netip.Addr, s *so
 		return fmt.Sprintf("listed on %d servers", f.cloud.serverCount[a])
 	case chosen == a && usable == 1:
 		return "chosen as the only usable address of its family"
-	case chosen == a:
-		return "chosen of several, as an InternalIP of the node"
-	case chosen.IsValid():
-		return fmt.Sprintf("not chosen: %s is an InternalIP of the node, this one is not", chosen)
-	case s == nil:
-		return fmt.Sprintf("one of %d usable addresses of its family; nothing identifies the right one", usable)
+	case chosen != a:
+		return fmt.Sprintf("not chosen: %s comes first", chosen)
+	case slices.Contains(f.internalIPs, a):
+		return "chosen of several, as the node's first InternalIP"
 	}
-	return fmt.Sprintf("one of %d usable addresses of its family; the node's InternalIPs (%s) do not identify the right one",
-		usable, cmp.Or(joinSome(f.preferred), "none"))
+	return "chosen of several as the lowest: none is an InternalIP of the node"
 }
 
 // describeNIC names the server's NIC that has an address.
@@ -184,8 +177,6 @@ func (r *Resolver) adviseServer(s *source.Server, addresses filteredAddrs) Omiss
 		text += fmt.Sprintf(", none of them inside %s. Check SECURED_SUBNET_CIDR", joinSome(r.CIDRs))
 	case reason == source.SharedAddress:
 		text += ", each of them a failover address or also listed on another server. Give the server its own address"
-	case reason == source.AmbiguousAddress:
-		text += ", several of them usable, and the Node's InternalIPs do not identify one. Narrow SECURED_SUBNET_CIDR, or remove the unused address"
 	}
 	return Omission{reason, text + "."}
 }
@@ -203,13 +194,8 @@ func (r *Resolver) adviseNode(addresses filteredAddrs) Omission {
 		return Omission{reason, fmt.Sprintf("%s %s, which no node can use. Correct them where they come from.", subject, all)}
 	case reason == source.NoAddressOnLAN:
 		return Omission{reason, none}
-	case reason == source.OutsideSubnet:
-		return Omission{reason, fmt.Sprintf("%s %s, none of them inside %s. Check SECURED_SUBNET_CIDR.", subject, all, joinSome(r.CIDRs))}
 	}
-	return Omission{
-		source.AmbiguousAddress,
-		fmt.Sprintf("%s %s, several of them inside %s. Narrow SECURED_SUBNET_CIDR.", subject, all, joinSome(r.CIDRs)),
-	}
+	return Omission{reason, fmt.Sprintf("%s %s, none of them inside %s. Check SECURED_SUBNET_CIDR.", subject, all, joinSome(r.CIDRs))}
 }
 
 // describeLANs names the LANs on which a server has NICs.

@@ -28,15 +28,17 @@ func TestPicksOneAddressOfEachFamily(t *testing.T) {
 		{"a shared one does not count", addrs("10.0.0.99", "10.0.0.11"), nil, addrs("10.0.0.11"), 0},
 		{"the Node's InternalIP breaks a tie", addrs("10.0.0.11", "10.0.0.12"), addrs("10.0.0.12"), addrs("10.0.0.12"), 0},
 		{"the Node's InternalIP overrules nothing", addrs("10.0.0.11"), addrs("10.0.0.12"), addrs("10.0.0.11"), 0},
-		{"one family is enough when the other is ambiguous", addrs("10.0.0.11", "fd00::1", "fd00::2"), nil, addrs("10.0.0.11"), 0},
-		{"two, and no InternalIP", addrs("10.0.0.11", "10.0.0.12"), nil, nil, source.AmbiguousAddress},
-		{"two, and both are InternalIPs", addrs("10.0.0.11", "10.0.0.12"), addrs("10.0.0.11", "10.0.0.12"), nil, source.AmbiguousAddress},
+		{"the lowest of each family", addrs("10.0.0.12", "10.0.0.11", "fd00::2", "fd00::1"), nil, addrs("10.0.0.11", "fd00::1"), 0},
+		{
+			"the first InternalIP of those that can be used", addrs("10.0.0.11", "10.0.0.12", "10.0.0.13"),
+			addrs("192.0.2.1", "10.0.0.13", "10.0.0.12"), addrs("10.0.0.13"), 0,
+		},
 		{"only a shared one", addrs("10.0.0.99"), nil, nil, source.SharedAddress},
 		{"only outside", addrs("10.0.1.1", "fe80::1"), nil, nil, source.OutsideSubnet},
 		{"none", nil, nil, nil, source.NoAddressOnLAN},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := addrFilter{cidrs: cidr, cloud: &cloudIndex{failover: map[netip.Addr]bool{addr("10.0.0.99"): true}}, preferred: tc.prefer}
+			s := addrFilter{cidrs: cidr, cloud: &cloudIndex{failover: map[netip.Addr]bool{addr("10.0.0.99"): true}}, internalIPs: tc.prefer}
 			for range 2 { // the order in which the cloud gives them means nothing
 				got := s.apply(canonical(tc.all))
 				if want := pairOf(tc.want); got.chosen != want || got.omissionReason() != tc.reason {

@@ -89,12 +89,18 @@ func serverAddresses(s *source.Server) []netip.Addr {
 
 // canonical returns the valid addresses in the form in which they are compared, sorted, each once.
 func canonical(addrs []netip.Addr) []netip.Addr {
+	all := inOrder(addrs)
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// inOrder returns the valid addresses in the form in which they are compared.
+func inOrder(addrs []netip.Addr) []netip.Addr {
 	all := make([]netip.Addr, 0, len(addrs))
 	for _, a := range addrs {
 		if a.IsValid() {
 			all = append(all, a.Unmap().WithZone(""))
 		}
 	}
-	slices.SortFunc(all, netip.Addr.Compare)
-	return slices.Compact(all)
+	return all
 }

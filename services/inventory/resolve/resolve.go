@@ -1,11 +1,10 @@
 // Package resolve finds the addresses of one node: the server that it runs on, and which of the server's
 // addresses can be used. It guarantees that a weaker identity of a node never overrides a stronger one,
-// that an address of several servers is never used, and that no listing from before a node's time
-// confirms its name. It does not know other nodes: package assign gives each address to one of them.
+// that an address of several servers is never used, and that no listing from before a node's time counts
+// for it. It does not know other nodes: package assign gives each address to one of them.
 package resolve
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -57,7 +56,7 @@ func (r *Resolver) SetListingError(text string) { r.listingError = text }
 // Resolve resolves a node that was first seen at this time. Trace records the decisions; it may be nil.
 func (r *Resolver) Resolve(c *source.Candidate, firstSeen time.Time, trace *source.Trace) Result {
 	if r.Method != ByCloud {
-		filter := addrFilter{cidrs: r.CIDRs}
+		filter := addrFilter{cidrs: r.CIDRs, internalIPs: inOrder(c.InternalIPs)}
 		addresses := filter.apply(canonical(c.InternalIPs))
 		if trace != nil {
 			filter.traceAddresses(trace, addresses, nil)
@@ -77,31 +76,25 @@ func (r *Resolver) Resolve(c *source.Candidate, firstSeen time.Time, trace *sour
 func (r *Resolver) resolveInCloud(c *source.Candidate, firstSeen time.Time, trace *source.Trace) (result Result) {
 	found := r.cloud.matchServer(c, trace)
 	recent := !r.cloud.startedAt.Before(firstSeen)
-	filter := addrFilter{cidrs: r.CIDRs, cloud: &r.cloud, preferred: canonical(c.InternalIPs)}
+	filter := addrFilter{cidrs: r.CIDRs, cloud: &r.cloud, internalIPs: inOrder(c.InternalIPs)}
 	var addresses filteredAddrs
 	if found.server != nil {
 		addresses = filter.apply(serverAddresses(found.server))
 	}
 	switch {
-	case found.by == byName && found.id != "" && !recent:
-		// A name is reused by the next server: only a listing of this node's time counts.
+	case !recent:
+		// The next server may have the name, and the server another address, so only a listing of this node's time counts.
 		result.Omission = Omission{
-			source.NotFoundInIONOS,
-			fmt.Sprintf("Server %s has the node's name, but was listed before the node was first seen.", found.id),
+			source.NotResolvedYet,
+			joinReason("The last cloud listing started before the node was first seen. Wait for the next one", r.listingError) + ".",
 		}
 	case found.server != nil:
 		result = Result{ServerID: found.id, Addresses: addresses.chosen, Omission: r.adviseServer(found.server, addresses)}
 	default:
 		result = Result{Omission: found.omission, Unreadable: found.omission.Reason == source.InvalidRecord}
 	}
-	if result.Omission.Reason != 0 && !recent {
-		result.Omission = Omission{
-			source.NotResolvedYet,
-			"The last cloud listing started before the node was first seen. Wait for the next one. As of that listing: " + result.Omission.Advice,
-		}
-	}
 	if trace != nil {
-		traceListingTime(trace, firstSeen.Sub(r.cloud.startedAt), !result.Addresses.Empty())
+		traceListingTime(trace, firstSeen.Sub(r.cloud.startedAt))
 		if found.server == nil {
 			trace.Add(source.Skipped, source.StageAddress, addressQuestion, "not reached: no server matches")
 		} else {
@@ -112,23 +105,14 @@ func (r *Resolver) resolveInCloud(c *source.Candidate, firstSeen time.Time, trac
 }
 
 // traceListingTime records whether the listing, started this long before the node was first seen, is recent enough.
-func traceListingTime(trace *source.Trace, early time.Duration, resolved bool) {
+func traceListingTime(trace *source.Trace, early time.Duration) {
 	const question = "Is the last listing recent enough?"
-	before := early.Round(time.Millisecond)
-	switch {
-	case early <= 0:
+	if early <= 0 {
 		trace.Add(source.Passed, source.StageMatch, question, "it started after the node was first seen")
-	case resolved:
-		trace.Add(
-			source.Note,
-			source.StageMatch,
-			question,
-			"it started %s before the node was first seen, which is enough for a match by ID",
-			before,
-		)
-	default:
-		trace.Add(source.Failed, source.StageMatch, question, "it started %s before the node was first seen; wait for the next one", before)
+		return
 	}
+	trace.Add(source.Failed, source.StageMatch, question,
+		"it started %s before the node was first seen; wait for the next one", early.Round(time.Millisecond))
 }
 
 // TraceNotReached records that a node that is not eligible is not resolved.

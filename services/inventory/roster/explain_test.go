@@ -94,7 +94,7 @@ func fits(t *rapid.T, r *Roster, m *member, e Explanation) {
 		stage = source.StageEligibility
 	case source.NotFoundInIONOS, source.AmbiguousServer, source.NotResolvedYet, source.InvalidRecord:
 		stage = source.StageMatch
-	case source.NoAddressOnLAN, source.AmbiguousAddress, source.OutsideSubnet:
+	case source.NoAddressOnLAN, source.OutsideSubnet:
 		stage = source.StageAddress
 	case source.SharedAddress:
 		if !failed[source.StageClaim] {

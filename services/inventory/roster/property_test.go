@@ -3,7 +3,9 @@ package roster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,12 +20,35 @@ import (
 // step is one event of a drawn history, applied to any number of rosters alike.
 type step func(r *Roster, now time.Time) []Change
 
-// events draws what happens: few names, servers and addresses, so that they collide.
+// Few names, servers and addresses, so that they collide.
+var (
+	ips   = addrs("10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2", "192.0.2.1")
+	names = rapid.SampledFrom([]string{"a", "b", "c", "d"})
+	some  = rapid.SliceOfN(rapid.SampledFrom(ips), 0, 3)
+)
+
+// listings draws what the cloud has.
+func listings() *rapid.Generator[source.Listing] {
+	return rapid.Custom(func(t *rapid.T) source.Listing {
+		var l source.Listing
+		for _, id := range []string{s1, s2, s3} {
+			switch rapid.IntRange(0, 5).Draw(t, "fate") {
+			case 0:
+			case 1:
+				l.Invalid = map[string]string{id: "bad"}
+			default:
+				s := source.Server{ID: id, Datacenter: dc, Name: names.Draw(t, "server")}
+				s.NICs = []source.NIC{{ID: "n", LAN: "1", Addresses: some.Draw(t, "addresses")}}
+				l.Servers = append(l.Servers, s)
+			}
+		}
+		l.Failover = rapid.SliceOfN(rapid.SampledFrom(ips), 0, 1).Draw(t, "failover")
+		return l
+	})
+}
+
+// events draws what happens.
 func events() *rapid.Generator[step] {
-	ids := []string{s1, s2, s3}
-	ips := addrs("10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2", "192.0.2.1")
-	names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
-	some := rapid.SliceOfN(rapid.SampledFrom(ips), 0, 3)
 	candidate := rapid.Custom(func(t *rapid.T) source.Candidate {
 		c := source.Candidate{
 			Name: names.Draw(t, "name"),
@@ -38,24 +63,8 @@ func events() *rapid.Generator[step] {
 		}
 		return c
 	})
-	cloudly := rapid.Custom(func(t *rapid.T) source.Listing {
-		var l source.Listing
-		for _, id := range ids {
-			switch rapid.IntRange(0, 5).Draw(t, "fate") {
-			case 0:
-			case 1:
-				l.Invalid = map[string]string{id: "bad"}
-			default:
-				s := source.Server{ID: id, Datacenter: dc, Name: names.Draw(t, "server")}
-				s.NICs = []source.NIC{{ID: "n", LAN: "1", Addresses: some.Draw(t, "addresses")}}
-				l.Servers = append(l.Servers, s)
-			}
-		}
-		l.Failover = rapid.SliceOfN(rapid.SampledFrom(ips), 0, 1).Draw(t, "failover")
-		return l
-	})
 	return rapid.Custom(func(t *rapid.T) step {
-		c, l, name := candidate.Draw(t, "node"), cloudly.Draw(t, "cloud"), names.Draw(t, "which")
+		c, l, name := candidate.Draw(t, "node"), listings().Draw(t, "cloud"), names.Draw(t, "which")
 		rv := rapid.Uint64Range(1, 20).Draw(t, "rv")
 		ago := time.Duration(rapid.IntRange(0, 10).Draw(t, "ago")) * time.Second
 		mode := rapid.SampledFrom([]source.Verification{source.LightVerification, source.FullVerification}).Draw(t, "mode")
@@ -141,6 +150,7 @@ func TestProperties(t *testing.T) {
 				if d := cmp.Diff(r.Omitted(), twin.Omitted()); d != "" {
 					t.Fatalf("same inputs, other omissions:\n%s", d)
 				}
+				restartChangesNothing(t, r, cfg, now)
 				before := addressesOf(r)
 				for range rapid.IntRange(1, 5).Draw(t, "failures") {
 					now = now.Add(time.Second)
@@ -151,6 +161,25 @@ func TestProperties(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// restartChangesNothing applies what the source reports now and one more listing to a roster that is new: what it
+// publishes, the old one publishes too.
+func restartChangesNothing(t *rapid.T, r *Roster, cfg Config, now time.Time) {
+	restarted, update := New(cfg), Update{}
+	for _, name := range slices.Sorted(maps.Keys(r.members)) {
+		update.Source.Changed = append(update.Source.Changed, r.members[name].Candidate)
+	}
+	restarted.Apply(now, update)
+	l := applyListing(0, listings().Draw(t, "listing"), nil)
+	l(restarted, now)
+	l(r, now)
+	running := addressesOf(r)
+	for _, node := range addressesOf(restarted) {
+		if !slices.Contains(running, node) {
+			t.Fatalf("after a restart: %s, before it: %v", node, running)
+		}
 	}
 }
 

@@ -203,7 +203,7 @@ func (r *Roster) applyListing(now time.Time, result observe.ListingResult) {
 	changes := observe.MemberChanges{}
 	r.claim(claims, changes)
 	for _, m := range r.unresolved {
-		if !result.StartedAt.Before(m.firstSeen) {
+		if !result.StartedAt.Before(m.firstSeen) && !m.resolved.Unreadable { // invalid data confirms nothing
 			r.observer.AddMiss(&m.misses, result.StartedAt)
 		}
 		r.requestListing(m)

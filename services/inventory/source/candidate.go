@@ -11,7 +11,7 @@ type Candidate struct {
 	Name, UID    string
 	ProviderID   string       // spec.providerID, unchanged
 	SystemUUID   string       // status.nodeInfo.systemUUID, unchanged
-	InternalIPs  []netip.Addr // status.addresses of type InternalIP, canonical
+	InternalIPs  []netip.Addr // status.addresses of type InternalIP, canonical, in the order of the Node
 	State        NodeState
 	Zone, Region string
 	Hostname     string // by which a headless Service names it; empty: none
@@ -61,7 +61,6 @@ const (
 	NotFoundInIONOS
 	AmbiguousServer
 	NoAddressOnLAN
-	AmbiguousAddress
 	OutsideSubnet
 	SharedAddress
 	NotResolvedYet
@@ -74,7 +73,7 @@ func (s NodeState) String() string { return enumName(s, "", "ready", "draining",
 // String is the name of the reason, as metrics label it.
 func (r OmissionReason) String() string {
 	return enumName(r, "", "control_plane", "excluded_by_label", "not_selected", "not_found_in_ionos",
-		"ambiguous_server", "no_address_on_lan", "ambiguous_address", "outside_subnet",
+		"ambiguous_server", "no_address_on_lan", "outside_subnet",
 		"shared_address", "not_resolved_yet", "invalid_record")
 }
 

@@ -294,16 +294,14 @@ const (
 	OmissionReason_OMISSION_REASON_AMBIGUOUS_SERVER OmissionReason = 5
 	// The server has no address on the LAN.
 	OmissionReason_OMISSION_REASON_NO_ADDRESS_ON_LAN OmissionReason = 6
-	// The server has several possible addresses of one family.
-	OmissionReason_OMISSION_REASON_AMBIGUOUS_ADDRESS OmissionReason = 7
 	// The server's addresses are outside the configured CIDRs.
-	OmissionReason_OMISSION_REASON_OUTSIDE_SUBNET OmissionReason = 8
+	OmissionReason_OMISSION_REASON_OUTSIDE_SUBNET OmissionReason = 7
 	// All of the server's addresses are failover addresses, or other servers have them too.
-	OmissionReason_OMISSION_REASON_SHARED_ADDRESS OmissionReason = 9
+	OmissionReason_OMISSION_REASON_SHARED_ADDRESS OmissionReason = 8
 	// There was no complete listing of the cloud since the node appeared.
-	OmissionReason_OMISSION_REASON_NOT_RESOLVED_YET OmissionReason = 10
+	OmissionReason_OMISSION_REASON_NOT_RESOLVED_YET OmissionReason = 9
 	// The source's data on the node is invalid, and there is no earlier valid data.
-	OmissionReason_OMISSION_REASON_INVALID_RECORD OmissionReason = 11
+	OmissionReason_OMISSION_REASON_INVALID_RECORD OmissionReason = 10
 )
 
 // Enum value maps for OmissionReason.
@@ -316,11 +314,10 @@ var (
 		4:  "OMISSION_REASON_NOT_FOUND_IN_IONOS",
 		5:  "OMISSION_REASON_AMBIGUOUS_SERVER",
 		6:  "OMISSION_REASON_NO_ADDRESS_ON_LAN",
-		7:  "OMISSION_REASON_AMBIGUOUS_ADDRESS",
-		8:  "OMISSION_REASON_OUTSIDE_SUBNET",
-		9:  "OMISSION_REASON_SHARED_ADDRESS",
-		10: "OMISSION_REASON_NOT_RESOLVED_YET",
-		11: "OMISSION_REASON_INVALID_RECORD",
+		7:  "OMISSION_REASON_OUTSIDE_SUBNET",
+		8:  "OMISSION_REASON_SHARED_ADDRESS",
+		9:  "OMISSION_REASON_NOT_RESOLVED_YET",
+		10: "OMISSION_REASON_INVALID_RECORD",
 	}
 	OmissionReason_value = map[string]int32{
 		"OMISSION_REASON_UNSPECIFIED":        0,
@@ -330,11 +327,10 @@ var (
 		"OMISSION_REASON_NOT_FOUND_IN_IONOS": 4,
 		"OMISSION_REASON_AMBIGUOUS_SERVER":   5,
 		"OMISSION_REASON_NO_ADDRESS_ON_LAN":  6,
-		"OMISSION_REASON_AMBIGUOUS_ADDRESS":  7,
-		"OMISSION_REASON_OUTSIDE_SUBNET":     8,
-		"OMISSION_REASON_SHARED_ADDRESS":     9,
-		"OMISSION_REASON_NOT_RESOLVED_YET":   10,
-		"OMISSION_REASON_INVALID_RECORD":     11,
+		"OMISSION_REASON_OUTSIDE_SUBNET":     7,
+		"OMISSION_REASON_SHARED_ADDRESS":     8,
+		"OMISSION_REASON_NOT_RESOLVED_YET":   9,
+		"OMISSION_REASON_INVALID_RECORD":     10,
 	}
 )
 
@@ -1816,7 +1812,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x12STEP_RESULT_PASSED\x10\x01\x12\x16\n" +
 	"\x12STEP_RESULT_FAILED\x10\x02\x12\x17\n" +
 	"\x13STEP_RESULT_SKIPPED\x10\x03\x12\x14\n" +
-	"\x10STEP_RESULT_NOTE\x10\x04*\xcb\x03\n" +
+	"\x10STEP_RESULT_NOTE\x10\x04*\xa4\x03\n" +
 	"\x0eOmissionReason\x12\x1f\n" +
 	"\x1bOMISSION_REASON_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dOMISSION_REASON_CONTROL_PLANE\x10\x01\x12%\n" +
@@ -1824,13 +1820,12 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x1cOMISSION_REASON_NOT_SELECTED\x10\x03\x12&\n" +
 	"\"OMISSION_REASON_NOT_FOUND_IN_IONOS\x10\x04\x12$\n" +
 	" OMISSION_REASON_AMBIGUOUS_SERVER\x10\x05\x12%\n" +
-	"!OMISSION_REASON_NO_ADDRESS_ON_LAN\x10\x06\x12%\n" +
-	"!OMISSION_REASON_AMBIGUOUS_ADDRESS\x10\a\x12\"\n" +
-	"\x1eOMISSION_REASON_OUTSIDE_SUBNET\x10\b\x12\"\n" +
-	"\x1eOMISSION_REASON_SHARED_ADDRESS\x10\t\x12$\n" +
-	" OMISSION_REASON_NOT_RESOLVED_YET\x10\n" +
-	"\x12\"\n" +
-	"\x1eOMISSION_REASON_INVALID_RECORD\x10\v2\xdb\x01\n" +
+	"!OMISSION_REASON_NO_ADDRESS_ON_LAN\x10\x06\x12\"\n" +
+	"\x1eOMISSION_REASON_OUTSIDE_SUBNET\x10\a\x12\"\n" +
+	"\x1eOMISSION_REASON_SHARED_ADDRESS\x10\b\x12$\n" +
+	" OMISSION_REASON_NOT_RESOLVED_YET\x10\t\x12\"\n" +
+	"\x1eOMISSION_REASON_INVALID_RECORD\x10\n" +
+	"2\xdb\x01\n" +
 	"\x10InventoryService\x12e\n" +
 	"\n" +
 	"WatchNodes\x12).slicefeed.inventory.v1.WatchNodesRequest\x1a*.slicefeed.inventory.v1.WatchNodesResponse0\x01\x12`\n" +
