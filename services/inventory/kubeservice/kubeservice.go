@@ -52,7 +52,6 @@ type Endpoints struct {
 	slicesByName map[string]sliceSummary
 	reported     map[string]source.Candidate // as last reported, by endpoint.key
 	invalidCount int                         // number of reported members that are invalid
-	ports        []source.Port               // of all slices, sorted
 }
 
 // New returns a source that has no endpoints yet; Run fills it.
@@ -176,15 +175,14 @@ func (e *Endpoints) Take() source.Update {
 			e.invalidCount,
 		)
 	}
-	update.Ports = e.ports
 	update.LastContact, update.Verified = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})
 	return update
 }
 
-// mergeSlices merges the endpoints and the ports of all slices, and adds the members that changed to the update.
+// mergeSlices merges the endpoints of all slices, and adds the members that changed to the update.
 func (e *Endpoints) mergeSlices(update *source.Update) {
 	listed := map[string]map[string]endpoint{} // by endpoint.key, then by the name of the slice
-	e.ports, e.invalidCount = nil, 0
+	e.invalidCount = 0
 	for name, s := range e.slicesByName {
 		for _, p := range s.endpoints {
 			if listed[p.key] == nil {
@@ -192,14 +190,11 @@ func (e *Endpoints) mergeSlices(update *source.Update) {
 			}
 			listed[p.key][name] = p
 		}
-		e.ports = append(e.ports, s.ports...)
 	}
-	slices.SortFunc(e.ports, comparePorts)
-	e.ports = slices.Compact(e.ports)
 
 	reported := make(map[string]source.Candidate, len(listed))
 	for key, endpoints := range listed {
-		merged := mergeEndpoints(endpoints)
+		merged := mergeEndpoints(endpoints, e.slicesByName)
 		reported[key] = merged
 		if merged.Invalid != "" {
 			e.invalidCount++

@@ -218,12 +218,21 @@ func TestRequestsOnlySlicesOfService(t *testing.T) {
 	}
 }
 
-func TestReportsPorts(t *testing.T) {
-	w := startService(t, withPort(withPort(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)), "web", 8080), "admin", 9090),
-		withPort(newSlice("two", v6), "web", 8080))
-	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
-	want := []source.Port{{Name: "web", Protocol: "TCP", Number: 8080}, {Name: "admin", Protocol: "TCP", Number: 9090}}
-	if d := cmp.Diff(want, w.lastUpdate.Ports); d != "" {
+// Kubernetes makes a slice for each set of ports: two applications behind one Service must not get each other's.
+func TestAnEndpointHasThePortsOfTheSlicesThatListIt(t *testing.T) {
+	ported := func(name string, kind discoveryv1.AddressType, port string, number int32, pod, address string) *discoveryv1.EndpointSlice {
+		return withPort(newSlice(name, kind, newEndpoint(pod, address, source.Ready)), port, number)
+	}
+	w := startService(t, ported("one", v4, "app1", 30100, "a", "10.0.0.1"), ported("two", v4, "app2", 30101, "b", "10.0.0.2"),
+		ported("three", v6, "app2", 30101, "b", "fd00::2"))
+	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.2 fd00::2"})
+	app1, app2 := contract.Port{Name: "app1", Protocol: "TCP", Number: 30100}, contract.Port{Name: "app2", Protocol: "TCP", Number: 30101}
+	want := map[string][]contract.Port{"a.uid-of-a": {app1}, "b.uid-of-b": {app2}}
+	got := map[string][]contract.Port{}
+	for name, c := range w.members {
+		got[name] = c.Ports
+	}
+	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 }
@@ -327,7 +336,7 @@ func TestHostnameIsThatOfTheEndpoint(t *testing.T) {
 	for given, want := range map[string]string{"db-0": "db-0", "": "", "DB-0": "", "db.0": "", "-": "", strings.Repeat("d", 64): ""} {
 		slice := newSlice("s", discoveryv1.AddressTypeIPv4, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Hostname: &given})
 		both := map[string]endpoint{"a": {key: "10.0.0.1"}, "b": summarizeSlice(slice).endpoints[0]}
-		if got := mergeEndpoints(both).Hostname; got != want {
+		if got := mergeEndpoints(both, nil).Hostname; got != want {
 			t.Errorf("hostname %q became %q, want %q", given, got, want)
 		}
 	}
@@ -346,8 +355,12 @@ func FuzzSummarizeSlice(f *testing.F) {
 			Hostname:  &hostname,
 			TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
 		})
-		for _, e := range summarizeSlice(withPort(s, name, port)).endpoints {
-			c := mergeEndpoints(map[string]endpoint{"s": e})
+		summary := summarizeSlice(withPort(s, name, port))
+		for _, e := range summary.endpoints {
+			c := mergeEndpoints(map[string]endpoint{"s": e}, map[string]sliceSummary{"s": summary})
+			if len(c.Ports) > 1 || len(c.Ports) == 1 && !c.Ports[0].IsValid() {
+				t.Errorf("ports %v", c.Ports)
+			}
 			if len(c.Name) == 0 || len(c.Name) > maxName || len(c.UID) > maxUID || len(c.Zone) > maxZone {
 				t.Errorf("out of bounds: %+v", c)
 			}

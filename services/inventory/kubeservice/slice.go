@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -24,8 +25,8 @@ const (
 
 // sliceSummary is what is kept of an EndpointSlice.
 type sliceSummary struct {
-	ports     []source.Port // sorted
-	endpoints []endpoint    // sorted by key, without duplicates
+	ports     []contract.Port // sorted, valid
+	endpoints []endpoint      // sorted by key, without duplicates
 }
 
 // endpoint is one endpoint of a slice. Its key identifies the member: the UID of the object that
@@ -53,14 +54,12 @@ func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
 		if p.Port == nil || *p.Port < 1 || *p.Port > 65535 {
 			continue // a port without a number means any port
 		}
-		port := source.Port{Protocol: string(corev1.ProtocolTCP), Number: uint16(*p.Port)}
-		if p.Name != nil {
-			port.Name = source.KeepValid(*p.Name, maxZone)
+		port := contract.Port{
+			Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Number: uint16(*p.Port),
 		}
-		if p.Protocol != nil {
-			port.Protocol = source.KeepValid(string(*p.Protocol), maxZone)
+		if port.IsValid() {
+			summary.ports = append(summary.ports, port)
 		}
-		summary.ports = append(summary.ports, port)
 	}
 	slices.SortFunc(summary.ports, comparePorts)
 
@@ -129,8 +128,8 @@ func endpointState(c discoveryv1.EndpointConditions) source.NodeState {
 }
 
 // mergeEndpoints returns one member for an endpoint that several slices list. While their states
-// differ, the better one counts: one of the slices is not up to date.
-func mergeEndpoints(listed map[string]endpoint) source.Candidate {
+// differ, the better one counts: one of the slices is not up to date. Its ports are those of all of them.
+func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSummary) source.Candidate {
 	c := source.Candidate{State: source.NotReady}
 	var details []string
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
@@ -142,8 +141,13 @@ func mergeEndpoints(listed map[string]endpoint) source.Candidate {
 		} else {
 			c.InternalIPs = append(c.InternalIPs, p.addr)
 		}
-		details = append(details, fmt.Sprintf("%s (%s, %s)", name, p.addr, p.state))
+		ports := slicesByName[name].ports
+		c.Ports = append(c.Ports, ports...)
+		details = append(details, fmt.Sprintf("%s (%s, %s, ports %v)", name, p.addr, p.state, ports))
 	}
+	slices.SortFunc(c.Ports, comparePorts)
+	c.Ports = slices.Compact(c.Ports)
+	c.Ports = c.Ports[:min(len(c.Ports), contract.MaxPorts)]
 	slices.SortFunc(c.InternalIPs, netip.Addr.Compare)
 	c.InternalIPs = slices.Compact(c.InternalIPs)
 	c.Steps = []source.Step{
@@ -153,6 +157,6 @@ func mergeEndpoints(listed map[string]endpoint) source.Candidate {
 	return c
 }
 
-func comparePorts(a, b source.Port) int {
+func comparePorts(a, b contract.Port) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 }

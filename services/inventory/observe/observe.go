@@ -45,7 +45,6 @@ type Observer struct {
 	listings      listings
 
 	partialError string // of the source
-	ports        []source.Port
 
 	number     uint64    // of the last complete observation
 	observedAt time.Time // when it was complete

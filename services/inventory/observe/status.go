@@ -12,7 +12,7 @@ func (o *Observer) Status(now time.Time) source.Status {
 	o.updateStatus(now)
 	return source.Status{
 		Membership: o.membership, Addresses: o.addresses,
-		Observation: o.number, ObservedAt: o.observedAt, Ports: o.ports, Publishable: o.Publishable(),
+		Observation: o.number, ObservedAt: o.observedAt, Publishable: o.Publishable(),
 	}
 }
 

@@ -130,8 +130,8 @@ const (
 // with jitter. Both are routine: the client resumes after a short random delay (R14).
 //
 // R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
-// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, and treats an
-// unknown SyncState as DEGRADED.
+// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, treats an
+// unknown SyncState as DEGRADED, and does not use a port with an unknown protocol.
 //
 // R13 (protocol violations): a server never sends any of the following. A client that receives one
 // ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
@@ -148,7 +148,7 @@ const (
 //   - a revision that decreases within an epoch, or an observation number that decreases within
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of 0;
+//   - a port of a node that is not in 1 to 65535;
 //   - a first message of a stream with another service than the request. A server that is older than
 //     this field sends none.
 //
@@ -336,8 +336,8 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // with jitter. Both are routine: the client resumes after a short random delay (R14).
 //
 // R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
-// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, and treats an
-// unknown SyncState as DEGRADED.
+// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, treats an
+// unknown SyncState as DEGRADED, and does not use a port with an unknown protocol.
 //
 // R13 (protocol violations): a server never sends any of the following. A client that receives one
 // ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
@@ -354,7 +354,7 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //   - a revision that decreases within an epoch, or an observation number that decreases within
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of 0;
+//   - a port of a node that is not in 1 to 65535;
 //   - a first message of a stream with another service than the request. A server that is older than
 //     this field sends none.
 //
