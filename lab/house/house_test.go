@@ -261,7 +261,12 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 }
 
 func TestThePluginContainsNeitherComponent(t *testing.T) {
-	allowed := []string{module + "services/internal/command", module + "services/internal/display", module + "services/internal/statuspage"}
+	allowed := []string{
+		module + "services/internal/command",
+		module + "services/internal/display",
+		module + "services/internal/report",
+		module + "services/internal/settings",
+	}
 	p := list(t, plugin)[0]
 	for _, imported := range p.Imports {
 		if within(imported, module+"services") && !slices.Contains(allowed, imported) {

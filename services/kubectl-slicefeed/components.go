@@ -5,101 +5,193 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
+	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
-// The names of the components: of their programs, and in the label app.kubernetes.io/name of their Pods.
 const (
-	inventory = "slicefeed-inventory"
-	writer    = "slicefeed-writer"
+	nameLabel   = "app.kubernetes.io/name" // of Deployments, ReplicaSets and Pods
+	maxObjects  = 1000                     // of each kind, in one cluster
+	askTimeout  = 30 * time.Second         // for one cluster's lists, and for one installation
+	callTimeout = 15 * time.Second         // for one request to an API server
 )
-
-const nameLabel = "app.kubernetes.io/name"
 
 // options are the flags of all commands.
 type options struct {
-	kubeconfig         string
-	secured, consuming location
-	debugPort          int
+	kubeconfig              string
+	all, secured, consuming side
+	debugPort               int
+
+	getenv  func(string) string
+	forward func(ctx context.Context, c *cluster, pod *corev1.Pod, port int) (address string, err error)
 }
 
-// location is where a component is looked for.
-type location struct{ context, namespace string }
-
-// component is one component in its cluster.
-type component struct {
-	location
-
-	name      string
-	debugPort int
-	config    *rest.Config
-	client    kubernetes.Interface
+// side is where a component is looked for.
+type side struct {
+	context, namespace string
+	addresses          []string
 }
 
-// components returns those of the named components that the contexts select. It sends no request.
-func (o *options) components(names ...string) ([]*component, error) {
-	var selected []*component
-	for _, name := range names {
-		where, other := o.secured, o.consuming
-		if name == writer {
-			where, other = other, where
+// answer is what one installation of a component responded: a report or an error.
+type answer struct {
+	Component string      `json:"component"`
+	Where     string      `json:"installation"`
+	Pod       string      `json:"pod,omitempty"`
+	Error     string      `json:"error,omitempty"`
+	Report    report.JSON `json:"report,omitzero"`
+
+	err error
+}
+
+// failed adds the error of an installation, unless there is none.
+func (a *answer) failed(err error) {
+	if err != nil {
+		a.err = fmt.Errorf("%s %s: %w", a.Component, a.Where, err)
+		a.Error = a.err.Error()
+	}
+}
+
+// ask requests the reports of all installations of some components. An error is about the flags.
+func (o *options) ask(ctx context.Context, filter string, components ...string) (all []answer, err error) {
+	secured, consuming := o.secured, o.consuming
+	secured.context = cmp.Or(secured.context, o.all.context, o.getenv(securedContextEnv))
+	consuming.context = cmp.Or(consuming.context, o.all.context, o.getenv(consumingContextEnv))
+	for _, component := range components {
+		where, other := secured, consuming
+		if component == report.Writer {
+			where, other = consuming, secured
 		}
-		if where.context == "" && other.context != "" {
+		for _, address := range where.addresses {
+			a := answer{Component: component, Where: "at " + address}
+			a.Report.Report, err = report.Fetch(ctx, component, address, filter)
+			a.failed(err)
+			all = append(all, a)
+		}
+		if len(where.addresses) > 0 || where.context == "" && (other.context != "" || len(other.addresses) > 0) {
 			continue
 		}
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = o.kubeconfig
-		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: where.context}).
-			ClientConfig()
+		where.namespace = cmp.Or(where.namespace, o.all.namespace)
+		c, err := o.newCluster(where.context)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("context %q: %w", where.context, err)}
+			return nil, err
 		}
-		config.QPS = -1 // one person's requests
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("context %q: %w", where.context, err)}
+		all = append(all, o.askCluster(ctx, c, component, where.namespace, filter)...)
+	}
+	if len(all) == 0 {
+		return nil, settings.FlagError(fmt.Errorf("this command asks %s; set the context of its cluster", components[0]))
+	}
+	for _, a := range all {
+		if errors.Is(a.err, settings.ErrConfiguration) {
+			return nil, a.err
 		}
-		selected = append(selected, &component{name: name, location: where, debugPort: o.debugPort, config: config, client: client})
 	}
-	if len(selected) == 0 {
-		return nil, usageError{fmt.Errorf("this command asks %s; set the context of its cluster", names[0])}
-	}
-	return selected, nil
+	return all, nil
 }
 
-// pods returns the running Pods of the component, ready ones first. There is at least one.
-func (c *component) pods(ctx context.Context) ([]corev1.Pod, error) {
-	list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + c.name})
+// cluster is one cluster, as its context names it.
+type cluster struct {
+	context string
+	config  *rest.Config
+	client  kubernetes.Interface
+}
+
+// newCluster sends no request.
+func (o *options) newCluster(name string) (*cluster, error) {
+	rules, overrides := clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{CurrentContext: name}
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find %s in context %q: %w", c.name, c.context, err)
+		return nil, settings.FlagError(fmt.Errorf("context %q: %w", name, err))
 	}
-	running := slices.DeleteFunc(
-		list.Items,
-		func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil },
-	)
-	if len(running) == 0 {
-		return nil, fmt.Errorf("no running Pod with label %s=%s in %s of context %q; check the context and namespace", nameLabel, c.name,
-			cmp.Or(c.namespace, "any namespace"), c.context)
+	config.QPS, config.Timeout = -1, callTimeout // one person's requests
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, settings.FlagError(fmt.Errorf("context %q: %w", name, err))
 	}
-	slices.SortStableFunc(running, func(a, b corev1.Pod) int {
-		return cmp.Or(cmp.Compare(unreadiness(&a), unreadiness(&b)), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
-	})
-	return running, nil
+	return &cluster{context: cmp.Or(name, "current"), config: config, client: client}, nil
+}
+
+// askCluster requests the report of each installation in a cluster. There is at least one answer.
+func (o *options) askCluster(ctx context.Context, c *cluster, component, namespace, filter string) (all []answer) {
+	found, err := c.installations(ctx, component, namespace)
+	if err != nil {
+		all = []answer{{Component: component, Where: "in context " + c.context}}
+		all[0].failed(err)
+	}
+	for _, i := range found {
+		a := answer{Component: component, Where: fmt.Sprintf("in context %s, Deployment %s", c.context, i.name)}
+		a.Pod, a.Report.Report, err = o.askPods(ctx, c, component, i.pods, filter)
+		a.failed(err)
+		all = append(all, a)
+	}
+	return all
+}
+
+// installation is a Deployment of a component.
+type installation struct {
+	name string // with its namespace
+	pods []corev1.Pod
+}
+
+// installations returns the Deployments of a component, and their running Pods, ready ones first. A Pod that only has the
+// label belongs to none. There is at least one.
+func (c *cluster) installations(ctx context.Context, component, namespace string) (all []installation, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	selector := metav1.ListOptions{LabelSelector: nameLabel + "=" + component, Limit: maxObjects}
+	deployments, err := c.client.AppsV1().Deployments(namespace).List(ctx, selector)
+	if err != nil {
+		return nil, err
+	}
+	replicaSets, err := c.client.AppsV1().ReplicaSets(namespace).List(ctx, selector)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, selector)
+	if err != nil {
+		return nil, err
+	}
+	owners, running := map[types.UID]types.UID{}, map[types.UID][]corev1.Pod{} // by Deployment
+	for i := range replicaSets.Items {
+		owners[replicaSets.Items[i].UID] = controllerOf(&replicaSets.Items[i])
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if owner := owners[controllerOf(p)]; owner != "" && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			running[owner] = append(running[owner], *p)
+		}
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		its := running[d.UID]
+		slices.SortStableFunc(its, func(a, b corev1.Pod) int { return cmp.Compare(unreadiness(&a), unreadiness(&b)) })
+		all = append(all, installation{d.Namespace + "/" + d.Name, its})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no Deployment with label %s=%s in %s; check the context and namespace", nameLabel, component,
+			cmp.Or(namespace, "any namespace"))
+	}
+	return all, nil
+}
+
+// controllerOf returns the owner of a Pod or ReplicaSet that controls it, or nothing.
+func controllerOf(object metav1.Object) types.UID {
+	if owner := metav1.GetControllerOf(object); owner != nil && (owner.APIVersion == appsv1.SchemeGroupVersion.String()) {
+		return owner.UID
+	}
+	return ""
 }
 
 // unreadiness is 0 for a ready Pod and 1 for another.
@@ -112,124 +204,34 @@ func unreadiness(pod *corev1.Pod) int {
 	return 1
 }
 
-// connection leads to the debug listener of one Pod.
-type connection struct {
-	*grpc.ClientConn
-
-	component *component
-	pod       *corev1.Pod
-	address   string // on this machine
-	leading   bool   // of a writer
-}
-
-func (c *connection) String() string {
-	text := fmt.Sprintf("%s in context %q, Pod %s/%s", c.component.name, c.component.context, c.pod.Namespace, c.pod.Name)
-	if c.component.name == writer && !c.leading {
-		text += ", which does not lead"
+// askPods requests a report of an installation's Pods: of the leading writer, or else of the first Pod that responds.
+func (o *options) askPods(
+	ctx context.Context, c *cluster, component string, pods []corev1.Pod, filter string,
+) (pod string, found report.Report, err error) {
+	if len(pods) == 0 {
+		return "", nil, errors.New("no Pod runs")
 	}
-	return text
-}
-
-// connect returns a connection to a Pod that answers, if possible to the leading writer. It lasts until ctx is done.
-func (c *component) connect(ctx context.Context) (*connection, error) {
-	pods, err := c.pods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var found *connection
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	var problems []error
 	for i := range pods {
-		candidate, err := c.connectPod(ctx, &pods[i])
-		switch {
-		case err != nil:
-			problems = append(
-				problems,
-				fmt.Errorf("connect to Pod %s/%s of context %q: %w", pods[i].Namespace, pods[i].Name, c.context, err),
-			)
-		case candidate.leading || c.name != writer:
-			return candidate, nil
-		case found == nil:
-			found = candidate
+		name := pods[i].Namespace + "/" + pods[i].Name
+		address, err := o.forward(ctx, c, &pods[i], o.debugPort)
+		if err == nil {
+			var r report.Report
+			if r, err = report.Fetch(ctx, component, address, filter); err == nil {
+				if w, isWriter := r.(*writerv1.WriterReport); !isWriter || w.GetLeading() {
+					return name, r, nil
+				}
+				pod, found = cmp.Or(pod, name), cmp.Or(found, r)
+			}
 		}
-	}
-	if found == nil {
-		return nil, errors.Join(problems...)
-	}
-	return found, nil
-}
-
-func (c *component) connectPod(ctx context.Context, pod *corev1.Pod) (*connection, error) {
-	address, err := c.forward(ctx, pod)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := grpc.NewClient(
-		"passthrough:"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	) // as far as this machine's loopback
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() })
-	connected := &connection{ClientConn: conn, component: c, pod: pod, address: address}
-	if c.name == writer {
-		list, err := writerv1.NewWriterOperatorServiceClient(conn).ListTargetDetails(ctx, &writerv1.ListTargetDetailsRequest{PageSize: 1})
 		if err != nil {
-			return nil, err
+			problems = append(problems, fmt.Errorf("connect to Pod %s: %w", name, err))
 		}
-		connected.leading = list.GetStatus().GetLeading()
 	}
-	return connected, nil
-}
-
-// forward listens on this machine for connections to a Pod's debug listener, and returns the address.
-func (c *component) forward(ctx context.Context, pod *corev1.Pod) (string, error) {
-	target := c.client.CoreV1().
-		RESTClient().
-		Post().
-		Resource("pods").
-		Namespace(pod.Namespace).
-		Name(pod.Name).
-		SubResource("portforward").
-		URL()
-	transport, upgrader, err := spdy.RoundTripperFor(c.config)
-	if err != nil {
-		return "", err
+	if found != nil {
+		return pod, found, nil
 	}
-	websocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(target, c.config)
-	if err != nil {
-		return "", err
-	}
-	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
-	dialer := portforward.NewFallbackDialerForStreaming(websocket, overSPDY, needsSPDY)
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(
-		ctx,
-		dialer,
-		[]string{"127.0.0.1"},
-		[]string{fmt.Sprintf("0:%d", c.debugPort)},
-		ready,
-		io.Discard,
-		io.Discard,
-	)
-	if err != nil {
-		return "", err
-	}
-	go func() { ended <- forwarder.ForwardPorts() }()
-	select {
-	case <-ready:
-	case err := <-ended:
-		return "", cmp.Or(err, ctx.Err())
-	}
-	ports, err := forwarder.GetPorts()
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), nil
-}
-
-// needsSPDY reports whether a WebSocket failed because the API server, or a proxy in front of it, knows only SPDY, as
-// those before 1.31 do. kubectl falls back for the same errors.
-func needsSPDY(err error) bool {
-	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	return "", nil, errors.Join(problems...)
 }

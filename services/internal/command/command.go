@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -107,7 +106,7 @@ func (c Component[C]) Main(args []string, stdout, stderr io.Writer) int {
 func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	root := &cobra.Command{
 		Use: c.Name, Short: c.Short, SilenceUsage: true, SilenceErrors: true,
-		Version:                    c.versionText(),
+		Version:                    VersionText(c.Name, c.Version, c.Commit),
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SuggestionsMinimumDistance: 2,
 	}
@@ -157,7 +156,7 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 			Short: "Print version, commit and Go version",
 			Args:  checkArgs(nil),
 			Run: func(cmd *cobra.Command, _ []string) {
-				fmt.Fprint(cmd.OutOrStdout(), c.versionText())
+				fmt.Fprint(cmd.OutOrStdout(), VersionText(c.Name, c.Version, c.Commit))
 			},
 		},
 	)
@@ -182,15 +181,6 @@ func (c Component[C]) newCheckConfig(getenv func(string) string) *cobra.Command 
 		fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
 		return nil
 	})
-}
-
-// versionText has the version, the commit if it is known, and the toolchain.
-func (c Component[C]) versionText() string {
-	text := c.Name + " " + c.Version + "\n"
-	if c.Commit != "" {
-		text += "commit " + c.Commit + "\n"
-	}
-	return text + fmt.Sprintf("%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C]) *cobra.Command {

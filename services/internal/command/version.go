@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -26,6 +27,15 @@ func Commit(linked string) string {
 		commit += ", modified"
 	}
 	return commit
+}
+
+// VersionText has the version of a program, the commit if it is known, and the toolchain.
+func VersionText(name, version, commit string) string {
+	text := name + " " + version + "\n"
+	if commit != "" {
+		text += "commit " + commit + "\n"
+	}
+	return text + fmt.Sprintf("%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // NewRegistry returns an empty registry and what registers in it: each metric gets the label cluster, unless its value

@@ -83,7 +83,7 @@ func Repeat(ctx context.Context, watch bool, out io.Writer, show func(out io.Wri
 func Fetch(ctx context.Context, component, address, filter string) (Report, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, settings.NewConfigError(&settings.Problem{Setting: "DEBUG_ADDRESS", Value: address, Expected: "host:port"})
+		return nil, settings.NewConfigError(err)
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = ""
@@ -97,15 +97,15 @@ func Fetch(ctx context.Context, component, address, filter string) (Report, erro
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r, err := Get(ctx, component, conn, filter)
-	message := display.Sanitize(status.Convert(err).Message())
+	message := display.Truncate(display.Sanitize(status.Convert(err).Message()), maxText)
 	switch status.Code(err) {
 	case codes.OK:
 		return r, nil
 	case codes.InvalidArgument:
 		return nil, settings.NewConfigError(errors.New(message))
 	case codes.Unimplemented:
-		return nil, fmt.Errorf("no %s of this version listens at %s; check DEBUG_ADDRESS", component, address)
+		return nil, fmt.Errorf("no %s of this version listens at %s; check its DEBUG_ADDRESS", component, address)
 	default:
-		return nil, fmt.Errorf("get report of %s at %s: %s; run this in its Pod, or set DEBUG_ADDRESS", component, address, message)
+		return nil, fmt.Errorf("get report of %s at %s: %s; check that it runs there, with its DEBUG_ADDRESS", component, address, message)
 	}
 }

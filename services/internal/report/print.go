@@ -100,11 +100,7 @@ func WriteAs(out io.Writer, format command.Format, r Report) error {
 	if format.IsTable() {
 		return Write(out, r)
 	}
-	encoded, err := JSON(r)
-	if err != nil {
-		return err
-	}
-	return format.Write(out, encoded)
+	return format.Write(out, JSON{r})
 }
 
 // Write writes a report as text, in colors if out is a terminal.

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,8 +75,11 @@ func Get(ctx context.Context, component string, conn grpc.ClientConnInterface, f
 // ErrProblems is the error of a command that has printed a report with problems.
 var ErrProblems = errors.New("problems found")
 
-// JSON returns a report in the JSON of protojson, without what is not set.
-func JSON(r Report) (json.RawMessage, error) { return protojson.Marshal(r) }
+// JSON is a report that is encoded as protojson does, without what is not set.
+type JSON struct{ Report }
+
+// MarshalJSON encodes the report.
+func (j JSON) MarshalJSON() ([]byte, error) { return protojson.Marshal(j.Report) }
 
 // view is what the templates show.
 type view struct {
@@ -199,4 +201,16 @@ func describeConditions(b *writerv1.Backend) string {
 		return "not listed"
 	}
 	return display.EndpointConditions(b.GetReady(), b.GetServing(), b.GetTerminating())
+}
+
+// IsEmpty reports whether a report has neither a node nor a Service.
+func IsEmpty(r Report) bool {
+	switch r := r.(type) {
+	case *inventoryv1.InventoryReport:
+		return len(r.GetNodes())+len(r.GetServices()) == 0
+	case *writerv1.WriterReport:
+		return len(r.GetServices()) == 0
+	default:
+		return true
+	}
 }
