@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +22,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
+	"github.com/slicefeed/slicefeed/lab/policyfuzz"
 )
 
 // anyRight lets the writer's account and its twin do whatever there is to do with slices, anywhere:
@@ -54,23 +52,23 @@ subjects:
 `
 
 // worldsRules are what the world's policy allows, in the oracle's own words.
-var worldsRules = rules{
-	namespaces: []string{pair.Namespace, pair.OtherNamespace},
-	managers:   []string{"slicefeed-default", "endpoint-updater"},
-	cidrs: []netip.Prefix{
+var worldsRules = policyfuzz.Rules{
+	Namespaces: []string{pair.Namespace, pair.OtherNamespace},
+	Managers:   []string{"slicefeed-default", "endpoint-updater"},
+	CIDRs: []netip.Prefix{
 		netip.MustParsePrefix("10.0.1.0/24"),
 		netip.MustParsePrefix("10.1.0.0/16"),
 		netip.MustParsePrefix("fd00:1::/64"),
 	},
-	ports:    [][2]int32{{30000, 32767}},
-	tcpPorts: [][2]int32{{8080, 8080}},
+	Ports:    [][2]int32{{30000, 32767}},
+	TCPPorts: [][2]int32{{8080, 8080}},
 }
 
 // fuzzer is a thief, its twin that the policy does not know, and who looks on.
 type fuzzer struct {
 	*e2e.Setup
 
-	thief, twin *caller
+	thief, twin *policyfuzz.Caller
 	client      *kubernetes.Clientset
 	tally       map[string]map[string]int // what was tried, and what came of it
 }
@@ -106,16 +104,15 @@ func TestAttackWithTheWritersOwnCredentialAtRandom(t *testing.T) {
 	}
 	attempts, err = strconv.Atoi(cmp.Or(os.Getenv("SLICEFEED_ATTEMPTS"), strconv.Itoa(attempts)))
 	s.Must(err)
-	random := rand.New(rand.NewPCG(seed, 0))
-	namespaces := append(slices.Repeat([]string{pair.Namespace}, 6),
+	g := policyfuzz.New(seed, pair.Namespace, pair.Namespace, pair.Namespace, pair.Namespace, pair.Namespace, pair.Namespace,
 		pair.OtherNamespace, pair.OtherNamespace, elsewhere, metav1.NamespaceDefault, metav1.NamespaceSystem)
 	s.Until("the authorizer knows the new role", func() bool {
-		answer, err := f.thief.do(s.Ctx(), request{method: "GET", path: "/namespaces/kube-system/endpointslices"}, false)
-		return err == nil && answer.ok()
+		answer, err := f.thief.Do(s.Ctx(), policyfuzz.Request{Method: "GET", Path: "/namespaces/kube-system/endpointslices"}, false)
+		return err == nil && answer.OK()
 	})
 	began, made := time.Now(), 0
 	for ; made < attempts && time.Since(began) < limit; made++ {
-		f.try(draw(random, made, namespaces...))
+		f.try(g.Next())
 	}
 	t.Logf("seed %d: %d attempts in %s\n%s", seed, made, time.Since(began).Round(time.Second), f.table())
 	if made < attempts/4 {
@@ -128,26 +125,26 @@ func TestAttackWithTheWritersOwnCredentialAtRandom(t *testing.T) {
 	}
 }
 
-func (f *fuzzer) caller(kubeconfig string) *caller {
+func (f *fuzzer) caller(kubeconfig string) *policyfuzz.Caller {
 	f.T.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	f.Must(err)
-	client, err := rest.HTTPClientFor(config)
+	caller, err := policyfuzz.NewCaller(config)
 	f.Must(err)
-	return &caller{client, config.Host}
+	return caller
 }
 
 // try makes one attempt and judges it.
-func (f *fuzzer) try(a drawn) {
+func (f *fuzzer) try(a policyfuzz.Attempt) {
 	f.T.Helper()
-	planted, err := f.client.DiscoveryV1().EndpointSlices(a.planted.Namespace).Create(f.Ctx(), a.planted, metav1.CreateOptions{})
+	planted, err := f.client.DiscoveryV1().EndpointSlices(a.Planted.Namespace).Create(f.Ctx(), a.Planted, metav1.CreateOptions{})
 	f.Must(err)
-	planted.TypeMeta = a.planted.TypeMeta
+	planted.TypeMeta = a.Planted.TypeMeta
 	before := f.all()
-	asked := a.request(planted)
-	wouldBe, err := f.twin.do(f.Ctx(), asked, true)
+	request := a.Request(planted)
+	wouldBe, err := f.twin.Do(f.Ctx(), request, true)
 	f.Must(err)
-	got, err := f.thief.do(f.Ctx(), asked, a.dry)
+	got, err := f.thief.Do(f.Ctx(), request, a.Dry)
 	f.Must(err)
 	after := f.all()
 	complain := func(format string, values ...any) {
@@ -155,29 +152,29 @@ func (f *fuzzer) try(a drawn) {
 		f.T.Errorf(
 			"%s\n%s %v of %s/%s\n%s %s?%s (dry: %t)\n%s\nanswer %d: %s",
 			fmt.Sprintf(format, values...),
-			a.verb,
-			a.kinds,
+			a.Verb,
+			a.Kinds,
 			planted.Namespace,
 			planted.Name,
-			asked.method,
-			asked.path,
-			asked.query.Encode(),
-			a.dry,
-			clip(string(asked.body)),
-			got.code,
-			clip(got.message),
+			request.Method,
+			request.Path,
+			request.Query.Encode(),
+			a.Dry,
+			clip(string(request.Body)),
+			got.Code,
+			clip(got.Message),
 		)
 	}
 
 	why := f.forbidden(a, planted, wouldBe, before)
 	// 422: an expression could not be evaluated, and failurePolicy is Fail. Kubernetes 1.31 answers so to
 	// an address with leading zeros ("no such overload").
-	byPolicy := (got.code == 403 || got.code == 422) && strings.Contains(got.message, "ValidatingAdmissionPolicy 'slicefeed-writer'")
+	byPolicy := (got.Code == 403 || got.Code == 422) && strings.Contains(got.Message, "ValidatingAdmissionPolicy 'slicefeed-writer'")
 	outcome := malformed
 	switch {
-	case !wouldBe.ok():
-		if got.ok() {
-			complain("it passed, though the twin gets %d: %s", wouldBe.code, clip(wouldBe.message))
+	case !wouldBe.OK():
+		if got.OK() {
+			complain("it passed, though the twin gets %d: %s", wouldBe.Code, clip(wouldBe.Message))
 		}
 	case len(why) > 0:
 		outcome = refused
@@ -186,7 +183,7 @@ func (f *fuzzer) try(a drawn) {
 		}
 	default:
 		outcome = passed
-		if !got.ok() {
+		if !got.OK() {
 			complain("it is allowed, and was refused")
 		}
 	}
@@ -199,13 +196,13 @@ func (f *fuzzer) try(a drawn) {
 		if deleted {
 			now = nil
 		}
-		if why := worldsRules.forbids(was, now); len(why) > 0 || a.dry {
+		if why := worldsRules.Forbids(was, now); len(why) > 0 || a.Dry {
 			complain("%s was changed or deleted: %q", name, why)
 		}
 	}
 	for name, now := range after {
 		if before[name] == nil {
-			if why := worldsRules.forbids(nil, now); len(why) > 0 || a.dry {
+			if why := worldsRules.Forbids(nil, now); len(why) > 0 || a.Dry {
 				complain("%s was made: %q", name, why)
 			}
 		}
@@ -216,34 +213,34 @@ func (f *fuzzer) try(a drawn) {
 
 // forbidden is what the oracle says of an attempt that the twin could make.
 func (f *fuzzer) forbidden(
-	a drawn,
+	a policyfuzz.Attempt,
 	planted *discoveryv1.EndpointSlice,
-	wouldBe answer,
+	wouldBe policyfuzz.Answer,
 	all map[string]*discoveryv1.EndpointSlice,
 ) []string {
 	switch {
-	case !wouldBe.ok():
+	case !wouldBe.OK():
 		return nil
-	case a.verb == "delete":
-		return worldsRules.forbids(planted, nil)
-	case a.verb == "delete of many":
-		query := a.request(planted).query
+	case a.Verb == "delete":
+		return worldsRules.Forbids(planted, nil)
+	case a.Verb == "delete of many":
+		query := a.Request(planted).Query
 		var why []string
 		for _, one := range all {
 			if one.Namespace == planted.Namespace &&
 				(query.Get("fieldSelector") == "" || one.Name == planted.Name) &&
 				(query.Get("labelSelector") == "" || one.Labels[discoveryv1.LabelManagedBy] == "somebody") {
-				why = append(why, worldsRules.forbids(one, nil)...)
+				why = append(why, worldsRules.Forbids(one, nil)...)
 			}
 		}
 		return why
-	case wouldBe.slice == nil:
-		f.T.Fatalf("%s passed for the twin and made no slice", a.verb)
+	case wouldBe.Slice == nil:
+		f.T.Fatalf("%s passed for the twin and made no slice", a.Verb)
 		return nil
-	case wouldBe.slice.UID == planted.UID:
-		return worldsRules.forbids(planted, wouldBe.slice)
+	case wouldBe.Slice.UID == planted.UID:
+		return worldsRules.Forbids(planted, wouldBe.Slice)
 	default:
-		return worldsRules.forbids(nil, wouldBe.slice)
+		return worldsRules.Forbids(nil, wouldBe.Slice)
 	}
 }
 
@@ -295,8 +292,8 @@ func (f *fuzzer) takeBack() {
 	}
 }
 
-func (f *fuzzer) count(a drawn, outcome string) {
-	kinds := append([]string{"all", "verb: " + a.verb, "namespace: " + a.planted.Namespace}, a.kinds...)
+func (f *fuzzer) count(a policyfuzz.Attempt, outcome string) {
+	kinds := append([]string{"all", "verb: " + a.Verb, "namespace: " + a.Planted.Namespace}, a.Kinds...)
 	slices.Sort(kinds)
 	for _, kind := range slices.Compact(kinds) {
 		if f.tally[kind] == nil {

@@ -29,13 +29,8 @@ func fingerprint(n *roster.Node) Digest {
 		h.AddString(key)
 		h.AddString(n.Labels[key])
 	}
-	if n.Hostname != "" || len(n.Ports) > 0 { // without them, the fingerprint is that of versions that know neither
+	if n.Hostname != "" { // without one, the fingerprint is that of versions that know none
 		h.AddString(n.Hostname)
-	}
-	for _, p := range n.Ports {
-		h.AddString(p.Name)
-		h.AddString(p.Protocol)
-		h.AddUint(uint64(p.Number))
 	}
 	return h.Fingerprint()
 }

@@ -18,7 +18,7 @@ import (
 type fuzzedCloud struct {
 	*Client
 
-	kind, servers, lan, datacenter string
+	kind, date, servers, lan, datacenter string
 }
 
 func newFuzzedCloud(f *testing.F) *fuzzedCloud {
@@ -26,6 +26,7 @@ func newFuzzedCloud(f *testing.F) *fuzzedCloud {
 	cloud := new(fuzzedCloud)
 	cloud.Client = newOfflineClient(f, Config{Budget: 1 << 30}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", cloud.kind)
+		w.Header().Set("Date", cloud.date)
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/servers"):
 			io.WriteString(w, cloud.servers)
@@ -113,22 +114,24 @@ func checkListing(t *testing.T, l source.Listing) {
 }
 
 func FuzzDescribe(f *testing.F) {
-	f.Add(readTestdata(f, "datacenter.json"), readTestdata(f, "lan.json"))
+	f.Add("Sat, 21 Nov 2026 12:02:00 GMT", readTestdata(f, "datacenter.json"), readTestdata(f, "lan.json"))
 	f.Add(
+		"",
 		`{"id":"`+testDatacenter+`","type":"datacenter","properties":null}`,
 		`{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.0/33"}}`,
 	)
-	f.Add("", plainLANJSON)
+	f.Add("noon", "", plainLANJSON)
 	cloud := newFuzzedCloud(f)
 	cloud.kind = "application/json"
-	f.Fuzz(func(t *testing.T, datacenter, lan string) {
-		cloud.datacenter, cloud.lan = datacenter, lan
+	f.Fuzz(func(t *testing.T, date, datacenter, lan string) {
+		cloud.date, cloud.datacenter, cloud.lan = date, datacenter, lan
 		got, err := cloud.Describe(t.Context(), Pair{testDatacenter, "2"})
 		if err != nil && got != (Description{}) {
 			t.Errorf("values beside the error %v: %+v", err, got)
 		}
-		if got.IPv4 != got.IPv4.Masked() || got.IPv6 != got.IPv6.Masked() {
-			t.Errorf("got %+v", got)
+		theirs, readAt := cloud.Clock()
+		if got.IPv4 != got.IPv4.Masked() || got.IPv6 != got.IPv6.Masked() || theirs.IsZero() != readAt.IsZero() {
+			t.Errorf("got %+v, the clock %s at %s", got, theirs, readAt)
 		}
 	})
 }

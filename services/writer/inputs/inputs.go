@@ -139,9 +139,8 @@ func (s *Source) members(snapshot subscriber.Snapshot, choice Choice) (current, 
 
 // ReportedPorts converts the ports of a source's own endpoints.
 func ReportedPorts(snapshot subscriber.Snapshot) []targets.ReportedPort {
-	ports := snapshot.Ports()
-	reported := make([]targets.ReportedPort, len(ports))
-	for i, p := range ports {
+	reported := make([]targets.ReportedPort, len(snapshot.Ports))
+	for i, p := range snapshot.Ports {
 		reported[i] = targets.ReportedPort(p)
 	}
 	return reported

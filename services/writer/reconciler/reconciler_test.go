@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -544,7 +543,7 @@ func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 		ObservationEpoch:   "e of " + service,
 	}
 	if number, reports := f.ports[service]; reports {
-		members[0].Ports = []contract.Port{{Name: "http", Protocol: "TCP", Number: number}}
+		snapshot.Ports = []subscriber.SourcePort{{Name: "http", Protocol: "TCP", Number: number}}
 	}
 	return snapshot
 }
