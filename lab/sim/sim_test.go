@@ -57,12 +57,13 @@ func TestTheSameSeedIsTheSameStory(t *testing.T) {
 // tests of the verdict to judge: TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt.
 func TestWorldsThatFoundAMistake(t *testing.T) {
 	for seed, mistake := range map[uint64]string{
-		56296: "a writer that stood still forgot the report that it took in together with the end of the stream",
-		10310: "the oracle did not see that a budget came into use after a plan, at the same moment",
-		59765: "the oracle did not see that one source's budget came into use while another's was",
-		75006: "the oracle took the expiry of a source for no news",
-		78129: "the oracle took a slice with one address twice for the slice that has another one instead",
-		27252: "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
+		56296:  "a writer that stood still forgot the report that it took in together with the end of the stream",
+		10310:  "the oracle did not see that a budget came into use after a plan, at the same moment",
+		59765:  "the oracle did not see that one source's budget came into use while another's was",
+		75006:  "the oracle took the expiry of a source for no news",
+		102559: "the oracle held a writer to what an earlier process of it knew",
+		78129:  "the oracle took a slice with one address twice for the slice that has another one instead",
+		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })
 	}

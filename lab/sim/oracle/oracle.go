@@ -106,6 +106,9 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 		o.target(f.Target).edit(f)
 	case Noticed:
 		a := o.writer(f.Writer).aim(f.Target)
+		if f.Slice == "" && a.noticed[""] == 0 {
+			a.inherited = o.target(f.Target).union()
+		}
 		a.noticed[f.Slice] = max(a.noticed[f.Slice], f.Version)
 	case Acts:
 		o.writer(f.Writer).aim(f.Target).act(at, f)

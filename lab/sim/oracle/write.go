@@ -153,6 +153,9 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 	if ours, is := t.ours[c.address]; is && ours.as(true) == c.to {
 		return // repaired
 	}
+	if _, is := p.aim.inherited[c.address]; is {
+		return // a process cannot know who wrote what it found at its start, and repairs that too
+	}
 	switch {
 	case !o.source(c.label).told[c.address]:
 		o.broke(

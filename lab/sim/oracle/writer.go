@@ -35,6 +35,7 @@ type aim struct {
 	booked    map[string]time.Time // by source, when that began last, or became less
 	written   time.Time            // when it decided what was written in full last
 	resumed   time.Time            // when it was paused last
+	inherited map[netip.Addr]held  // what the slices listed when its process first saw them, whoever wrote that
 	noticed   map[string]uint64    // up to which version it has been shown each slice; empty: all of them
 	version   uint64               // of all that a verdict on this target could rest upon
 }

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -163,4 +164,92 @@ func TestTheOrderOfTheInputMakesNoDifference(t *testing.T) {
 	if reversed.Current[0] != last || reversed.Sources[0].Name != "green" {
 		t.Error("the caller's own slices were sorted")
 	}
+}
+
+// A consumer uses one family. A broken IPv6 network of the prober must not empty it because IPv4 passes.
+func TestEachAddressFamilyHasItsOwnPanicAndFloor(t *testing.T) {
+	v6 := func(n int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00::%d", n+1)) }
+	dual := func(t *testing.T) *world {
+		w := newWorld(t, 2)
+		w.source("blue").Allowlist.CIDRs = append(w.source("blue").Allowlist.CIDRs, netip.MustParsePrefix("fd00::/64"))
+		for n := range 2 {
+			w.source("blue").Members = append(w.source("blue").Members, Member{Address: v6(n), Name: fmt.Sprint("node-", n), State: Ready})
+			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: v6(n), Conditions: ready, Source: "blue"})
+			w.setProbe(Probe{Address: v6(n), Status: Passing, Since: start, RunStart: start, RunLast: w.now})
+		}
+		w.pass(time.Minute)
+		return w
+	}
+	fail := func(w *world, all ...netip.Addr) {
+		for _, a := range all {
+			w.setProbe(Probe{Address: a, Status: Failing, Since: w.now, RunStart: w.now.Add(-10 * time.Second), RunLast: w.now})
+		}
+	}
+	isReady := func(w *world, a netip.Addr) bool { return w.endpoint(a).Listed && w.endpoint(a).Conditions.Ready }
+	t.Run("all of a family fail", func(t *testing.T) {
+		w := dual(t)
+		fail(w, v6(0), v6(1))
+		w.decide()
+		if !isReady(w, v6(0)) || !isReady(w, v6(1)) || !isReady(w, addr(0)) {
+			t.Errorf("an IPv4 pass takes IPv6 endpoints out: %s", reasons(w.d))
+		}
+		w.wantGuards("panic 2")
+	})
+	t.Run("one of a family fails", func(t *testing.T) {
+		w := dual(t)
+		fail(w, v6(0))
+		if w.decide(); isReady(w, v6(0)) || !isReady(w, v6(1)) {
+			t.Errorf("another of its family corroborates its failure: %s", reasons(w.d))
+		}
+	})
+	t.Run("all of a family leave", func(t *testing.T) {
+		w := dual(t)
+		s := w.source("blue")
+		s.Members = slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return m.Address.Is6() })
+		if w.decide(); !isReady(w, v6(0)) || !isReady(w, v6(1)) {
+			t.Errorf("the family is emptied: %s", reasons(w.d))
+		}
+		w.wantGuards("floor 2")
+	})
+}
+
+// Found by property tests: what floor keeps is what other rules see in the next decision.
+func TestExpiryCountsWhatFloorKeeps(t *testing.T) {
+	w := newWorld(t, 0)
+	w.in.Limits.Probing, w.in.Limits.ExpireAfter = false, 5*time.Second
+	w.in.Sources = append(w.in.Sources, trusted("default"))
+	w.hold(0, "blue", draining)
+	w.report("default", 4, Unknown)
+	w.hold(4, "default", draining)
+	w.report("default", 2, Ready)
+	w.hold(2, "default", ready)
+	w.source("blue").Connected = false
+	w.decide()
+	w.in.Current = []CurrentEndpoint{
+		{Address: addr(0), Conditions: draining, Source: "blue"},
+		{Address: addr(2), Conditions: ready, Source: "default"},
+		{Address: addr(4), Conditions: draining, Source: "default"},
+	}
+	w.pass(4 * time.Second)
+	w.unlist("default", 2)
+	w.pass(2 * time.Second)
+	w.see("blue has expired, and default has nothing ready", "4@default:ready")
+}
+
+func TestTierBeforeItsFirstProbeKeepsLaterOnesOut(t *testing.T) {
+	w := newWorld(t, 0)
+	green := trusted("green")
+	green.Tier = 1
+	w.in.Sources = append(w.in.Sources, green)
+	for n := range 4 {
+		w.report([]string{"blue", "green"}[n/2], n, Ready)
+		w.probe(n, Pending)
+	}
+	w.probe(2, Passing)
+	w.see("the second tier answers first", "")
+	w.probe(0, Passing)
+	w.see("the first tier answers", "0:ready")
+	w.probe(0, Failing)
+	w.in.Current = nil
+	w.see("the first tier was probed, and fails", "2@green:ready")
 }

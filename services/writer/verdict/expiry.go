@@ -7,7 +7,7 @@ import (
 )
 
 // expireSources removes the endpoints of each source that has not been trusted for Limits.ExpireAfter, while another
-// source, which has not expired itself, has ready ones. A new leader waits for as long, because it cannot know
+// source, which has not expired itself, has ready ones that answer. A new leader waits for as long, because it cannot know
 // since when the source has not been trusted.
 //
 // It runs after the table. Shrink does not count what it removes, because our own setting asks for that; floor may keep
@@ -57,11 +57,13 @@ func (e *evaluation) expireSources() (guards []Guard) {
 	return guards
 }
 
-// anyReadyBesides reports whether a source that has not expired has an endpoint that the table makes ready.
+// anyReadyBesides reports whether a source that has not expired has an endpoint that the table makes ready and that
+// answers. What is ready only because nobody knows better, as in a panic, is no replacement.
 func (e *evaluation) anyReadyBesides(expired []bool) bool {
 	for i := range e.rows {
 		r := &e.rows[i]
-		if r.result.Listed && r.result.Conditions.Ready && r.owner != noSource && !expired[r.owner] {
+		if r.result.Listed && r.result.Conditions.Ready && r.owner != noSource && !expired[r.owner] &&
+			(r.status == Passing || r.status == notProbed) {
 			return true
 		}
 	}

@@ -40,12 +40,13 @@ func (e *evaluation) holdBackTier(tier int) (guards []Guard) {
 		since = e.rememberEnough(tier)
 	}
 	failsBack := enough && !e.now.Before(since.Add(failbackDelay))
+	keepsOut := enough || e.isUnprobedBefore(tier)
 	listed := make([]int, len(e.sources))
 	for i := range e.rows {
 		r := &e.rows[i]
 		switch {
 		case r.owner == noSource || e.tierOf(r) != tier:
-		case failsBack, enough && r.current == nil:
+		case failsBack, keepsOut && r.current == nil:
 			r.standBy()
 		case r.result.Listed:
 			listed[r.owner]++
@@ -87,6 +88,26 @@ func (e *evaluation) countReadyBefore(tier int) (n int) {
 		}
 	}
 	return n
+}
+
+// isUnprobedBefore reports whether the tiers before one have endpoints, and no probe of any has come to a conclusion yet:
+// in a new Service, which lists nothing yet, they are not less ready than its later tiers only because they answer a
+// moment later.
+func (e *evaluation) isUnprobedBefore(tier int) (unprobed bool) {
+	if len(e.input.Current) > 0 {
+		return false
+	}
+	for i := range e.rows {
+		r := &e.rows[i]
+		switch {
+		case r.owner == noSource || e.tierOf(r) >= tier || r.report != Ready:
+		case r.status != Pending || r.probe.Expired:
+			return false
+		default:
+			unprobed = true
+		}
+	}
+	return unprobed
 }
 
 // rememberEnough notes that the tiers before one have enough ready endpoints, and returns since when.

@@ -2,27 +2,40 @@ package verdict
 
 import "fmt"
 
-// keepLastEndpoints is the output guard floor: while anything of a target could serve (it passes; without probes, it
-// exists), something stays ready, whatever the other rules decide. So draining everything at once changes nothing,
+// keepLastOfEachFamily is the output guard floor, for each address family.
+func (e *evaluation) keepLastOfEachFamily() Guard {
+	g := Guard{Rule: RuleFloor}
+	for i, family := range e.families() {
+		g.Held += e.keepLastEndpoints(family, e.panics[i])
+	}
+	g.Message = fmt.Sprintf(
+		"No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
+			"are kept ready until another one is. To empty the Service, delete it or opt it out.",
+		g.Held,
+	)
+	return g
+}
+
+// keepLastEndpoints is the guard for one family, and returns how many endpoints it keeps: while anything of a target
+// could serve (it passes; without probes, it exists), something stays ready, whatever the other rules decide. So draining everything at once changes nothing,
 // and consumers that do not know draining endpoints are not cut off. It never prefers an endpoint that fails, and
 // never keeps one that the allowlist denies.
 //
 // Within each rank, endpoints with a report that counts come before those whose report is unknown or suppressed.
-func (e *evaluation) keepLastEndpoints() Guard {
+func (e *evaluation) keepLastEndpoints(family []row, panics bool) (held int) {
 	anyAnswers, anyInUse := false, false
-	for i := range e.rows {
-		r := &e.rows[i]
+	for i := range family {
+		r := &family[i]
 		inUse := r.result.Listed && r.result.Conditions.inUse()
 		if inUse && r.result.Conditions.Ready && r.status != uncorroborated {
-			return Guard{}
+			return 0
 		}
 		anyInUse = anyInUse || inUse
 		answers := r.status == Passing || r.status == notProbed || r.status == Pending && r.conditions().inUse()
 		anyAnswers = anyAnswers || answers && e.mayKeep(r)
 	}
-	g := Guard{Rule: RuleFloor}
 	if anyAnswers {
-		kept := e.lowestRanked(func(r *row) int {
+		kept := lowestRanked(family, func(r *row) int {
 			if !e.mayKeep(r) {
 				return noRank
 			}
@@ -35,29 +48,24 @@ func (e *evaluation) keepLastEndpoints() Guard {
 			}
 			r.result.Conditions, r.result.Listed, r.result.Rule = ready, true, RuleFloor
 		}
-		g.Held = len(kept)
+		held = len(kept)
 	}
-	if g.Held == 0 && e.decision.Panic && !anyInUse {
-		for _, r := range e.lowestRanked((*row).lastResortRank) {
+	if held == 0 && panics && !anyInUse {
+		for _, r := range lowestRanked(family, (*row).lastResortRank) {
 			r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = Hold, ready, true, RulePanic
 		}
 	}
-	g.Message = fmt.Sprintf(
-		"No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
-			"are kept ready until another one is. To empty the Service, delete it or opt it out.",
-		g.Held,
-	)
-	return g
+	return held
 }
 
 // noRank is the rank of what may not be kept.
 const noRank = 8
 
 // lowestRanked returns the endpoints of the lowest rank.
-func (e *evaluation) lowestRanked(rank func(*row) int) (kept []*row) {
+func lowestRanked(rows []row, rank func(*row) int) (kept []*row) {
 	best := noRank
-	for i := range e.rows {
-		switch r := &e.rows[i]; {
+	for i := range rows {
+		switch r := &rows[i]; {
 		case rank(r) < best:
 			best, kept = rank(r), []*row{r}
 		case rank(r) == best && best < noRank:

@@ -34,14 +34,14 @@ func (e *evaluation) summarizeProbes() {
 const corroborationGap = 250 * time.Millisecond
 
 // ignoreFailures is the input guard panic: the failure of an endpoint in use counts only if another endpoint of the
-// target corroborates it, by passing while this one fails. Otherwise the prober's own network is the likelier fault. It
-// needs no memory, so it holds for a prober that never worked, for a single endpoint and before the initial sync.
-// Decision.Panic is whether no endpoint passes that could corroborate anything.
-func (e *evaluation) ignoreFailures() {
+// target and its address family corroborates it, by passing while this one fails. Otherwise the prober's own network is
+// the likelier fault. It needs no memory, so it holds for a prober that never worked, for a single endpoint and before
+// the initial sync. It panics if none passes that could corroborate anything.
+func (e *evaluation) ignoreFailures(family []row) (panics bool) {
 	var failing []*row
 	anyInUse := false
-	for i := range e.rows {
-		r := &e.rows[i]
+	for i := range family {
+		r := &family[i]
 		if r.current == nil || r.isDropped() {
 			continue
 		}
@@ -51,24 +51,26 @@ func (e *evaluation) ignoreFailures() {
 		}
 	}
 	if len(failing) == 0 || !anyInUse {
-		return
+		return false
 	}
 	var passing []*Probe
-	for i := range e.rows {
-		if r := &e.rows[i]; e.mayCorroborate(r) {
+	for i := range family {
+		if r := &family[i]; e.mayCorroborate(r) {
 			passing = append(passing, r.probe)
 		}
 	}
-	e.decision.Panic = len(passing) == 0
+	panics = len(passing) == 0
+	e.decision.Panic = e.decision.Panic || panics
 	for _, r := range failing {
 		if !r.current.Conditions.inUse() || slices.ContainsFunc(passing, func(p *Probe) bool { return corroborates(p, r.probe) }) {
 			continue
 		}
 		r.status = uncorroborated
-		if !e.decision.Panic {
+		if !panics {
 			e.wakeAt(e.now.Add(corroborationGap))
 		}
 	}
+	return panics
 }
 
 // mayCorroborate reports whether an endpoint passes that is listed or could be.

@@ -3,6 +3,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -12,6 +13,7 @@ type shrinkWindow struct {
 	opened time.Time // when its first departure was decided last; zero: not opened since we lead
 	budget int
 	used   int
+	begun  bool // a departure was written: what it let go is not ready in the slices any more
 	// epoch and observation were in force when it was last used.
 	epoch       string
 	observation uint64
@@ -65,18 +67,22 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 	}
 	leads := !e.input.LeadingSince.IsZero()
 	first := e.now.Before(e.input.LeadingSince.Add(size))
-	open := !w.opened.IsZero() && e.now.Before(w.opened.Add(size))
 	newer := w.opened.IsZero() || s.Epoch != w.epoch || s.Observation > w.observation
 	// A window begins with the first departure that is written. Until then it begins anew, with half of what is ready now,
 	// and those that were to leave go first. If one of them stays after all, the others may have been written with it: the
-	// answer may come after this decision.
+	// answer may come after this decision. Then it only begins later.
 	granted := 0
 	for _, r := range leaving {
 		if isGranted(r) {
 			granted++
 		}
 	}
-	unwritten := !e.input.Paused && open && w.used > 0 && granted == w.used
+	pending := !e.input.Paused && !w.begun && granted > 0
+	open := !w.opened.IsZero() && (pending || e.now.Before(w.opened.Add(size)))
+	if pending && open {
+		w.opened = e.now
+	}
+	unwritten := pending && open && granted == w.used
 	if unwritten {
 		slices.SortStableFunc(leaving, func(a, b *row) int { return cmp.Compare(b.memory.grantedBy, a.memory.grantedBy) })
 	}
@@ -113,6 +119,17 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 		e.wakeAt(w.opened.Add(size))
 	}
 	return shrinkGuard(s.Name, held, first, size)
+}
+
+// hasLeft reports whether the slices do not list an endpoint as ready any more that the window of a source let go.
+func (e *evaluation) hasLeft(source string) bool {
+	return slices.ContainsFunc(e.previous.addresses, func(m addressMemory) bool {
+		if m.grantedBy != source {
+			return false
+		}
+		at, found := slices.BinarySearchFunc(e.rows, m.address, func(r row, a netip.Addr) int { return r.address.Compare(a) })
+		return !found || !e.rows[at].conditions().Ready
+	})
 }
 
 // isGranted reports whether an endpoint may leave and is still ready in the slices.

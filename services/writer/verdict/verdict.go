@@ -34,17 +34,23 @@ func Decide(memory Memory, input Input, now time.Time) (Memory, Decision) {
 	}
 
 	// Input guards replace what the table reads.
-	e.ignoreFailures()  // panic
+	for i, family := range e.families() {
+		e.panics[i] = e.ignoreFailures(family) // panic
+	}
 	e.suppressSources() // initial sync, empty, trust
 	e.assignOwners()
 
 	e.applyTable()
-	e.note(e.expireSources()...) // our own settings drop what the table lists
+	expired := e.expireSources() // our own settings drop what the table lists
+	e.note(expired...)
 	e.note(e.holdBackTiers()...) // failover
 	e.note(e.suppressionGuards()...)
 
 	// Output guards replace what it returns.
-	e.note(e.keepLastEndpoints())  // floor
+	e.note(e.keepLastOfEachFamily()) // floor
+	if len(expired) == 0 {
+		e.note(e.expireSources()...) // floor may have found what replaces them
+	}
 	e.note(e.limitDepartures()...) // shrink
 	e.note(e.panicGuard())
 	return e.finish()
@@ -58,6 +64,8 @@ type evaluation struct {
 
 	sources []sourceState // by name
 	rows    []row         // by address
+
+	panics [2]bool // by family: endpoints fail, and none passes
 
 	memory   Memory
 	decision Decision
@@ -154,6 +162,10 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 		}
 	}
 	e.joinByAddress()
+	for i := range e.sources {
+		w := &e.sources[i].memory.window
+		w.begun = w.begun || e.hasLeft(e.sources[i].Name)
+	}
 	return e
 }
 
@@ -265,6 +277,16 @@ func (e *evaluation) recall(r *row) {
 	case r.previous.unlisted:
 		r.currentSource = e.sourceNamed(r.previous.source)
 	}
+}
+
+// families returns the rows of each address family that there is: a consumer uses one of them. Without probes there is one
+// for all, because what makes floor let the last endpoint go, a source that is confirmed empty, is not known by family.
+func (e *evaluation) families() [][]row {
+	at := slices.IndexFunc(e.rows, func(r row) bool { return r.address.Is6() })
+	if at <= 0 || !e.input.Limits.Probing {
+		return [][]row{e.rows}
+	}
+	return [][]row{e.rows[:at], e.rows[at:]}
 }
 
 // comparePreference orders two endpoints of one address (one is written before the other is removed when it moves

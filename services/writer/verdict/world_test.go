@@ -270,8 +270,8 @@ func (d *Decision) endpoint(a netip.Addr) Endpoint {
 func picture(held []CurrentEndpoint) string {
 	var parts []string
 	for _, h := range held {
-		a := h.Address.As4()
-		name := fmt.Sprint(int(a[2])<<8 + int(a[3]))
+		a := h.Address.As16()
+		name := fmt.Sprint(int(a[14])<<8 + int(a[15]))
 		if h.sourceName() != "blue" {
 			name += "@" + h.sourceName()
 		}
