@@ -365,8 +365,8 @@ var acts = []act{
 		}
 	}),
 	breach("501 removals", "limit", func(_ *liar, m *message) { m.Removed = make([]string, 501) }),
-	breach("17 ports", "limit", func(_ *liar, m *message) { m.Status.Ports = make([]*inventoryv1.SourcePort, 17) }),
-	breach("a port that is none", "limit", func(_ *liar, m *message) { m.Status.Ports = []*inventoryv1.SourcePort{{Port: 70000}} }),
+	breach("17 ports", "limit", func(_ *liar, m *message) { m.Upserts[0].Ports = make([]*inventoryv1.SourcePort, 17) }),
+	breach("a port that is none", "limit", func(_ *liar, m *message) { m.Upserts[0].Ports = []*inventoryv1.SourcePort{{Port: 70000}} }),
 	breach("257 labels", "limit", func(_ *liar, m *message) {
 		m.Upserts[0].Labels = map[string]string{}
 		for i := range 257 {

@@ -120,7 +120,7 @@ func TestWhatAHostileInventoryCanHaveTheWriterHoldIsBounded(t *testing.T) {
 		{"two million empty nodes in a message", 40, 1, func(yield func([]byte) bool) { yield(empty(3)) }},
 		{"two million empty names in a message", 40, 1, func(yield func([]byte) bool) { yield(empty(4)) }},
 		{"two million empty ports in a message", 40, 1, func(yield func([]byte) bool) {
-			yield(protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), empty(5)[:4<<20-100]))
+			yield(protowire.AppendBytes(protowire.AppendTag(nil, 3, protowire.BytesType), empty(11)[:4<<20-100]))
 		}},
 	} {
 		t.Run(one.name, func(t *testing.T) {

@@ -4,23 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/slicefeed/slicefeed/lab/bench/report"
+	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 )
 
-// size is how much is measured. A fifth of the subscribers are measured too.
-type size struct{ nodes, subscribers, changes, altered, storms int }
-
-var (
-	whole = size{nodes: 5000, subscribers: 1000, changes: 100, altered: 5, storms: 5}
-	quick = size{nodes: 1000, subscribers: 200, changes: 20, altered: 5, storms: 2}
+// The goals.
+const (
+	goalCPU   = 1.5
+	goalTime  = 1.5
+	goalBytes = 512 // some frames of HTTP/2, and a status
 )
 
-const warmUp = 10 // changes before those that count
+const (
+	benchNodes = 500              // no message of one change depends on how many there are
+	warmUp     = 10               // changes before those that count
+	grace      = 20 * time.Second // in which a server ends in order
+)
 
 // side is one of the two servers and its subscribers.
 type side struct {
@@ -28,152 +32,102 @@ type side struct {
 	crowd      *Crowd
 	makeChange func() (time.Time, error) // returns when it was made
 
-	took        []Times // of each change
-	perChange   float64 // CPU seconds, with all subscribers
-	allocations float64 // of a change, with all of them
-	empty, full Memory
-}
-
-// smallCrowd is what a change costs the inventory with few subscribers.
-type smallCrowd struct {
-	subscribers      int
-	took             []time.Duration // until the last of them had the change
-	cpu, allocations float64         // of a change
+	perChange float64         // CPU seconds
+	back      []time.Duration // until all were back, of each time
 }
 
 // fanout is what was measured.
 type fanout struct {
-	size
+	subscribers, changes, storms int
 
 	ours, bare side
-	lone, few  smallCrowd
-	storms     stormKinds
-
-	out io.Writer
+	lone       float64 // CPU seconds of a change with a single subscriber: what leads up to sending
+	bytes      []int64 // to each subscriber that came back
+	resets     float64 // messages of whole sets to those
 }
 
-// MeasureFanout is the section of the bench: what a change costs that a thousand subscribers receive, what each of
-// them costs at rest, and what it costs when all of them come back at once. The baseline is a gRPC server with the same
-// TLS and options that sends one message to as many streams, in turn with the inventory.
+// MeasureFanout is the section of the bench: what a change costs that a thousand subscribers receive, and what it costs
+// when all of them come back at once. The baseline is a gRPC server with the same TLS and options that sends one message
+// to as many streams, in turn with the inventory.
 func MeasureFanout(ctx context.Context, env report.Env) (report.Report, error) {
-	if err := netns.Enter(ctx, ClusterAddress); err != nil {
+	if err := netns.Enter(ctx); err != nil {
 		return report.Report{}, err
 	}
-	f := &fanout{size: whole, out: env.Out}
+	f := &fanout{subscribers: 1000, changes: 100, storms: 5}
 	if env.Quick {
-		f.size = quick
+		f = &fanout{subscribers: 200, changes: 20, storms: 2}
 	}
 	dir, err := os.MkdirTemp("", "slicefeed-fanout-")
 	if err != nil {
 		return report.Report{}, err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	fmt.Fprintf(env.Out, "%d changes with %d subscribers of each server; %d times all come back\n", f.changes, f.subscribers, f.storms)
 	if err := f.measure(ctx, dir); err != nil {
 		return report.Report{}, err
 	}
 	return f.report(), nil
 }
 
-func (f *fanout) measure(ctx context.Context, dir string) error {
+func (f *fanout) measure(ctx context.Context, dir string) (err error) {
 	site, err := NewSite(dir)
+	if err != nil {
+		return err
+	}
+	fleet, err := NewFleet(dir, benchNodes)
 	if err != nil {
 		return err
 	}
 	if f.bare.server, err = site.Bare(); err != nil {
 		return err
 	}
-	f.bare.makeChange = f.bare.server.Send
-	err = f.measureChanges(ctx, site)
-	if err == nil {
-		err = f.measureStorms(ctx, site, dir)
-	}
-	return errors.Join(err, f.bare.server.Stop(grace))
-}
-
-// grace is how long a server may take to end in order.
-const grace = 20 * time.Second
-
-func (f *fanout) measureChanges(ctx context.Context, site *Site) (err error) {
-	fmt.Fprintf(f.out, "a control plane with %d Nodes\n", f.nodes)
-	cluster, err := StartCluster(ctx, f.out, f.nodes)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if f.ours.server, err = site.Inventory(cluster); err != nil {
+	defer func() { err = errors.Join(err, f.bare.server.Stop(grace)) }()
+	if f.ours.server, err = site.Inventory(fleet); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.ours.server.Stop(grace)) }()
 	flips := 0
+	f.bare.makeChange = f.bare.server.Send
 	f.ours.makeChange = func() (time.Time, error) {
 		flips++
-		return cluster.Flip(ctx, flips/2%f.nodes) // each one there and back
+		return fleet.Flip(flips / 2 % benchNodes) // each one there and back
 	}
-	for _, crowd := range []struct {
-		subscribers int
-		into        *smallCrowd
-	}{{1, &f.lone}, {f.subscribers / 5, &f.few}} {
-		fmt.Fprintf(f.out, "changes with %d subscribers\n", crowd.subscribers)
-		if *crowd.into, err = f.measureSmall(ctx, crowd.subscribers); err != nil {
-			return err
-		}
+	lone := f.ours
+	if err := f.measureChanges(ctx, 1, &lone); err != nil {
+		return err
 	}
-	return f.measureAll(ctx)
+	f.lone = lone.perChange
+	if err := f.measureChanges(ctx, f.subscribers, &f.ours, &f.bare); err != nil {
+		return err
+	}
+	return f.measureStorms(ctx)
 }
 
-// measureSmall measures the inventory alone. With a single subscriber, it is what leads up to sending.
-func (f *fanout) measureSmall(ctx context.Context, subscribers int) (m smallCrowd, err error) {
-	s := side{server: f.ours.server, makeChange: f.ours.makeChange}
-	if s.crowd, err = NewCrowd(s.server, subscribers, f.nodes); err != nil {
-		return m, err
-	}
-	if _, err := s.crowd.Come(ctx); err != nil {
-		return m, err
-	}
-	if err := f.changeInTurn(ctx, &s); err != nil {
-		return m, err
-	}
-	m = smallCrowd{subscribers: subscribers, took: lasts(s.took), cpu: s.perChange, allocations: s.allocations}
-	return m, s.crowd.Leave()
-}
-
-// measureAll measures both servers with all subscribers, at rest and with changes.
-func (f *fanout) measureAll(ctx context.Context) (err error) {
-	fmt.Fprintf(f.out, "changes with %d subscribers of each server\n", f.subscribers)
-	for _, s := range []*side{&f.ours, &f.bare} {
-		if s.empty, err = s.server.Memory(); err != nil {
-			return err
-		}
-		if s.crowd, err = NewCrowd(s.server, f.subscribers, f.nodes); err != nil {
+// measureChanges measures changes of each side with so many subscribers, one after the other.
+func (f *fanout) measureChanges(ctx context.Context, subscribers int, sides ...*side) (err error) {
+	before := make([]Metrics, len(sides))
+	for _, s := range sides {
+		if s.crowd, err = NewCrowd(s.server, subscribers, benchNodes); err != nil {
 			return err
 		}
 		if _, err = s.crowd.Come(ctx); err != nil {
 			return err
 		}
-		if s.full, err = s.server.Memory(); err != nil {
-			return err
-		}
 	}
-	return errors.Join(f.changeInTurn(ctx, &f.ours, &f.bare), f.ours.crowd.Leave(), f.bare.crowd.Leave())
-}
-
-// changeInTurn measures changes of each side, one after the other.
-func (f *fanout) changeInTurn(ctx context.Context, sides ...*side) error {
-	before := make([]Metrics, len(sides))
 	for i := range warmUp + f.changes {
 		for n, s := range sides {
 			if i == warmUp {
-				var err error
 				if before[n], err = s.server.Metrics(); err != nil {
 					return err
 				}
 			}
-			took, err := s.change(ctx)
+			a := s.crowd.ExpectChange()
+			at, err := s.makeChange()
 			if err != nil {
 				return err
 			}
-			if i >= warmUp {
-				s.took = append(s.took, took)
+			if _, err := s.crowd.Wait(ctx, a, at, time.Minute); err != nil {
+				return err
 			}
 		}
 	}
@@ -182,18 +136,86 @@ func (f *fanout) changeInTurn(ctx context.Context, sides ...*side) error {
 		if err != nil {
 			return err
 		}
-		changes := float64(f.changes)
-		s.perChange = (after.CPU() - before[n].CPU()) / changes
-		s.allocations = (after.Allocations() - before[n].Allocations()) / changes
+		s.perChange = (after.CPU() - before[n].CPU()) / float64(f.changes)
+		if err := s.crowd.Leave(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (s *side) change(ctx context.Context) (Times, error) {
-	a := s.crowd.ExpectChange()
-	at, err := s.makeChange()
-	if err != nil {
-		return nil, err
+// measureStorms has all subscribers come back at once, to what they hold, in turn to each server.
+func (f *fanout) measureStorms(ctx context.Context) error {
+	resets := func() (float64, error) {
+		m, err := f.ours.server.Metrics()
+		return m.Sum("slicefeed_inventory_stream_messages_total", `kind="reset"`), err
 	}
-	return s.crowd.Wait(ctx, a, at, time.Minute)
+	before, err := resets()
+	if err != nil {
+		return err
+	}
+	for range f.storms {
+		for _, s := range []*side{&f.bare, &f.ours} {
+			took, err := s.crowd.Come(ctx)
+			if err != nil {
+				return err
+			}
+			s.back = append(s.back, took.Last())
+			if err := s.crowd.Leave(); err != nil {
+				return err
+			}
+		}
+		f.bytes = append(f.bytes, f.ours.crowd.Bytes()...)
+	}
+	after, err := resets()
+	f.resets = after - before
+	return err
+}
+
+func (f *fanout) report() report.Report {
+	n := float64(f.subscribers)
+	ours, bare := (f.ours.perChange-f.lone)/(n-1), f.bare.perChange/n // the one's message is in neither
+	back, bareBack := median(f.ours.back).Seconds(), median(f.bare.back).Seconds()
+	return report.Report{
+		Setup: fmt.Sprintf(
+			"%d nodes from a file, %d subscribers of one set with a connection each, %d changes of one node; in turn with a gRPC server of "+
+				"the same TLS and options that sends one message, encoded once, to as many streams from a single loop. Then all subscribers "+
+				"begin at once, %d times; none is connected between. Bytes are what a subscriber receives after the TLS handshake until it is "+
+				"synced. Servers and subscribers share the machine.",
+			benchNodes,
+			f.subscribers,
+			f.changes,
+			f.storms,
+		),
+		Goals: []report.Goal{
+			{Text: "CPU per message over the bare server's", Figure: ours / bare, AtMost: goalCPU, Unit: "×"},
+			{
+				Text: "most bytes to a subscriber that comes back to what it holds", Figure: float64(slices.Max(f.bytes)),
+				AtMost: goalBytes,
+			},
+			{Text: "whole sets sent to those that came back", Figure: f.resets},
+			{
+				Text: "time until all are back, over the bare server's", Figure: back / bareBack, AtMost: goalTime, Unit: "×",
+				Noise: noise(f.ours.back, f.bare.back),
+			},
+		},
+		Tables: []report.Table{{
+			Columns: []string{"", "CPU per message", "all are back"},
+			Rows: [][]string{
+				{"the inventory", fmt.Sprintf("%.1f µs", ours*1e6), fmt.Sprintf("%.2f s", back)},
+				{"bare gRPC", fmt.Sprintf("%.1f µs", bare*1e6), fmt.Sprintf("%.2f s", bareBack)},
+			},
+		}},
+	}
+}
+
+func median(samples []time.Duration) time.Duration { return figures.Percentile(samples, 50) }
+
+// noise is half of how far apart the ratios of the single storms are.
+func noise(ours, bare []time.Duration) float64 {
+	var ratios []float64
+	for i := range ours {
+		ratios = append(ratios, ours[i].Seconds()/bare[i].Seconds())
+	}
+	return (slices.Max(ratios) - slices.Min(ratios)) / 2
 }

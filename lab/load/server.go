@@ -137,9 +137,6 @@ next:
 // CPU is the time that the process has computed, in seconds.
 func (m Metrics) CPU() float64 { return m.Sum("process_cpu_seconds_total") }
 
-// Allocations is how many objects it has allocated.
-func (m Metrics) Allocations() float64 { return m.Sum("go_memstats_mallocs_total") }
-
 // Memory is what a process takes, in MB.
 type Memory struct {
 	Objects  float64 // after a garbage collection

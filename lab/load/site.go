@@ -77,11 +77,8 @@ func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 func (p ports) address() string { return loopback(p.service) }
 
-// source is where an inventory takes its nodes from: a Fleet or a Cluster.
-type source interface{ env() []string }
-
-// Inventory starts the inventory's program over a source, and waits until it is ready.
-func (s *Site) Inventory(from source) (*Server, error) {
+// Inventory starts the inventory's program over a fleet, and waits until it is ready.
+func (s *Site) Inventory(from *Fleet) (*Server, error) {
 	root, err := pair.Root()
 	if err != nil {
 		return nil, err

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
@@ -17,150 +18,140 @@ import (
 )
 
 const (
-	many = 10_000
-	few  = 100 // as a common Service has
-	each = 100 // backends that die by refusing, and as many by falling silent
+	targets = 10_000
+	each    = 100 // backends that die by refusing, and as many by falling silent
 )
 
-// plan is for how long is measured.
-type plan struct {
-	loop, start, long time.Duration
-	deaths            int           // of each backend
-	beside            time.Duration // during which backends die beside the neighbor
-}
-
-// detection is what was measured.
+// detection is how long deaths and recoveries took to be noticed.
 type detection struct {
-	plan
+	deaths int // of each backend
 
-	many, few     Taken
-	pace          Record
-	loop, fewLoop []time.Duration // CPU per 1,000 connections, before and after
-	refuse, drop  noticed
-	neighbor      *beside
+	mu   sync.Mutex
+	dead map[backend.Mode][]time.Duration
+	back map[backend.Mode][]time.Duration
 }
 
-// MeasureDetection is the section of the bench: the prober with 10,000 targets at the default interval, what it takes, how
-// even its pace is, and how soon it finds backends that die meanwhile, also beside a Service whose probes are never
-// answered. The baseline is a bare loop that connects to the same targets and hangs up, before and after, in the same
-// process.
+// MeasureDetection is the section of the bench: how soon the prober finds backends that die, with 10,000 targets at the
+// default interval. A listener of this process answers for all others.
 func MeasureDetection(ctx context.Context, env report.Env) (report.Report, error) {
 	if err := netns.Enter(ctx); err != nil {
 		return report.Report{}, err
 	}
-	if IsStandIn() {
-		os.Exit(BeStandIn())
-	}
-	p := plan{loop: 5 * time.Second, start: 6 * time.Second, long: 24 * time.Second, deaths: 3, beside: 70 * time.Second}
+	d := &detection{deaths: 3, dead: map[backend.Mode][]time.Duration{}, back: map[backend.Mode][]time.Duration{}}
 	if env.Quick {
-		p = plan{loop: 2 * time.Second, start: 4 * time.Second, long: 9 * time.Second, deaths: 1, beside: 10 * time.Second}
+		d.deaths = 1
 	}
-	answering, err := StartStandIn()
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(netip.IPv4Unspecified(), port-1).String())
 	if err != nil {
 		return report.Report{}, err
 	}
-	f, err := p.measure(ctx, env, answering)
-	if err := errors.Join(err, answering.Close()); err != nil {
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	})
+	fmt.Fprintf(env.Out, "%d targets, of which %d die, %d times each\n", targets, 2*each, d.deaths)
+	err = errors.Join(d.measure(ctx), listener.Close())
+	answering.Wait()
+	if err != nil {
 		return report.Report{}, err
 	}
-	return f.report(), nil
+	return d.report(), nil
 }
 
-func (p plan) measure(ctx context.Context, env report.Env, answering *StandIn) (*detection, error) {
-	f := &detection{plan: p}
-	keys, some := Many(0, many, TCPPort, probe.TCP), Many(0, few, TCPPort, probe.TCP)
-	for _, step := range []struct {
-		doing string
-		do    func() error
-	}{
-		{"a bare loop, 10,000 targets", bare(keys, p.loop, &f.loop)},
-		{"a bare loop, 100 targets", bare(some, p.loop, &f.fewLoop)},
-		{"the prober, 10,000 targets", func() (err error) {
-			f.many, err = Load{
-				Keys: keys, Start: p.start, Long: p.long,
-				Between: func(*Bench) error { _, err := answering.Record(); return err },
-				Inspect: func(b *Bench) error {
-					if f.pace, err = answering.Record(); err != nil {
-						return err
-					}
-					fmt.Fprintf(env.Out, "%d of them die, %d times each\n", 2*each, p.deaths)
-					return f.kill(ctx, b)
-				},
-			}.Run()
-			return err
-		}},
-		{"the prober, 100 targets", func() (err error) {
-			f.few, err = Load{Keys: some, Start: 3 * time.Second, Long: 2 * p.loop}.Run()
-			return err
-		}},
-		{"the prober beside a Service with a filtered port", func() (err error) {
-			f.neighbor, err = p.measureBeside(ctx)
-			return err
-		}},
-		{"the bare loops again", func() error {
-			return errors.Join(bare(keys, p.loop, &f.loop)(), bare(some, p.loop, &f.fewLoop)())
-		}},
-	} {
-		fmt.Fprintln(env.Out, step.doing)
-		if err := step.do(); err != nil {
-			return nil, fmt.Errorf("%s: %w", step.doing, err)
+// measure has backends die and come back, while the others are probed on.
+func (d *detection) measure(ctx context.Context) (err error) {
+	b := Start()
+	defer func() { err = errors.Join(err, b.Stop()) }()
+	for first := 0; first < targets; first += 100 { // as many as a common Service has
+		keys := make([]probe.Key, 100)
+		for i := range keys {
+			n := first + i
+			address := netip.AddrFrom4([4]byte{127, 1, byte(n >> 8), byte(n)})
+			keys[i] = probe.Key{Address: address, Port: port - 1, Spec: probe.Spec{Mode: probe.TCP}}
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
+		b.Set(fmt.Sprint("web/", first/100), requestsFor("blue", keys...))
 	}
-	return f, nil
-}
-
-// noticed is how long each death took to be found, and each recovery.
-type noticed struct {
-	mu   sync.Mutex
-	dead []time.Duration
-	back []time.Duration
-}
-
-func (n *noticed) note(dead bool, after time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if dead {
-		n.dead = append(n.dead, after)
-	} else {
-		n.back = append(n.back, after)
-	}
-}
-
-// kill has backends die and come back, while the others are probed on.
-func (f *detection) kill(ctx context.Context, b *Bench) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+f.deaths)*20*time.Second)
+	const warmUp = 3 * probe.DefaultInterval
+	AnyTime(ctx, warmUp, warmUp+probe.DefaultInterval)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+d.deaths)*20*time.Second)
 	defer cancel()
 	var living sync.WaitGroup
 	failed := make([]error, 2*each)
-	for i := range 2 * each {
-		as, of := backend.Refuse, &f.refuse
+	for i := range failed {
+		mode := backend.Refuse
 		if i >= each {
-			as, of = backend.Silent, &f.drop
+			mode = backend.Silent
 		}
 		s, err := b.Add(Ways[0], netip.AddrFrom4([4]byte{10, 0, byte(i / each), byte(1 + i%each)}))
 		if err != nil {
 			return err
 		}
 		living.Go(func() {
-			failed[i] = s.Die(ctx, f.deaths, func(dead bool) error {
+			set := func(dead bool) error {
 				if dead {
-					return s.Set(as)
+					return s.Set(mode)
 				}
 				return s.Set(backend.Serve)
-			}, of.note)
+			}
+			failed[i] = s.Die(ctx, d.deaths, set, func(dead bool, after time.Duration) { d.note(mode, dead, after) })
 		})
 	}
 	living.Wait()
 	return errors.Join(failed...)
 }
 
-// percentile is of no use where a run was cut short.
-func percentile(samples []time.Duration, p int) time.Duration {
-	if len(samples) == 0 {
-		return 0
+func (d *detection) note(mode backend.Mode, dead bool, after time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dead {
+		d.dead[mode] = append(d.dead[mode], after)
+	} else {
+		d.back[mode] = append(d.back[mode], after)
 	}
-	return figures.Percentile(samples, p)
+}
+
+func (d *detection) report() report.Report {
+	return report.Report{
+		Setup: fmt.Sprintf(
+			"The prober of the writer by itself, in mode tcp with its defaults (interval 2 s, timeout 1 s) and %d targets on the same machine: "+
+				"%d backends refuse and %d fall silent %d times each, while the others are probed on.",
+			targets,
+			each,
+			each,
+			d.deaths,
+		),
+		Goals: []report.Goal{
+			d.goal("p99 until a backend that refuses is failing", Refuses, backend.Refuse),
+			d.goal("p99 until one that is silent is failing", Silent, backend.Silent),
+		},
+		Tables: []report.Table{{
+			Title:   "From a backend's death, or its return, to the status that says so:",
+			Columns: []string{"", "bound", "p50", "p99", "back: p50", "p99"},
+			Rows:    [][]string{d.row("refuses", Refuses, backend.Refuse), d.row("is silent", Silent, backend.Silent)},
+		}},
+	}
+}
+
+func (d *detection) goal(text string, bound time.Duration, mode backend.Mode) report.Goal {
+	took := d.dead[mode]
+	half := len(took) / 2
+	noise := (figures.Percentile(took[:half], 99) - figures.Percentile(took[half:], 99)).Seconds()
+	return report.Goal{
+		Text: text, Figure: figures.Percentile(took, 99).Seconds(), AtMost: bound.Seconds(), Unit: "s", Noise: math.Abs(noise),
+	}
+}
+
+func (d *detection) row(how string, bound time.Duration, mode backend.Mode) []string {
+	sec := func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+	dead, back := d.dead[mode], d.back[mode]
+	return []string{
+		how, sec(bound), sec(figures.Percentile(dead, 50)), sec(figures.Percentile(dead, 99)),
+		sec(figures.Percentile(back, 50)), sec(figures.Percentile(back, 99)),
+	}
 }

@@ -1,6 +1,5 @@
 // Package probes tests and measures the prober on real backends that die and come back, and with more targets than
-// any Service should have. What answers for thousands is a process of its own, so that all that this one takes is the
-// prober's. Simulated time and simulated backends are left to the prober's own tests.
+// any Service should have. Simulated time and simulated backends are left to the prober's own tests.
 package probes
 
 import (
@@ -36,7 +35,7 @@ const (
 	Silent  = 4500 * time.Millisecond
 )
 
-// port is of none of the stand-in's listeners, which have all addresses.
+// port is that of all backends; the one below it answers for the bench's targets at all addresses.
 const port = 31080
 
 // Bench is a running prober and the backends that it probes, each a target of its own.
@@ -49,13 +48,13 @@ type Bench struct {
 	failed   error // of the prober, once it has ended
 
 	mu       sync.Mutex
-	kicks    map[string][]chan struct{} // by target
+	kicks    map[string]chan struct{} // by target
 	subjects []*Subject
 }
 
 // Start starts a prober. Stop it.
 func Start() *Bench {
-	b := &Bench{registry: prometheus.NewRegistry(), kicks: map[string][]chan struct{}{}}
+	b := &Bench{registry: prometheus.NewRegistry(), kicks: map[string]chan struct{}{}}
 	b.Prober = prober.New(prober.Config{Log: slog.New(slog.DiscardHandler), Registerer: b.registry})
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
@@ -68,11 +67,9 @@ func Start() *Bench {
 			case <-b.Changed():
 				b.mu.Lock()
 				for _, target := range b.TakeChanged() {
-					for _, kick := range b.kicks[target] {
-						select {
-						case kick <- struct{}{}:
-						default:
-						}
+					select {
+					case b.kicks[target] <- struct{}{}:
+					default: // it is told already, or none of ours
 					}
 				}
 				b.mu.Unlock()
@@ -129,38 +126,24 @@ type Subject struct {
 
 // Add makes a backend at an address of its own, and has it probed as a target of its own.
 func (b *Bench) Add(how Way, address netip.Addr) (*Subject, error) {
-	subjects, err := b.AddService(address.String(), how, address)
+	if err := netns.AddAddr(address); err != nil {
+		return nil, err
+	}
+	at := netip.AddrPortFrom(address, port)
+	started, err := backend.StartSpeaking(how.Protocol, at.String(), at)
 	if err != nil {
 		return nil, err
 	}
-	return subjects[0], nil
-}
-
-// AddService makes a backend at each address, and has all of them probed as one target.
-func (b *Bench) AddService(target string, how Way, addresses ...netip.Addr) ([]*Subject, error) {
-	var subjects []*Subject
-	var keys []probe.Key
-	for _, address := range addresses {
-		if err := netns.AddAddr(address); err != nil {
-			return nil, err
-		}
-		at := netip.AddrPortFrom(address, port)
-		started, err := backend.StartSpeaking(how.Protocol, at.String(), at)
-		if err != nil {
-			return nil, err
-		}
-		s := &Subject{
-			Backend: started, bench: b, kick: make(chan struct{}, 1),
-			Key: probe.Key{Address: address, Port: port, Spec: probe.Spec{Mode: how.Mode}},
-		}
-		b.mu.Lock()
-		b.kicks[target] = append(b.kicks[target], s.kick)
-		b.subjects = append(b.subjects, s)
-		b.mu.Unlock()
-		subjects, keys = append(subjects, s), append(keys, s.Key)
+	s := &Subject{
+		Backend: started, bench: b, kick: make(chan struct{}, 1),
+		Key: probe.Key{Address: address, Port: port, Spec: probe.Spec{Mode: how.Mode}},
 	}
-	b.Set(target, requestsFor("blue", keys...))
-	return subjects, nil
+	b.mu.Lock()
+	b.kicks[address.String()] = s.kick
+	b.subjects = append(b.subjects, s)
+	b.mu.Unlock()
+	b.Set(address.String(), requestsFor("blue", s.Key))
+	return s, nil
 }
 
 // Until waits for a status, and returns when it was there.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +25,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
-	"github.com/slicefeed/slicefeed/lab/policyfuzz"
 )
 
 // anyRight lets the writer's account and its twin do whatever there is to do with slices, anywhere:
@@ -52,23 +54,23 @@ subjects:
 `
 
 // worldsRules are what the world's policy allows, in the oracle's own words.
-var worldsRules = policyfuzz.Rules{
-	Namespaces: []string{pair.Namespace, pair.OtherNamespace},
-	Managers:   []string{"slicefeed-default", "endpoint-updater"},
-	CIDRs: []netip.Prefix{
+var worldsRules = rules{
+	namespaces: []string{pair.Namespace, pair.OtherNamespace},
+	managers:   []string{"slicefeed-default", "endpoint-updater"},
+	cidrs: []netip.Prefix{
 		netip.MustParsePrefix("10.0.1.0/24"),
 		netip.MustParsePrefix("10.1.0.0/16"),
 		netip.MustParsePrefix("fd00:1::/64"),
 	},
-	Ports:    [][2]int32{{30000, 32767}},
-	TCPPorts: [][2]int32{{8080, 8080}},
+	ports:    [][2]int32{{30000, 32767}},
+	tcpPorts: [][2]int32{{8080, 8080}},
 }
 
 // fuzzer is a thief, its twin that the policy does not know, and who looks on.
 type fuzzer struct {
 	*e2e.Setup
 
-	thief, twin *policyfuzz.Caller
+	thief, twin *caller
 	client      *kubernetes.Clientset
 	tally       map[string]map[string]int // what was tried, and what came of it
 }
@@ -104,15 +106,16 @@ func TestAttackWithTheWritersOwnCredentialAtRandom(t *testing.T) {
 	}
 	attempts, err = strconv.Atoi(cmp.Or(os.Getenv("SLICEFEED_ATTEMPTS"), strconv.Itoa(attempts)))
 	s.Must(err)
-	g := policyfuzz.New(seed, pair.Namespace, pair.Namespace, pair.Namespace, pair.Namespace, pair.Namespace, pair.Namespace,
+	random := rand.New(rand.NewPCG(seed, 0))
+	namespaces := append(slices.Repeat([]string{pair.Namespace}, 6),
 		pair.OtherNamespace, pair.OtherNamespace, elsewhere, metav1.NamespaceDefault, metav1.NamespaceSystem)
 	s.Until("the authorizer knows the new role", func() bool {
-		answer, err := f.thief.Do(s.Ctx(), policyfuzz.Request{Method: "GET", Path: "/namespaces/kube-system/endpointslices"}, false)
-		return err == nil && answer.OK()
+		answer, err := f.thief.do(s.Ctx(), request{method: "GET", path: "/namespaces/kube-system/endpointslices"}, false)
+		return err == nil && answer.ok()
 	})
 	began, made := time.Now(), 0
 	for ; made < attempts && time.Since(began) < limit; made++ {
-		f.try(g.Next())
+		f.try(draw(random, made, namespaces...))
 	}
 	t.Logf("seed %d: %d attempts in %s\n%s", seed, made, time.Since(began).Round(time.Second), f.table())
 	if made < attempts/4 {
@@ -125,26 +128,26 @@ func TestAttackWithTheWritersOwnCredentialAtRandom(t *testing.T) {
 	}
 }
 
-func (f *fuzzer) caller(kubeconfig string) *policyfuzz.Caller {
+func (f *fuzzer) caller(kubeconfig string) *caller {
 	f.T.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	f.Must(err)
-	caller, err := policyfuzz.NewCaller(config)
+	client, err := rest.HTTPClientFor(config)
 	f.Must(err)
-	return caller
+	return &caller{client, config.Host}
 }
 
 // try makes one attempt and judges it.
-func (f *fuzzer) try(a policyfuzz.Attempt) {
+func (f *fuzzer) try(a drawn) {
 	f.T.Helper()
-	planted, err := f.client.DiscoveryV1().EndpointSlices(a.Planted.Namespace).Create(f.Ctx(), a.Planted, metav1.CreateOptions{})
+	planted, err := f.client.DiscoveryV1().EndpointSlices(a.planted.Namespace).Create(f.Ctx(), a.planted, metav1.CreateOptions{})
 	f.Must(err)
-	planted.TypeMeta = a.Planted.TypeMeta
+	planted.TypeMeta = a.planted.TypeMeta
 	before := f.all()
-	request := a.Request(planted)
-	wouldBe, err := f.twin.Do(f.Ctx(), request, true)
+	asked := a.request(planted)
+	wouldBe, err := f.twin.do(f.Ctx(), asked, true)
 	f.Must(err)
-	got, err := f.thief.Do(f.Ctx(), request, a.Dry)
+	got, err := f.thief.do(f.Ctx(), asked, a.dry)
 	f.Must(err)
 	after := f.all()
 	complain := func(format string, values ...any) {
@@ -152,29 +155,29 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 		f.T.Errorf(
 			"%s\n%s %v of %s/%s\n%s %s?%s (dry: %t)\n%s\nanswer %d: %s",
 			fmt.Sprintf(format, values...),
-			a.Verb,
-			a.Kinds,
+			a.verb,
+			a.kinds,
 			planted.Namespace,
 			planted.Name,
-			request.Method,
-			request.Path,
-			request.Query.Encode(),
-			a.Dry,
-			clip(string(request.Body)),
-			got.Code,
-			clip(got.Message),
+			asked.method,
+			asked.path,
+			asked.query.Encode(),
+			a.dry,
+			clip(string(asked.body)),
+			got.code,
+			clip(got.message),
 		)
 	}
 
 	why := f.forbidden(a, planted, wouldBe, before)
 	// 422: an expression could not be evaluated, and failurePolicy is Fail. Kubernetes 1.31 answers so to
 	// an address with leading zeros ("no such overload").
-	byPolicy := (got.Code == 403 || got.Code == 422) && strings.Contains(got.Message, "ValidatingAdmissionPolicy 'slicefeed-writer'")
+	byPolicy := (got.code == 403 || got.code == 422) && strings.Contains(got.message, "ValidatingAdmissionPolicy 'slicefeed-writer'")
 	outcome := malformed
 	switch {
-	case !wouldBe.OK():
-		if got.OK() {
-			complain("it passed, though the twin gets %d: %s", wouldBe.Code, clip(wouldBe.Message))
+	case !wouldBe.ok():
+		if got.ok() {
+			complain("it passed, though the twin gets %d: %s", wouldBe.code, clip(wouldBe.message))
 		}
 	case len(why) > 0:
 		outcome = refused
@@ -183,7 +186,7 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 		}
 	default:
 		outcome = passed
-		if !got.OK() {
+		if !got.ok() {
 			complain("it is allowed, and was refused")
 		}
 	}
@@ -196,13 +199,13 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 		if deleted {
 			now = nil
 		}
-		if why := worldsRules.Forbids(was, now); len(why) > 0 || a.Dry {
+		if why := worldsRules.forbids(was, now); len(why) > 0 || a.dry {
 			complain("%s was changed or deleted: %q", name, why)
 		}
 	}
 	for name, now := range after {
 		if before[name] == nil {
-			if why := worldsRules.Forbids(nil, now); len(why) > 0 || a.Dry {
+			if why := worldsRules.forbids(nil, now); len(why) > 0 || a.dry {
 				complain("%s was made: %q", name, why)
 			}
 		}
@@ -213,34 +216,34 @@ func (f *fuzzer) try(a policyfuzz.Attempt) {
 
 // forbidden is what the oracle says of an attempt that the twin could make.
 func (f *fuzzer) forbidden(
-	a policyfuzz.Attempt,
+	a drawn,
 	planted *discoveryv1.EndpointSlice,
-	wouldBe policyfuzz.Answer,
+	wouldBe answer,
 	all map[string]*discoveryv1.EndpointSlice,
 ) []string {
 	switch {
-	case !wouldBe.OK():
+	case !wouldBe.ok():
 		return nil
-	case a.Verb == "delete":
-		return worldsRules.Forbids(planted, nil)
-	case a.Verb == "delete of many":
-		query := a.Request(planted).Query
+	case a.verb == "delete":
+		return worldsRules.forbids(planted, nil)
+	case a.verb == "delete of many":
+		query := a.request(planted).query
 		var why []string
 		for _, one := range all {
 			if one.Namespace == planted.Namespace &&
 				(query.Get("fieldSelector") == "" || one.Name == planted.Name) &&
 				(query.Get("labelSelector") == "" || one.Labels[discoveryv1.LabelManagedBy] == "somebody") {
-				why = append(why, worldsRules.Forbids(one, nil)...)
+				why = append(why, worldsRules.forbids(one, nil)...)
 			}
 		}
 		return why
-	case wouldBe.Slice == nil:
-		f.T.Fatalf("%s passed for the twin and made no slice", a.Verb)
+	case wouldBe.slice == nil:
+		f.T.Fatalf("%s passed for the twin and made no slice", a.verb)
 		return nil
-	case wouldBe.Slice.UID == planted.UID:
-		return worldsRules.Forbids(planted, wouldBe.Slice)
+	case wouldBe.slice.UID == planted.UID:
+		return worldsRules.forbids(planted, wouldBe.slice)
 	default:
-		return worldsRules.Forbids(nil, wouldBe.Slice)
+		return worldsRules.forbids(nil, wouldBe.slice)
 	}
 }
 
@@ -292,8 +295,8 @@ func (f *fuzzer) takeBack() {
 	}
 }
 
-func (f *fuzzer) count(a policyfuzz.Attempt, outcome string) {
-	kinds := append([]string{"all", "verb: " + a.Verb, "namespace: " + a.Planted.Namespace}, a.Kinds...)
+func (f *fuzzer) count(a drawn, outcome string) {
+	kinds := append([]string{"all", "verb: " + a.verb, "namespace: " + a.planted.Namespace}, a.kinds...)
 	slices.Sort(kinds)
 	for _, kind := range slices.Compact(kinds) {
 		if f.tally[kind] == nil {

@@ -23,31 +23,24 @@ func TestWriterPeoplePreflight(t *testing.T) {
 	s := e2e.New(t, e2e.Options{})
 	w := s.Machine(pair.WorkerOptions{})
 	s.Must(w.Join(s.Ctx()))
-	code, text := asked(s, "preflight")
-	if code != 1 || !e2e.ContainsAll(text, "FAIL  inventory", "check INVENTORY_ADDRESS", "ok    admission policy") {
-		t.Errorf("with no inventory: exit code %d:\n%s", code, text)
-	}
-	s.Must(s.Inventory.Start(s.Ctx()))
-
-	// line wants preflight to say this, and to fail nothing else of what is named.
+	// line wants preflight to print this, and to exit with this code.
 	line := func(says string, code int, settings ...string) func(*e2e.Setup) {
 		return func(s *e2e.Setup) {
 			s.T.Helper()
 			got, text := asked(s, "preflight", settings...)
-			if got != code || !e2e.ContainsAll(text, strings.Split(says, "|")...) {
+			if got != code || !e2e.InOrder(text, strings.Split(says, "|")...) {
 				s.T.Errorf("exit code %d, want %d and %q:\n%s", got, code, says, text)
 			}
 		}
 	}
+	s.Step("with no inventory", line("inventory FAILED|check INVENTORY_ADDRESS|admission policy ok", 1))
+	s.Must(s.Inventory.Start(s.Ctx()))
 	s.Step("all is well", func(s *e2e.Setup) {
-		code, text := asked(s, "preflight")
-		if code != 0 || strings.Contains(text, "FAIL") || strings.Contains(text, "WARN") || !e2e.ContainsAll(text,
-			"ok    inventory", "members: 1, ready: 1; membership synced, addresses synced", "ok    create endpointslices in web",
-			"ok    update leases slicefeed-default in web", "web/shop can be managed", "ok    admission policy", "ok    allowlist",
-			"1 of 1 addresses accept connections at port 30080") {
-			s.T.Errorf("exit code %d:\n%s", code, text)
+		line("certificate ok|peer CA ok|inventory ok|allowlist ok|API server ok|endpointslices ok may get endpointslices in web|"+
+			"update leases slicefeed-default in web|excess permissions ok|admission policy ok", 0)(s)
+		if _, text := asked(s, "preflight"); strings.Contains(text, "warning") {
+			s.T.Error(text)
 		}
-		s.T.Log("\n" + text)
 	})
 	other, err := pki.NewCA("somebody's side")
 	s.Must(err)
@@ -58,14 +51,11 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		code       int
 		settings   []string
 	}{
-		{"another name", "FAIL  inventory|check INVENTORY_SAN", 1, []string{"INVENTORY_SAN=spiffe://lab.example/somebody"}},
-		{"another CA", "FAIL  inventory|TLS_PEER_CA_FILE must contain the CA", 1, []string{"TLS_PEER_CA_FILE=" + foreign}},
-		{"another address", "FAIL  inventory|check INVENTORY_ADDRESS", 1, []string{"INVENTORY_ADDRESS=" + pair.InventoryAddress.String() + ":1"}},
-		{"a CIDR of somewhere else", "FAIL  admission policy|outside of the allowed CIDRs|FAIL  probes|check SECURED_SUBNET_CIDR", 1, []string{"SECURED_SUBNET_CIDR=10.9.0.0/24"}},
-		{"an allowlist with the API server", "WARN  allowlist|this cluster's API server, " + pair.ConsumingAddress.String(), 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24"}},
-		{"an allowlist with its port too", "FAIL  allowlist|narrow SECURED_SUBNET_CIDR or ALLOWED_PORTS", 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24", "ALLOWED_PORTS=1-65535"}},
-		{"a port that nobody listens at", "FAIL  probes|0 of 1 addresses accept connections at port 30081|targetPort", 1, []string{"TARGET_PORT=30081"}},
-		{"a Service that is not there", "FAIL  Service|Service nobody does not exist", 1, []string{"TARGET_SERVICE_NAME=nobody"}},
+		{"another name", "inventory FAILED|certificate is for another name|check the server's name", 1, []string{"INVENTORY_SAN=spiffe://lab.example/somebody"}},
+		{"another CA", "inventory FAILED|must contain the CA that signs it", 1, []string{"TLS_PEER_CA_FILE=" + foreign}},
+		{"another address", "inventory FAILED|check INVENTORY_ADDRESS", 1, []string{"INVENTORY_ADDRESS=" + pair.InventoryAddress.String() + ":1"}},
+		{"an allowlist with the API server", "allowlist warning " + pair.ConsumingAddress.String(), 0, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24"}},
+		{"an allowlist with its port too", "allowlist FAILED|narrow SECURED_SUBNET_CIDR", 1, []string{"SECURED_SUBNET_CIDR=10.0.0.0/24,10.0.1.0/24", "ALLOWED_PORTS=1-65535"}},
 		{"a setting that cannot work", "INVENTORY_SAN", 2, []string{"INVENTORY_SAN=*"}},
 	} {
 		s.Step(wrong.name, line(wrong.says, wrong.code, wrong.settings...))
@@ -74,7 +64,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 		dir := s.T.TempDir()
 		s.Issue(other, dir, pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client})
 		line(
-			"FAIL  inventory|the inventory rejects the writer's certificate",
+			"inventory FAILED|the server rejected the certificate|see the server's log",
 			1,
 			"TLS_CERT_FILE="+dir+"/tls.crt",
 			"TLS_KEY_FILE="+dir+"/tls.key",
@@ -84,30 +74,25 @@ func TestWriterPeoplePreflight(t *testing.T) {
 	})
 	s.Step("a permission is missing", func(s *e2e.Setup) {
 		withoutRole(s)
-		line("FAIL  list services in web|bind the role|-     Service", 1)(s)
-	})
-	s.Step("a Service with a selector", func(s *e2e.Setup) {
-		patchService(s, `{"spec":{"selector":{"app":"shop"}}}`)
-		line("FAIL  Service|Remove spec.selector", 1)(s)
-		patchService(s, `{"spec":{"selector":null}}`)
+		line("services FAILED may not list services in web|bind the role", 1)(s)
 	})
 	s.Step("the policy is not bound", func(s *e2e.Setup) {
 		withoutPolicy(s)
 		s.Until("it is seen", func() bool {
 			_, text := asked(s, "preflight")
-			return e2e.ContainsAll(text, "WARN  admission policy", "deploy/manifests/writer-policy.yaml")
+			return e2e.InOrder(text, "admission policy warning", "deploy/manifests/writer-policy.yaml")
 		})
 	})
 	s.Until("all is well again", func() bool {
 		code, text := asked(s, "preflight")
-		return code == 0 && !strings.Contains(text, "WARN")
+		return code == 0 && !strings.Contains(text, "warning")
 	})
 	s.Step("a name that is not on the inventory's list", func(s *e2e.Setup) {
 		list := s.Inventory.Dir() + "/clients.yaml"
 		s.RestoreFiles(list)
 		s.WriteFile(list, "clients:\n- san: "+pair.OperatorSAN+"\n  role: operator\n")
 		s.Restart(s.Inventory)
-		line("FAIL  inventory|and its ALLOWED_CLIENTS_FILE the SAN", 1)(s)
+		line("inventory FAILED|the server rejected the certificate|list its name", 1)(s)
 	})
 	if all := s.Now(); len(all) != 0 {
 		t.Errorf("it wrote: %s", pair.Describe(all))

@@ -4,7 +4,9 @@
 package contract
 
 import (
+	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -25,8 +27,25 @@ const (
 	MaxLabels           = 256
 	MaxLabelKeyLength   = 317 // a prefix of 253, a slash and a name of 63
 	MaxLabelValueLength = 63  // also of zone, region, and a port's name and protocol
-	MaxSourcePorts      = 16
+	MaxPorts            = 16  // of a node
 )
+
+// Port is a port of a node.
+type Port struct {
+	Name     string // empty: it has none
+	Protocol string // TCP, UDP or SCTP
+	Number   uint16
+}
+
+// IsValid reports whether clients accept the port.
+func (p Port) IsValid() bool {
+	return p.Number > 0 && (p.Protocol == "TCP" || p.Protocol == "UDP" || p.Protocol == "SCTP") &&
+		len(p.Name) <= MaxLabelValueLength && utf8.ValidString(p.Name)
+}
+
+func (p Port) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol))
+}
 
 // IsHostname reports whether a text can be the hostname of a node: a DNS label. The API server rejects a slice that has
 // another one.

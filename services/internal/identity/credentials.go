@@ -99,7 +99,10 @@ type ClientCredentials struct {
 func (i *Identity) ClientCredentials(server certificate.SAN) *ClientCredentials {
 	creds := credentials.NewTLS(i.tlsConfig(func(leaf *x509.Certificate) error {
 		if !slices.Contains(certificate.Names(leaf), server) {
-			return &HandshakeError{Cause: fmt.Errorf("%w, want %q, got %s", ErrOtherServer, server, certificate.Describe(leaf))}
+			return &HandshakeError{
+				fmt.Errorf("the server's certificate is for another name, want %q, got %s", server, certificate.Describe(leaf)),
+				"check the server's name and address in the settings",
+			}
 		}
 		return nil
 	}))
@@ -155,7 +158,7 @@ func (c *unconfirmedConn) explainRejection(err error) error {
 	}
 	rejected := &HandshakeError{
 		fmt.Errorf("%w; %w for %.200q", err, ErrRejected, certificate.Names(c.creds.id.Leaf())),
-		"see the server's log",
+		"see the server's log: it must trust the CA of that certificate, and list its name",
 	}
 	c.creds.lastError.Store(rejected)
 	return rejected

@@ -13,14 +13,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// Causes of a HandshakeError.
-var (
-	// ErrOtherServer means that the server's certificate is trusted, but is for another name.
-	ErrOtherServer = errors.New("the server's certificate is for another name")
-	// ErrRejected means that the server ended the connection before it sent anything, as it does when it
-	// rejects this end's certificate.
-	ErrRejected = errors.New("the server rejected the certificate")
-)
+// ErrRejected is the cause of a HandshakeError if the server ended the connection before it sent anything, as it does
+// when it rejects this end's certificate.
+var ErrRejected = errors.New("the server rejected the certificate")
 
 // HandshakeError is why a handshake failed, and what to do about it.
 type HandshakeError struct {

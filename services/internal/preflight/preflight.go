@@ -1,211 +1,215 @@
-// Package preflight checks the dependencies of a component before it runs, and prints one line for each
-// check with what to do. It guarantees that each check ends within its timeout, and that its result is
-// one line that is safe for a terminal, whatever text it contains. It does not change anything.
+// Package preflight runs the checks of a component one after the other, and prints them. It has those that both
+// components share. It guarantees that each check ends within its timeout, and that text from outside cannot leave its
+// line or control a terminal. It changes nothing.
 package preflight
 
 import (
-	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
 const (
-	// DefaultTimeout is the timeout of checks that do not set their own.
-	DefaultTimeout = 15 * time.Second
-
-	maxTextBytes = 600 // of a line, after the check's name
-	maxFindings  = 20  // lines about the findings of one check
+	timeout      = 15 * time.Second // of a check
+	maxTextBytes = 2000             // of a line, after the check's name and result
 )
 
 // Check is one dependency to check.
 type Check struct {
-	Name      string
-	DependsOn []string      // names of earlier checks; if one failed or was skipped, this one is skipped
-	Timeout   time.Duration // of Run; 0: DefaultTimeout
+	Name string
+	Gate bool // if it fails, the checks after it do not run
 
-	// Run returns what it observed. Its error has what is wrong, the consequence and what to do. A check
-	// of many items returns what Summarize does.
+	// Run returns what it observed. In its error, which may be a Warning, the advice follows the last semicolon.
 	Run func(ctx context.Context) (observed string, err error)
 }
 
-// Finding is the result of a check, or for one of its items.
-type Finding struct {
-	Name     string
-	Observed string
-	Err      error // a failure or a Warning
-}
+type warning struct{ error }
 
-// warningError is an error that does not fail a check.
-type warningError struct{ error }
+// Warning returns an error about something that works, but needs the attention of a person. It does not fail a check.
+func Warning(format string, args ...any) error { return warning{fmt.Errorf(format, args...)} }
 
-// Warning returns an error for Check.Run about something that works, but needs the attention of a
-// person.
-func Warning(format string, args ...any) error { return warningError{fmt.Errorf(format, args...)} }
-
-func isWarning(err error) bool { return errors.As(err, new(warningError)) }
-
-func isFailure(err error) bool { return err != nil && !isWarning(err) }
-
-// summaryError is the result of a check of many items: its own finding, and those of its items.
-type summaryError struct {
-	Finding
-
-	items []Finding
-}
-
-func (s *summaryError) Error() string { return s.Observed }
-
-// Summarize returns the findings about the items of a check as the result of its Run: one line describes
-// which pass, and each that fails or warns has its own line, whose name begins with the prefix. The check
-// fails if no item passes. A single finding has only one line.
-func Summarize(prefix string, findings []Finding, describe func(passed []string) string) (string, error) {
-	if len(findings) == 1 {
-		return findings[0].Observed, findings[0].Err
-	}
-	var passed []string
-	var failed, warned []Finding
-	for _, f := range findings {
-		line := Finding{prefix + f.Name, f.Observed, f.Err}
-		if isFailure(f.Err) {
-			failed = append(failed, line)
-			continue
-		}
-		passed = append(passed, f.Name)
-		if f.Err != nil {
-			warned = append(warned, line)
-		}
-	}
-	problems := slices.Concat(failed, warned)
-	summary := &summaryError{Finding{Observed: describe(passed)}, problems}
-	if len(problems) == 0 {
-		return summary.Observed, nil
-	}
-	if len(passed) == 0 {
-		summary.Err = errors.New(summary.Observed)
-	}
-	if more := len(problems) - maxFindings; more > 0 {
-		rest := fmt.Errorf("%d more with problems; fix those above first", more)
-		if isWarning(problems[maxFindings].Err) {
-			rest = warningError{rest}
-		}
-		problems[maxFindings] = Finding{Name: prefix + "others", Err: rest}
-		summary.items = problems[:maxFindings+1]
-	}
-	return "", summary
-}
-
-// Report has a line for each check and for each finding of a check that has its own. It is the result of preflight.
-type Report struct {
-	Failed int    `json:"failed"` // number of lines whose result is Failed
-	Checks []Line `json:"checks"` // in the order in which to fix problems
-}
-
-// Line is the result of one check or finding.
-type Line struct {
+// line is the result of a check.
+type line struct {
 	Name   string `json:"name"`
-	Result Result `json:"result"`
-	Text   string `json:"text"` // what was observed, the consequence and what to do
+	Result string `json:"result"` // ok, warning or FAILED
+	Text   string `json:"text"`
+	Advice string `json:"advice,omitempty"`
 }
 
-// Result says whether a check passed.
-type Result string
-
-// The results.
-const (
-	OK      Result = "ok"
-	Warned  Result = "warning" // works today, and needs attention
-	Failed  Result = "failed"
-	Skipped Result = "skipped" // depends on a check that failed or was skipped
-)
-
-// marks precede the lines of a table.
-var marks = map[Result]string{OK: "ok", Warned: "WARN", Failed: "FAIL", Skipped: "-"}
-
-func newLine(f Finding) Line {
-	switch {
-	case f.Err == nil:
-		return Line{f.Name, OK, singleLine(f.Observed)}
-	case isWarning(f.Err):
-		return Line{f.Name, Warned, singleLine(f.Err.Error())}
-	default:
-		return Line{f.Name, Failed, singleLine(f.Err.Error())}
-	}
-}
-
-// Run runs the checks one after the other and writes their report to out: as a table a line after each check, else at
-// the end. It returns an error if any failed.
+// Run runs the checks and prints them, as a table one after the other. Its error says how many failed.
 func Run(ctx context.Context, out io.Writer, format command.Format, checks []Check) error {
-	width := 0
+	width, failed, lines := 0, 0, []line{}
 	for _, c := range checks {
-		width = max(width, utf8.RuneCountInString(c.Name))
+		width = max(width, len(c.Name))
 	}
-	report := Report{Checks: []Line{}}
-	notPassed := map[string]bool{} // failed or skipped
 	for _, c := range checks {
+		l := c.run(ctx)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var lines []Line
-		if n := slices.IndexFunc(c.DependsOn, func(name string) bool { return notPassed[name] }); n >= 0 {
-			lines = []Line{{c.Name, Skipped, singleLine("skipped; depends on " + c.DependsOn[n])}}
-		} else {
-			lines = c.run(ctx)
-		}
-		notPassed[c.Name] = lines[0].Result == Failed || lines[0].Result == Skipped
-		report.Checks = append(report.Checks, lines...)
-		for _, line := range lines {
-			width = max(width, utf8.RuneCountInString(line.Name))
-			if line.Result == Failed {
-				report.Failed++
+		lines = append(lines, l)
+		if format.IsTable() {
+			fmt.Fprintf(out, "%-*s  %-7s  %s\n", width, l.Name, l.Result, l.Text)
+			if l.Advice != "" {
+				fmt.Fprintf(out, "%*s  %s\n", width+9, "", l.Advice)
 			}
 		}
-		if format.IsTable() {
-			for _, line := range lines {
-				fmt.Fprintf(out, "%-4s  %-*s  %s\n", marks[line.Result], width, line.Name, line.Text)
+		if l.Result == "FAILED" {
+			failed++
+			if c.Gate {
+				break
 			}
 		}
 	}
 	if !format.IsTable() {
-		if err := format.Write(out, report); err != nil {
+		if err := format.Write(out, map[string][]line{"checks": lines}); err != nil {
 			return err
 		}
 	}
-	if report.Failed > 0 {
-		return fmt.Errorf("%d of %d checks failed", report.Failed, len(report.Checks))
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", failed, len(lines))
 	}
 	return nil
 }
 
-// run returns the check's own line, and then those of its items that have one.
-func (c Check) run(ctx context.Context) []Line {
-	timeout := cmp.Or(c.Timeout, DefaultTimeout)
-	errTimeout := fmt.Errorf("no response within %s", timeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+func (c Check) run(ctx context.Context) line {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	observed, err := c.Run(ctx)
-	var items []Finding
-	if summary, ok := errors.AsType[*summaryError](err); ok {
-		observed, err, items = summary.Observed, summary.Err, summary.items
-	} else if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errTimeout) {
-		err = fmt.Errorf("%w: %w", errTimeout, err)
+	text, err := c.Run(ctx)
+	l := line{Name: c.Name, Result: "ok"}
+	if err != nil {
+		l.Result, text = "FAILED", err.Error()
+		if errors.As(err, new(warning)) {
+			l.Result = "warning"
+		}
+		if at := strings.LastIndex(text, "; "); at >= 0 {
+			text, l.Advice = text[:at], singleLine(text[at+1:])
+		}
 	}
-	lines := []Line{newLine(Finding{c.Name, observed, err})}
-	for _, item := range items {
-		lines = append(lines, newLine(item))
-	}
-	return lines
+	l.Text = singleLine(text)
+	return l
 }
 
-// singleLine returns text as one bounded line. Part of it may come from another program.
 func singleLine(text string) string {
 	return display.Truncate(strings.Join(strings.Fields(display.Sanitize(text)), " "), maxTextBytes)
+}
+
+// Certificates returns a check of files of this end of a link. Problems name the setting of a file in names.
+func Certificates(name string, files, names identity.Files, usage x509.ExtKeyUsage) Check {
+	return Check{Name: name, Run: func(context.Context) (string, error) {
+		if err := files.Check(usage, names, settings.FileChecks{Strict: true}); err != nil {
+			return "", err
+		}
+		var facts []string
+		for _, path := range []string{files.Cert, files.PeerCA} {
+			certs, _ := certificate.Read(path) // an error was reported, or the file is not set
+			for _, c := range certs {
+				facts = append(facts, fmt.Sprintf("%s until %s", certificate.Describe(c), c.NotAfter.UTC().Format(time.DateOnly)))
+			}
+		}
+		return strings.Join(facts, ", "), nil
+	}}
+}
+
+// Cluster is an API server, and what a component's credential needs there.
+type Cluster struct {
+	Client  kubernetes.Interface
+	Host    string
+	Setting string // that has its kubeconfig
+	Chart   string // folder of the chart that has the role
+
+	Needed []Permission
+	Excess []Permission // that the component never uses, and that would be of use to a thief of the credential
+}
+
+// Permission is what may be done with a resource.
+type Permission struct {
+	Group, Resource, Name string
+
+	Verbs      []string
+	Namespaces []string // nil: the resource has none; AllNamespaces alone: all
+}
+
+// AllNamespaces stands for all namespaces.
+const AllNamespaces = "*"
+
+// Checks returns the checks of the API server: that it responds, each needed permission, and those in excess.
+func (c *Cluster) Checks() []Check {
+	checks := []Check{{Name: "API server", Gate: true, Run: func(ctx context.Context) (string, error) {
+		// The version needs no permission.
+		if err := c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error(); err != nil {
+			return "", fmt.Errorf("%s: %w; check the address and CA in %s, and the network", c.Host, err, c.Setting)
+		}
+		return c.Host, nil
+	}}}
+	for _, p := range c.Needed {
+		checks = append(checks, Check{Name: strings.TrimSpace(p.Resource + " " + p.Name), Run: func(ctx context.Context) (string, error) {
+			allowed, missing, err := p.review(ctx, c.Client)
+			if len(missing) > 0 {
+				err = fmt.Errorf("may not %s; bind the role of %s to the credential", strings.Join(missing, ", "), c.Chart)
+			}
+			return "may " + strings.Join(allowed, ", "), err
+		}})
+	}
+	return append(checks, Check{Name: "excess permissions", Run: func(ctx context.Context) (string, error) {
+		var found []string
+		for _, p := range c.Excess {
+			allowed, _, err := p.review(ctx, c.Client)
+			if err != nil {
+				return "", err
+			}
+			found = append(found, allowed...)
+		}
+		if len(found) > 0 {
+			return "", Warning("may %s, and never does; use a separate credential with the role of %s", strings.Join(found, ", "), c.Chart)
+		}
+		return "none found", nil
+	}})
+}
+
+// review returns what of the permission the credential has, and what not, for each verb and namespace. The API server does
+// not store the reviews.
+func (p Permission) review(ctx context.Context, client kubernetes.Interface) (allowed, missing []string, err error) {
+	namespaces := p.Namespaces
+	if namespaces == nil {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		for _, verb := range p.Verbs {
+			text := strings.Join(strings.Fields(verb+" "+p.Resource+" "+p.Name), " ")
+			if namespace == AllNamespaces {
+				text += " in all namespaces"
+			} else if namespace != "" {
+				text += " in " + namespace
+			}
+			review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: strings.TrimSuffix(namespace, AllNamespaces), Verb: verb, Group: p.Group, Resource: p.Resource, Name: p.Name,
+				}},
+			}, metav1.CreateOptions{})
+			switch {
+			case err != nil:
+				return nil, nil, fmt.Errorf("review permission to %s: %w", text, err)
+			case review.Status.Allowed:
+				allowed = append(allowed, text)
+			default:
+				missing = append(missing, text)
+			}
+		}
+	}
+	return allowed, missing, nil
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
-	"github.com/slicefeed/slicefeed/services/inventory/preflight"
 )
 
 // Component is the inventory's command line.
@@ -63,7 +62,7 @@ func Component(version string) command.Component[config.Config] {
 				Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true,
 				Example: "slicefeed-inventory preflight\nslicefeed-inventory preflight -o json", Failure: "a check failed",
 				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-					return preflight.Run(ctx, version, inv)
+					return runPreflight(ctx, version, inv)
 				},
 			},
 		},

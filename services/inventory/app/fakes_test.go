@@ -37,7 +37,6 @@ const (
 type fakeAPIs struct {
 	nodes     []corev1.Node
 	isAllowed func(authorizationv1.ResourceAttributes) bool // nil: only to read nodes
-	clockLag  time.Duration                                 // of both servers behind the test
 	apiDown   bool                                          // the API server answers 503
 
 	servers       []string // of the cloud, as JSON
@@ -76,7 +75,6 @@ func serverJSON(id, name, address string) string {
 const privateLAN = `{"id":"2","type":"lan","properties":{"name":"workers","public":false,"ipv4CidrBlock":"10.0.1.0/24"}}`
 
 func (f *fakeAPIs) serveKubernetes(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Date", time.Now().Add(-f.clockLag).UTC().Format(http.TimeFormat))
 	w.Header().Set("Content-Type", "application/json")
 	switch {
 	case f.apiDown:
@@ -130,7 +128,6 @@ func (f *fakeAPIs) serveNodeWatch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fakeAPIs) serveIONOS(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Date", time.Now().Add(-f.clockLag).UTC().Format(http.TimeFormat))
 	w.Header().Set("Content-Type", "application/json")
 	path := strings.TrimPrefix(r.URL.Path, "/cloudapi/v6/datacenters/"+datacenterID)
 	switch {

@@ -19,7 +19,7 @@ import (
 const ObservationTimeout = time.Minute
 
 // Pipeline is the part of the inventory that observes the secured cluster and the cloud, and publishes
-// to no client. The commands explain and preflight run it alone.
+// to no client. The commands explain and list run it alone.
 type Pipeline struct {
 	*Collector
 

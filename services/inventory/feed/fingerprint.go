@@ -29,8 +29,13 @@ func fingerprint(n *roster.Node) Digest {
 		h.AddString(key)
 		h.AddString(n.Labels[key])
 	}
-	if n.Hostname != "" { // without one, the fingerprint is that of versions that know none
+	if n.Hostname != "" || len(n.Ports) > 0 { // without them, the fingerprint is that of versions that know neither
 		h.AddString(n.Hostname)
+	}
+	for _, p := range n.Ports {
+		h.AddString(p.Name)
+		h.AddString(p.Protocol)
+		h.AddUint(uint64(p.Number))
 	}
 	return h.Fingerprint()
 }

@@ -4,7 +4,6 @@
 package feed
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
@@ -94,7 +93,7 @@ func (s *Set) SetStatus(status source.Status) {
 func SameStatus(a, b source.Status) bool {
 	samePart := func(a, b source.PartStatus) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
 	return a.Publishable == b.Publishable && a.Observation == b.Observation &&
-		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses) && slices.Equal(a.Ports, b.Ports)
+		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses)
 }
 
 // Status returns the current status, and the channel that Changed returns.

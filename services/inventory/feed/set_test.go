@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -97,6 +98,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 		"zone":                                   func(n *roster.Node) { n.Zone = "z" },
 		"region":                                 func(n *roster.Node) { n.Region = "z" },
 		"hostname":                               func(n *roster.Node) { n.Hostname = "db-0" },
+		"a port":                                 func(n *roster.Node) { n.Ports = []contract.Port{{Protocol: "TCP", Number: 80}} },
 		"value of a label":                       func(n *roster.Node) { n.Labels["k"] = "w" },
 		"one label fewer":                        func(n *roster.Node) { delete(n.Labels, "k") },
 		"moved between key and value of a label": func(n *roster.Node) { delete(n.Labels, "k"); n.Labels["kv"] = "" },
@@ -253,15 +255,14 @@ func TestSameStatusIgnoresAges(t *testing.T) {
 		alter func(*source.Status)
 		same  bool
 	}{
-		"nothing":                {func(*source.Status) {}, true},
-		"ages":                   {func(s *source.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
-		"published":              {func(s *source.Status) { s.Publishable = false }, false},
-		"the observation":        {func(s *source.Status) { s.Observation++ }, false},
-		"membership":             {func(s *source.Status) { s.Membership.Sync = source.Degraded }, false},
-		"reason of membership":   {func(s *source.Status) { s.Membership.Reason = "503" }, false},
-		"addresses":              {func(s *source.Status) { s.Addresses.Sync = source.Degraded }, false},
-		"reason of addresses":    {func(s *source.Status) { s.Addresses.Reason = "503" }, false},
-		"the ports of a Service": {func(s *source.Status) { s.Ports = []source.Port{{Protocol: "TCP", Number: 80}} }, false},
+		"nothing":              {func(*source.Status) {}, true},
+		"ages":                 {func(s *source.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
+		"published":            {func(s *source.Status) { s.Publishable = false }, false},
+		"the observation":      {func(s *source.Status) { s.Observation++ }, false},
+		"membership":           {func(s *source.Status) { s.Membership.Sync = source.Degraded }, false},
+		"reason of membership": {func(s *source.Status) { s.Membership.Reason = "503" }, false},
+		"addresses":            {func(s *source.Status) { s.Addresses.Sync = source.Degraded }, false},
+		"reason of addresses":  {func(s *source.Status) { s.Addresses.Reason = "503" }, false},
 	} {
 		s := publishedStatus(1)
 		tc.alter(&s)

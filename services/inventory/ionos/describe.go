@@ -15,17 +15,12 @@ import (
 // Description is what the API returns about a configured pair, for preflight.
 type Description struct {
 	Datacenter string // name
-	Location   string // such as de/fra
 	LAN        string // name
 	Public     bool   // the LAN is connected to the internet
 
 	// IPv4 and IPv6 are the LAN's prefixes. The zero Prefix: none; a public LAN has none for IPv4.
 	IPv4, IPv6 netip.Prefix
 }
-
-// Clock returns the server's time in the last response that had one, and the time at which this machine
-// received it.
-func (c *Client) Clock() (serverTime, readAt time.Time) { return c.transport.Clock() }
 
 // TokenExpiry reads the token that the next request would use. known is false if the token does not
 // state its expiry.
@@ -73,7 +68,7 @@ func (c *Client) readDatacenter(ctx context.Context, id string, out *Description
 		return err
 	}
 	if dc.Properties != nil {
-		out.Datacenter, out.Location = ionoscloud.ToValueDefault(dc.Properties.Name), ionoscloud.ToValueDefault(dc.Properties.Location)
+		out.Datacenter = ionoscloud.ToValueDefault(dc.Properties.Name)
 	}
 	return nil
 }

@@ -7,17 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 // serveDescription returns these bodies for the datacenter and the LAN.
-func serveDescription(date, datacenter, lan string) http.Handler {
+func serveDescription(datacenter, lan string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if date != "" {
-			w.Header().Set("Date", date)
-		}
 		switch r.URL.Path {
 		case datacenterPath:
 			respond(w, 200, datacenter)
@@ -41,20 +37,15 @@ func readTestdata(t testing.TB, name string) string {
 func TestDescribe(t *testing.T) {
 	cfg, j := startCloud(
 		t,
-		serveDescription("Sat, 21 Nov 2026 12:02:00 GMT", readTestdata(t, "datacenter.json"), readTestdata(t, "lan.json")),
+		serveDescription(readTestdata(t, "datacenter.json"), readTestdata(t, "lan.json")),
 	)
-	before := time.Now()
 	c := newTestClient(t, cfg)
 	got, err := c.Describe(t.Context(), Pair{strings.ToUpper(testDatacenter), "2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, readAt := c.Clock()
-	if !theirs.Equal(time.Date(2026, 11, 21, 12, 2, 0, 0, time.UTC)) || readAt.Before(before) || readAt.After(time.Now()) {
-		t.Errorf("Clock returned %s at %s", theirs, readAt)
-	}
 	want := Description{
-		Datacenter: "production", Location: "de/fra", LAN: "nodes",
+		Datacenter: "production", LAN: "nodes",
 		IPv4: netip.MustParsePrefix("10.7.222.0/24"), IPv6: netip.MustParsePrefix("2a02:247a:b:8a00::/64"),
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
@@ -68,29 +59,28 @@ func TestDescribe(t *testing.T) {
 func TestDescribeToleratesMissingFields(t *testing.T) {
 	dcBody := `{"id":"` + testDatacenter + `","type":"datacenter","properties":{"name":"x","location":"de/txl"}}`
 	for name, tc := range map[string]struct {
-		date, datacenter, lan string
-		want                  Description
+		datacenter, lan string
+		want            Description
 	}{
 		"a public LAN has no prefix": {
-			"", dcBody, `{"id":"2","type":"lan","properties":{"name":"wan","public":true,"ipv4CidrBlock":null}}`,
-			Description{Datacenter: "x", Location: "de/txl", LAN: "wan", Public: true},
+			dcBody, `{"id":"2","type":"lan","properties":{"name":"wan","public":true,"ipv4CidrBlock":null}}`,
+			Description{Datacenter: "x", LAN: "wan", Public: true},
 		},
 		"names that are null": {
-			"", `{"id":"` + testDatacenter + `","type":"datacenter","properties":{"name":null,"location":null}}`, `{"id":"2","type":"lan","properties":{"name":null}}`,
+			`{"id":"` + testDatacenter + `","type":"datacenter","properties":{"name":null,"location":null}}`, `{"id":"2","type":"lan","properties":{"name":null}}`,
 			Description{},
 		},
-		"a datacenter without properties": {"", `{"id":"` + testDatacenter + `","type":"datacenter"}`, plainLANJSON, Description{LAN: "private"}},
+		"a datacenter without properties": {`{"id":"` + testDatacenter + `","type":"datacenter"}`, plainLANJSON, Description{LAN: "private"}},
 		"a prefix that is not masked": {
-			"", dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.9/24"}}`,
-			Description{Datacenter: "x", Location: "de/txl", IPv4: netip.MustParsePrefix("10.0.0.0/24")},
+			dcBody, `{"id":"2","type":"lan","properties":{"ipv4CidrBlock":"10.0.0.9/24"}}`,
+			Description{Datacenter: "x", IPv4: netip.MustParsePrefix("10.0.0.0/24")},
 		},
-		"a clock that cannot be read": {"noon", dcBody, plainLANJSON, Description{Datacenter: "x", Location: "de/txl", LAN: "private"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newOfflineClient(
 				t,
 				Config{},
-				serveDescription(tc.date, tc.datacenter, tc.lan),
+				serveDescription(tc.datacenter, tc.lan),
 			).Describe(t.Context(), Pair{testDatacenter, "2"})
 			if err != nil {
 				t.Fatal(err)
@@ -99,26 +89,6 @@ func TestDescribeToleratesMissingFields(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func TestClockReadsDateOfAnyResponse(t *testing.T) {
-	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	for name, tc := range map[string]struct {
-		date string
-		pair Pair
-		want time.Time
-	}{
-		"the LAN is missing":        {noon.Format(http.TimeFormat), Pair{testDatacenter, "3"}, noon},
-		"the datacenter is missing": {noon.Format(http.TimeFormat), Pair{testServerID(9), "2"}, noon},
-		"the date cannot be read":   {"noon", Pair{testDatacenter, "2"}, time.Time{}},
-		"the pair is invalid":       {noon.Format(http.TimeFormat), Pair{"frankfurt", "2"}, time.Time{}}, // no request
-	} {
-		c := newOfflineClient(t, Config{}, serveDescription(tc.date, "{}", plainLANJSON))
-		_, _ = c.Describe(t.Context(), tc.pair)
-		if theirs, readAt := c.Clock(); !theirs.Equal(tc.want) || theirs.IsZero() != readAt.IsZero() {
-			t.Errorf("%s: got %s at %s, want %s", name, theirs, readAt, tc.want)
-		}
 	}
 }
 
@@ -139,7 +109,7 @@ func TestDescribeErrors(t *testing.T) {
 		"an invalid IPv6 prefix, such as AUTO": {Pair{testDatacenter, "2"}, dcBody, `{"id":"2","type":"lan","properties":{"ipv6CidrBlock":"AUTO"}}`, `"AUTO" is not an address prefix`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := newOfflineClient(t, Config{}, serveDescription("", tc.datacenter, tc.lan)).Describe(t.Context(), tc.pair)
+			got, err := newOfflineClient(t, Config{}, serveDescription(tc.datacenter, tc.lan)).Describe(t.Context(), tc.pair)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -44,11 +44,6 @@ func RetryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-var errUnauthorized = errors.New("unauthorized")
-
-// Unauthorized reports whether err is from a response that rejected the token.
-func Unauthorized(err error) bool { return errors.Is(err, errUnauthorized) }
-
 // parseRetryAfter parses Retry-After (RFC 9110, section 10.2.3): seconds or an HTTP date. A date is
 // relative to the Date header of the response, because the clocks may differ.
 func parseRetryAfter(status int, h http.Header, now time.Time) (time.Duration, bool) {
@@ -110,7 +105,6 @@ func (c *Client) describeError(ctx, callCtx context.Context, x *ionoshttp.Exchan
 		e.text, e.err = fmt.Sprintf("no complete response within %s", c.timeout), err
 	case x.Status == http.StatusUnauthorized:
 		// The body is omitted: it may repeat the token.
-		e.err = errUnauthorized
 		e.text = "token not accepted (HTTP 401), it is wrong or expired; check " + c.transport.Token.String()
 	case x.Status >= 300 && x.Status < 400:
 		e.text = fmt.Sprintf("redirect (HTTP %d) to %s not followed; check IONOS_API_URL", x.Status, redirectHost(x.Header.Get("Location")))

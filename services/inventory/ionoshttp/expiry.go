@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Remaining life of a token at which the log, the status page and preflight warn, and at which the log
+// Remaining life of a token at which the log and the status page warn, and at which the log
 // and the page report an error.
 const (
 	ExpiryWarning  = 28 * 24 * time.Hour

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,11 +37,7 @@ type Transport struct {
 
 	metrics   *metrics
 	expiryLog *expiryLogger
-	date      atomic.Pointer[responseDate]
 }
-
-// responseDate is the Date header of a response, and when it was received.
-type responseDate struct{ serverTime, readAt time.Time }
 
 // New returns a transport that registers its metrics, and logs when the token expires.
 func New(base http.RoundTripper, token TokenSource, limit int64, registry prometheus.Registerer, log *slog.Logger) *Transport {
@@ -50,15 +45,6 @@ func New(base http.RoundTripper, token TokenSource, limit int64, registry promet
 		Base: base, Token: token, Limit: limit, metrics: newMetrics(registry),
 		expiryLog: &expiryLogger{log: log, advice: token.advice()},
 	}
-}
-
-// Clock returns the Date header of the last response that had one, even if it was an error response, and
-// the time at which this machine received it. Both are zero if there was none.
-func (t *Transport) Clock() (serverTime, readAt time.Time) {
-	if date := t.date.Load(); date != nil {
-		return date.serverTime, date.readAt
-	}
-	return time.Time{}, time.Time{}
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -92,9 +78,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	x.Status, x.Header = resp.StatusCode, resp.Header.Clone()
 	// If Retry-After is a date, the SDK returns an error and does not close the body.
 	resp.Header.Del("Retry-After")
-	if serverTime, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		t.date.Store(&responseDate{serverTime, time.Now()})
-	}
 	t.metrics.observeRequest(codeLabel(resp.StatusCode), time.Since(start))
 	t.metrics.setRateLimit(resp.Header.Get("X-RateLimit-Remaining"))
 	resp.Request = r // the SDK's copy has our context

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -24,18 +25,19 @@ const (
 
 // sliceSummary is what is kept of an EndpointSlice.
 type sliceSummary struct {
-	ports     []source.Port // sorted
-	endpoints []endpoint    // sorted by name, without duplicates
+	ports     []contract.Port // sorted, valid
+	endpoints []endpoint      // sorted by key, without duplicates
 }
 
-// endpoint is one endpoint of a slice. Its address is its name, and identifies it: one object can have several
-// addresses of a family, and what a slice says about the object can change. It is the text of an invalid address.
+// endpoint is one endpoint of a slice. Its key identifies the member: the UID of the object that
+// the endpoint refers to, so that the addresses of both families make one member, or else its
+// address.
 type endpoint struct {
-	name, uid, target string // target is the object that it refers to, usually a Pod, and uid is its UID
-	addr              netip.Addr
-	state             source.NodeState
-	zone, hostname    string
-	problem           string // why it is invalid; empty: it is valid
+	key, name, uid string
+	addr           netip.Addr
+	state          source.NodeState
+	zone, hostname string
+	problem        string // why it is invalid; empty: it is valid
 }
 
 func (s sliceSummary) equal(o sliceSummary) bool {
@@ -52,34 +54,32 @@ func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
 		if p.Port == nil || *p.Port < 1 || *p.Port > 65535 {
 			continue // a port without a number means any port
 		}
-		port := source.Port{Protocol: string(corev1.ProtocolTCP), Number: uint16(*p.Port)}
-		if p.Name != nil {
-			port.Name = source.KeepValid(*p.Name, maxZone)
+		port := contract.Port{
+			Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Number: uint16(*p.Port),
 		}
-		if p.Protocol != nil {
-			port.Protocol = source.KeepValid(string(*p.Protocol), maxZone)
+		if port.IsValid() {
+			summary.ports = append(summary.ports, port)
 		}
-		summary.ports = append(summary.ports, port)
 	}
 	slices.SortFunc(summary.ports, comparePorts)
 
-	byName := map[string]endpoint{}
+	byKey := map[string]endpoint{}
 	for i := range s.Endpoints {
-		p := readEndpoint(&s.Endpoints[i], s.AddressType)
-		if other, isDuplicate := byName[p.name]; p.name == "" || isDuplicate && other.state <= p.state {
-			continue // without an address, or a duplicate: the better state counts
+		p, ok := readEndpoint(&s.Endpoints[i], s.AddressType)
+		if other, isDuplicate := byKey[p.key]; !ok || isDuplicate && other.state <= p.state {
+			continue // without a key, or a duplicate: the better state counts
 		}
-		byName[p.name] = p
+		byKey[p.key] = p
 	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		summary.endpoints = append(summary.endpoints, byName[name])
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		summary.endpoints = append(summary.endpoints, byKey[key])
 	}
 	return summary
 }
 
-// readEndpoint reads an endpoint. Of several addresses it uses the first: they are interchangeable, and all
-// consumers do so (https://issue.k8s.io/106267).
-func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoint {
+// readEndpoint returns an endpoint, and whether it has a key. Of several addresses it uses the
+// first: they are interchangeable, and all consumers do so (https://issue.k8s.io/106267).
+func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoint, bool) {
 	p := endpoint{state: endpointState(e.Conditions)}
 	text := ""
 	if len(e.Addresses) > 0 {
@@ -94,12 +94,17 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 	default:
 		p.addr = addr.Unmap()
 	}
-	p.name = text
+	p.key, p.name = text, text
 	if p.addr.IsValid() {
-		p.name = p.addr.String()
+		p.key, p.name = p.addr.String(), p.addr.String()
 	}
 	if t := e.TargetRef; t != nil {
-		p.uid, p.target = source.KeepValid(string(t.UID), maxUID), source.KeepValid(t.Name, maxName)
+		if uid := source.KeepValid(string(t.UID), maxUID); uid != "" {
+			// A recreated Pod of a StatefulSet has the same name, and both may be listed: the UID
+			// makes the names differ.
+			name := source.KeepValid(t.Name, maxName)
+			p.key, p.uid, p.name = uid, uid, strings.ToValidUTF8(name[:min(len(name), maxName-1-len(uid))], "")+"."+uid
+		}
 	}
 	if e.Zone != nil {
 		p.zone = source.KeepValid(*e.Zone, maxZone)
@@ -107,7 +112,7 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 	if e.Hostname != nil && contract.IsHostname(*e.Hostname) {
 		p.hostname = *e.Hostname
 	}
-	return p
+	return p, p.key != ""
 }
 
 // endpointState applies the API's defaults: ready and serving are true if they are not set.
@@ -122,25 +127,29 @@ func endpointState(c discoveryv1.EndpointConditions) source.NodeState {
 	return source.NotReady
 }
 
-// mergeEndpoints returns one member for an address that several slices list, or one slice for several objects. The
-// one in the best state counts: the others are not up to date.
-func mergeEndpoints(listed map[string]endpoint) (c source.Candidate) {
+// mergeEndpoints returns one member for an endpoint that several slices list. While their states
+// differ, the better one counts: one of the slices is not up to date. Its ports are those of all of them.
+func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSummary) source.Candidate {
+	c := source.Candidate{State: source.NotReady}
 	var details []string
-	for _, name := range slices.SortedFunc(maps.Keys(listed), func(a, b string) int {
-		return cmp.Or(cmp.Compare(listed[a].state, listed[b].state), cmp.Compare(a, b))
-	}) {
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		p := listed[name]
-		c.Name, c.UID, c.Zone, c.Hostname = p.name, cmp.Or(c.UID, p.uid), cmp.Or(c.Zone, p.zone), cmp.Or(c.Hostname, p.hostname)
-		c.State = cmp.Or(c.State, p.state)
-		c.Invalid = cmp.Or(c.Invalid, p.problem)
-		if p.problem == "" {
-			c.InternalIPs = []netip.Addr{p.addr}
+		c.Name, c.UID, c.Zone, c.Hostname = p.name, p.uid, cmp.Or(c.Zone, p.zone), cmp.Or(c.Hostname, p.hostname)
+		c.State = min(c.State, p.state)
+		if p.problem != "" {
+			c.Invalid = p.problem
+		} else {
+			c.InternalIPs = append(c.InternalIPs, p.addr)
 		}
-		details = append(details, fmt.Sprintf("%s (%s, target %q)", name, p.state, p.target))
+		ports := slicesByName[name].ports
+		c.Ports = append(c.Ports, ports...)
+		details = append(details, fmt.Sprintf("%s (%s, %s, ports %v)", name, p.addr, p.state, ports))
 	}
-	if c.InternalIPs != nil {
-		c.Invalid = ""
-	}
+	slices.SortFunc(c.Ports, comparePorts)
+	c.Ports = slices.Compact(c.Ports)
+	c.Ports = c.Ports[:min(len(c.Ports), contract.MaxPorts)]
+	slices.SortFunc(c.InternalIPs, netip.Addr.Compare)
+	c.InternalIPs = slices.Compact(c.InternalIPs)
 	c.Steps = []source.Step{
 		{Stage: source.StageSource, Question: "Which EndpointSlices list it?", Result: source.Passed, Detail: strings.Join(details, ", ")},
 		{Stage: source.StageState, Question: "Resulting state", Detail: c.State.String()},
@@ -148,6 +157,6 @@ func mergeEndpoints(listed map[string]endpoint) (c source.Candidate) {
 	return c
 }
 
-func comparePorts(a, b source.Port) int {
+func comparePorts(a, b contract.Port) int {
 	return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Name, b.Name))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
@@ -50,6 +51,12 @@ var anyCandidate = rapid.Custom(func(t *rapid.T) source.Candidate {
 		Zone:        anyText("z").Draw(t, "zone"),
 		Region:      anyText("r").Draw(t, "region"),
 		Hostname:    anyText("", "db-0", "DB", "db.0", "-").Draw(t, "hostname"),
+		Ports: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) contract.Port {
+			return contract.Port{
+				Name: anyText("web").Draw(t, "port name"), Protocol: anyText("TCP", "UDP").Draw(t, "protocol"),
+				Number: rapid.SampledFrom([]uint16{0, 1, 80, 65535}).Draw(t, "port"),
+			}
+		}), 0, 20).Draw(t, "ports"),
 		Labels: map[string]string{
 			"pool": anyText("blue", "red").Draw(t, "pool"), anyText("k").Draw(t, "key"): anyText("v").Draw(t, "value"),
 		},
@@ -63,12 +70,6 @@ var anyUpdate = rapid.Custom(func(t *rapid.T) source.Update {
 		Changed:  rapid.SliceOfN(anyCandidate, 0, 4).Draw(t, "changed"),
 		Removed:  rapid.SliceOfN(anyText("a", "b"), 0, 1).Draw(t, "removed"),
 		Verified: 1, PartialError: anyText("", "").Draw(t, "flaw"), Failure: anyText("", "").Draw(t, "failure"),
-		Ports: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) source.Port {
-			return source.Port{
-				Name: anyText("web").Draw(t, "port name"), Protocol: anyText("TCP", "UDP").Draw(t, "protocol"),
-				Number: rapid.SampledFrom([]uint16{0, 1, 80, 65535}).Draw(t, "port"),
-			}
-		}), 0, 20).Draw(t, "ports"),
 	}
 })
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -42,8 +41,12 @@ func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 	for i, a := range n.Addresses {
 		addresses[i] = a.String()
 	}
+	var ports []*inventoryv1.SourcePort
+	for _, p := range n.Ports {
+		ports = append(ports, &inventoryv1.SourcePort{Name: p.Name, Protocol: p.Protocol, Port: uint32(p.Number)})
+	}
 	return &inventoryv1.Node{
-		Name: n.Name, Uid: n.UID, Addresses: addresses,
+		Name: n.Name, Uid: n.UID, Addresses: addresses, Ports: ports,
 		State: inventoryv1.NodeState(n.State), StateAge: encodeDuration(now.Sub(n.Since)),
 		Zone: n.Zone, Region: n.Region, Hostname: n.Hostname, Labels: n.Labels, Fingerprint: e.Fingerprint[:],
 	}
@@ -55,9 +58,6 @@ func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 	}
 	if s.Observation > 0 {
 		encoded.ObservationAge = encodeDuration(now.Sub(s.ObservedAt))
-	}
-	for _, p := range s.Ports[:min(len(s.Ports), contract.MaxSourcePorts)] {
-		encoded.Ports = append(encoded.Ports, &inventoryv1.SourcePort{Name: p.Name, Protocol: p.Protocol, Port: uint32(p.Number)})
 	}
 	return encoded
 }

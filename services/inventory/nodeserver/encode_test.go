@@ -10,6 +10,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/protobuf/proto"
 )
@@ -106,12 +107,10 @@ func TestR12StatesAndReasonsMatchProto(t *testing.T) {
 	}
 }
 
-func TestStatusListsSourcePorts(t *testing.T) {
-	status := source.Status{Ports: []source.Port{{Name: "web", Protocol: "TCP", Number: 8080}}}
-	got := encodeStatus(status, time.Now()).GetPorts()
+func TestNodesListTheirPorts(t *testing.T) {
+	node := &roster.Node{Ports: []contract.Port{{Name: "web", Protocol: "TCP", Number: 8080}}}
+	got := encodeNode(&feed.Entry{Node: node}, time.Now()).GetPorts()
 	if len(got) != 1 || got[0].GetName() != "web" || got[0].GetProtocol() != "TCP" || got[0].GetPort() != 8080 {
 		t.Errorf("got %v", got)
 	}
-	status.Ports = make([]source.Port, 100)
-	checkEqual(t, "ports", len(encodeStatus(status, time.Now()).GetPorts()), contract.MaxSourcePorts)
 }

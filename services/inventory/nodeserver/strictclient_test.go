@@ -172,18 +172,18 @@ func checkNode(n *inventoryv1.Node) error {
 			return fmt.Errorf("label of %d and %d bytes", len(key), len(value))
 		}
 	}
+	for _, p := range n.GetPorts() {
+		if p.GetPort() < 1 || p.GetPort() > 65535 || len(p.GetName()) > 63 || len(n.GetPorts()) > 16 ||
+			p.GetProtocol() != "TCP" && p.GetProtocol() != "UDP" && p.GetProtocol() != "SCTP" {
+			return fmt.Errorf("ports %v", n.GetPorts())
+		}
+	}
 	return nil
 }
 
 func checkStatus(s *inventoryv1.SourceStatus) error {
-	if s.GetMembership() == nil || s.GetAddresses() == nil || len(s.GetPorts()) > 16 {
+	if s.GetMembership() == nil || s.GetAddresses() == nil {
 		return fmt.Errorf("status %v", s)
-	}
-	for _, p := range s.GetPorts() {
-		if p.GetPort() < 1 || p.GetPort() > 65535 || len(p.GetName()) > 63 ||
-			p.GetProtocol() != "TCP" && p.GetProtocol() != "UDP" && p.GetProtocol() != "SCTP" {
-			return fmt.Errorf("port %v", p)
-		}
 	}
 	for _, part := range []*inventoryv1.PartStatus{s.GetMembership(), s.GetAddresses()} {
 		if len(part.GetReason()) > 1024 || !utf8.ValidString(part.GetReason()) {

@@ -12,7 +12,7 @@ func (o *Observer) Status(now time.Time) source.Status {
 	o.updateStatus(now)
 	return source.Status{
 		Membership: o.membership, Addresses: o.addresses,
-		Observation: o.number, ObservedAt: o.observedAt, Ports: o.ports, Publishable: o.Publishable(),
+		Observation: o.number, ObservedAt: o.observedAt, Publishable: o.Publishable(),
 	}
 }
 
@@ -42,8 +42,6 @@ func transition(old source.PartStatus, now time.Time, evaluate func(time.Time) (
 func (o *Observer) evaluateMembership(now time.Time) (source.SyncState, string) {
 	v := &o.verifications
 	switch {
-	case o.withheld != "":
-		return source.Unsynced, o.withheld
 	case !v.everFull && v.err != "":
 		return source.Unsynced, "no full verification of the source yet: " + v.err
 	case !v.everFull:

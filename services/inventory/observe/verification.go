@@ -45,10 +45,9 @@ type pendingVerification struct {
 	startedAt, endedAt time.Time
 }
 
-// UpdateSource records the contact, the errors and the ports of an update. The changes of its nodes come before it.
+// UpdateSource records the contact and the errors of an update. The changes of its nodes come before it.
 func (o *Observer) UpdateSource(now time.Time, update source.Update) {
-	o.partialError, o.withheld = sanitize(update.PartialError), sanitize(update.Withheld)
-	o.ports = source.PublishablePorts(update.Ports)
+	o.partialError = sanitize(update.PartialError)
 	v := &o.verifications
 	if !update.LastContact.IsZero() {
 		if v.failure != "" && v.failures > 0 {

@@ -86,6 +86,13 @@ func (b *pageBuilder) nodeItem(n *roster.Node) statuspage.Item {
 		i.Detail += ", hostname " + n.Hostname
 		i.Values["hostname"] = n.Hostname
 	}
+	if len(n.Ports) > 0 {
+		var ports []string
+		for _, p := range n.Ports {
+			ports = append(ports, p.String())
+		}
+		i.Detail += ", ports " + strings.Join(ports, ", ")
+	}
 	if n.ServerID != "" {
 		i.AddFact("resolved", statuspage.Linef("Node %s → server %s → %s", n.Name, n.ServerID, at))
 	}

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/clientlist"
@@ -119,13 +118,6 @@ func (b *pageBuilder) sourceSection() statuspage.Section {
 		if !b.Status.Publishable {
 			s.Lines = append(s.Lines, statuspage.Warnf("Not published yet: subscribers keep their current set."))
 		}
-	}
-	if len(b.Status.Ports) > 0 {
-		var ports []string
-		for _, p := range b.Status.Ports {
-			ports = append(ports, strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol)))
-		}
-		s.Lines = append(s.Lines, statuspage.Linef("The source's endpoints use the ports %s.", strings.Join(ports, ", ")))
 	}
 	return s
 }

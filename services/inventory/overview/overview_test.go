@@ -13,6 +13,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
@@ -206,7 +207,7 @@ func TestHeadlineNamesProblems(t *testing.T) {
 		"an expired token":                {func(f *fixture) { f.cloud.expires = now.Add(-time.Hour) }, statuspage.Error, []string{"expired on 2026-03-01 02:00:00 UTC"}},
 		"an unreadable token":             {func(f *fixture) { f.cloud.err = errors.New("no such file") }, statuspage.Error, []string{"no such file"}},
 		"a token without expiry":          {func(f *fixture) { f.cloud.expires = time.Time{} }, statuspage.OK, []string{"no stated expiry"}},
-		"ports of a Service":              {func(f *fixture) { f.data.Status.Ports = []source.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"use the ports http 80/TCP."}},
+		"ports of a Service":              {func(f *fixture) { f.data.Nodes[0].Ports = []contract.Port{{Name: "http", Protocol: "TCP", Number: 80}} }, statuspage.OK, []string{"ports http 80/TCP"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthyFixture()

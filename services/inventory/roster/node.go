@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -23,6 +24,7 @@ type Node struct {
 
 	Zone, Region string
 	Hostname     string            // by which a headless Service names it; empty: none
+	Ports        []contract.Port   // at which it serves; none: not known
 	Labels       map[string]string // those that are exported
 
 	ProviderID string // spec.providerID, for operators
@@ -34,7 +36,7 @@ func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && n.State == o.State &&
 		n.Zone == o.Zone && n.Region == o.Region && n.Hostname == o.Hostname &&
 		n.ProviderID == o.ProviderID && n.ServerID == o.ServerID &&
-		slices.Equal(n.Addresses, o.Addresses) && maps.Equal(n.Labels, o.Labels)
+		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.Ports, o.Ports) && maps.Equal(n.Labels, o.Labels)
 }
 
 // equalNodes reports whether two published nodes are equal, including their time in their state.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -22,6 +23,7 @@ func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 		"addresses": func(n *Node) { n.Addresses = addrs("10.0.0.2") }, "state": func(n *Node) { n.State = source.NotReady },
 		"zone": func(n *Node) { n.Zone = "b" }, "region": func(n *Node) { n.Region = "b" },
 		"hostname":    func(n *Node) { n.Hostname = "db-0" },
+		"ports":       func(n *Node) { n.Ports = []contract.Port{{Protocol: "TCP", Number: 80}} },
 		"labels":      func(n *Node) { n.Labels = map[string]string{"k": "w"} },
 		"provider ID": func(n *Node) { n.ProviderID = "b" }, "server": func(n *Node) { n.ServerID = "b" },
 	} {

@@ -32,6 +32,7 @@ func (r *Roster) publish(m *member, changes observe.MemberChanges) {
 			Zone:       m.Zone,
 			Region:     m.Region,
 			Hostname:   m.Hostname,
+			Ports:      m.Ports,
 			Labels:     r.exportedLabels(m.Labels),
 			ProviderID: m.ProviderID,
 			ServerID:   m.serverID,

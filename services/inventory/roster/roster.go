@@ -73,7 +73,7 @@ type member struct {
 
 // Update is everything that arrives at once.
 type Update struct {
-	Source source.Update // what Take of the source returns; it replaces the source's errors and ports
+	Source source.Update // what Take of the source returns; it replaces the source's errors
 	// The result of a request, or nil. It is about the nodes that the source had when the request ended,
 	// so it is applied after the source's update.
 	Verification *observe.VerificationResult

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/scripttest"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
@@ -183,6 +184,8 @@ func (w *world) changeNode(name string, args []string) source.Candidate {
 			}, value)
 		case "zone":
 			c.Zone = strings.ReplaceAll(value, `\xff`, "\xff")
+		case "port":
+			c.Ports = []contract.Port{{Protocol: "TCP", Number: uint16(w.parseInt(value))}}
 		case "label":
 			c.Labels = map[string]string{"label": value}
 		case "invalid":
@@ -217,10 +220,6 @@ func (w *world) changeSource(update *source.Update, args []string) {
 			update.Failure = value
 		case "partial":
 			update.PartialError = value
-		case "withheld":
-			update.Withheld = value
-		case "port":
-			update.Ports = []source.Port{{Protocol: "TCP", Number: uint16(w.parseInt(value))}}
 		default:
 			w.t.Fatalf("unknown property %s of a source", key)
 		}
@@ -359,6 +358,9 @@ func (w *world) describeNodes() string {
 		if n.ServerID != "" {
 			fmt.Fprintf(&out, ", server %s", n.ServerID)
 		}
+		for _, p := range n.Ports {
+			fmt.Fprintf(&out, ", port %s", p)
+		}
 		fmt.Fprintln(&out)
 	}
 	for _, o := range w.Omitted() {
@@ -373,9 +375,6 @@ func (w *world) describeStatus() string {
 	fmt.Fprintf(&out, "membership for %s %s\n", w.now.Sub(s.Membership.Since), describePart(s.Membership))
 	fmt.Fprintf(&out, "addresses for %s %s\n", w.now.Sub(s.Addresses.Since), describePart(s.Addresses))
 	fmt.Fprintf(&out, "observation %d, published: %t\n", s.Observation, s.Publishable)
-	for _, p := range s.Ports {
-		fmt.Fprintf(&out, "port %s/%d\n", p.Protocol, p.Number)
-	}
 	return out.String()
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
 // Candidate is what a source reports about one node, reduced to what decisions need.
@@ -14,7 +16,8 @@ type Candidate struct {
 	InternalIPs  []netip.Addr // status.addresses of type InternalIP, canonical, in the order of the Node
 	State        NodeState
 	Zone, Region string
-	Hostname     string // by which a headless Service names it; empty: none
+	Hostname     string          // by which a headless Service names it; empty: none
+	Ports        []contract.Port // at which it serves, sorted; none: not known
 	Labels       map[string]string
 
 	// Excluded is why the node is not eligible, with Advice for people; zero: it is eligible.
@@ -37,7 +40,7 @@ func (c Candidate) Equal(o Candidate) bool {
 		slices.Equal(
 			c.InternalIPs,
 			o.InternalIPs,
-		) && maps.Equal(c.Labels, o.Labels) && slices.Equal(c.Steps, o.Steps)
+		) && slices.Equal(c.Ports, o.Ports) && maps.Equal(c.Labels, o.Labels) && slices.Equal(c.Steps, o.Steps)
 }
 
 // NodeState is the state of a node in the control plane. The zero value is no state.

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
@@ -13,7 +14,7 @@ const (
 	maxNameLength       = 253
 	maxUIDLength        = 128
 	maxLabelKeyLength   = 317
-	maxLabelValueLength = 63 // of zone and region, too, and of a port's name
+	maxLabelValueLength = 63 // of zone and region, too
 )
 
 // ContractProblem is why the node cannot be sent to clients; empty: it can.
@@ -39,6 +40,9 @@ func (c Candidate) ContractProblem() string {
 	case c.State < Ready || c.State > NotReady:
 		return fmt.Sprintf("Its state is %d, want %d to %d.", c.State, Ready, NotReady)
 	}
+	if len(c.Ports) > contract.MaxPorts || slices.ContainsFunc(c.Ports, func(p contract.Port) bool { return !p.IsValid() }) {
+		return fmt.Sprintf("It has a port that is none, or more than %d. Correct it in the source.", contract.MaxPorts)
+	}
 	for key, value := range c.Labels {
 		if textProblem(key, maxLabelKeyLength) != "" || textProblem(value, maxLabelValueLength) != "" {
 			return "A label is longer than Kubernetes allows, or not UTF-8. Correct it in the source."
@@ -63,15 +67,4 @@ func KeepValid(text string, limit int) string {
 		return ""
 	}
 	return text
-}
-
-// PublishablePorts returns the ports that clients accept.
-func PublishablePorts(all []Port) (ports []Port) {
-	for _, p := range all {
-		known := p.Protocol == "TCP" || p.Protocol == "UDP" || p.Protocol == "SCTP"
-		if known && p.Number > 0 && textProblem(p.Name, maxLabelValueLength) == "" {
-			ports = append(ports, p)
-		}
-	}
-	return ports
 }

@@ -3,18 +3,22 @@ package source
 import (
 	"strings"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
-func TestPortsThatTheContractForbidsAreLeftOut(t *testing.T) {
-	got := PublishablePorts([]Port{
-		{Name: "web", Protocol: "TCP", Number: 80},
-		{Protocol: "TCP"},
-		{Protocol: "tcp", Number: 80},
-		{Name: strings.Repeat("x", 64), Protocol: "UDP", Number: 53},
-		{Name: "\xff", Protocol: "UDP", Number: 53},
-		{Protocol: "SCTP", Number: 1},
-	})
-	if len(got) != 2 || got[0].Name != "web" || got[1].Protocol != "SCTP" {
-		t.Errorf("got %v", got)
+func TestANodeWithAPortThatTheContractForbidsIsOmitted(t *testing.T) {
+	for port, want := range map[contract.Port]bool{
+		{Name: "web", Protocol: "TCP", Number: 80}:                   true,
+		{Protocol: "TCP"}:                                            false,
+		{Protocol: "tcp", Number: 80}:                                false,
+		{Name: strings.Repeat("x", 64), Protocol: "UDP", Number: 53}: false,
+		{Name: "\xff", Protocol: "UDP", Number: 53}:                  false,
+		{Protocol: "SCTP", Number: 1}:                                true,
+	} {
+		c := Candidate{Name: "a", State: Ready, Ports: []contract.Port{port}}
+		if problem := c.ContractProblem(); (problem == "") != want {
+			t.Errorf("port %v: %q", port, problem)
+		}
 	}
 }

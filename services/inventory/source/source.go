@@ -55,15 +55,4 @@ type Update struct {
 
 	// PartialError is what is now invalid in a part of the origin: membership is DEGRADED while there is one.
 	PartialError string
-	// Withheld is why nothing may be published: the source may not report its nodes. Empty: they may be.
-	Withheld string
-	// Ports are the current ports of the source's own endpoints, if it has any, sorted.
-	Ports []Port
-}
-
-// Port is a port of the source's own endpoints.
-type Port struct {
-	Name     string // may be empty
-	Protocol string // TCP, UDP or SCTP
-	Number   uint16
 }

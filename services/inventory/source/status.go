@@ -28,8 +28,6 @@ type Status struct {
 	Observation uint64
 	ObservedAt  time.Time // when it was complete; zero: none yet
 
-	Ports []Port // of the source's own endpoints, if it has any
-
 	// Publishable is whether the roster may be published as complete: see package observe.
 	Publishable bool
 }

@@ -40,7 +40,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/overview"
 	"github.com/slicefeed/slicefeed/services/writer/plan"
-	"github.com/slicefeed/slicefeed/services/writer/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/query"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
@@ -78,7 +77,7 @@ func Component(version string) command.Component[config.Config] {
 				Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true,
 				Example: "slicefeed-writer preflight\nslicefeed-writer preflight -o json", Failure: "a check failed",
 				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-					return preflight.Run(ctx, version, inv)
+					return runPreflight(ctx, version, inv)
 				},
 			},
 		},

@@ -139,8 +139,9 @@ func (s *Source) members(snapshot subscriber.Snapshot, choice Choice) (current, 
 
 // ReportedPorts converts the ports of a source's own endpoints.
 func ReportedPorts(snapshot subscriber.Snapshot) []targets.ReportedPort {
-	reported := make([]targets.ReportedPort, len(snapshot.Ports))
-	for i, p := range snapshot.Ports {
+	ports := snapshot.Ports()
+	reported := make([]targets.ReportedPort, len(ports))
+	for i, p := range ports {
 		reported[i] = targets.ReportedPort(p)
 	}
 	return reported

@@ -23,15 +23,11 @@ type fieldLimits map[protowire.Number]struct {
 var responseLimits = fieldLimits{
 	3: {
 		max:    contract.MaxChunk,
-		nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}},
-	}, // upserts: addresses, labels
+		nested: fieldLimits{3: {max: 2}, 8: {max: contract.MaxLabels}, 11: {max: contract.MaxPorts}},
+	}, // upserts: addresses, labels, ports
 	4: {
 		max: contract.MaxChunk,
 	}, // removed
-	6: {
-		max:    1,
-		nested: fieldLimits{5: {max: contract.MaxSourcePorts}},
-	}, // status, whose occurrences decoding merges: ports
 }
 
 // allow reports whether an encoded message is within the limits. It accepts malformed messages,

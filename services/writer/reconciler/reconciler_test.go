@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -543,7 +544,7 @@ func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 		ObservationEpoch:   "e of " + service,
 	}
 	if number, reports := f.ports[service]; reports {
-		snapshot.Ports = []subscriber.SourcePort{{Name: "http", Protocol: "TCP", Number: number}}
+		members[0].Ports = []contract.Port{{Name: "http", Protocol: "TCP", Number: number}}
 	}
 	return snapshot
 }

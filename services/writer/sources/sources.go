@@ -38,11 +38,6 @@ func (s Source) AllowsPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(r PortRange) bool { return r.Contains(port) })
 }
 
-// AllowsNamespace reports whether Services of a namespace may use this source.
-func (s Source) AllowsNamespace(namespace string) bool {
-	return len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, namespace)
-}
-
 // PortRange is a port or a range of ports, both ends included.
 type PortRange struct{ First, Last uint16 }
 

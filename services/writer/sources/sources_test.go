@@ -216,20 +216,15 @@ func TestErrorsNameFileOnce(t *testing.T) {
 	}
 }
 
-func TestAllowsPortsAndNamespaces(t *testing.T) {
-	s := Source{Ports: []PortRange{{8080, 8080}, {30000, 32767}}, Namespaces: []string{"shop", "web"}}
+func TestAllowsPorts(t *testing.T) {
+	s := Source{Ports: []PortRange{{8080, 8080}, {30000, 32767}}}
 	for port, want := range map[uint16]bool{0: false, 8079: false, 8080: true, 8081: false, 29999: false, 30000: true, 32767: true, 32768: false} {
 		if s.AllowsPort(port) != want {
 			t.Errorf("port %d: %v", port, !want)
 		}
 	}
-	for namespace, want := range map[string]bool{"web": true, "shop": true, "sho": false, "": false} {
-		if s.AllowsNamespace(namespace) != want {
-			t.Errorf("namespace %q: %v", namespace, !want)
-		}
-	}
-	if none := (Source{}); none.AllowsPort(30000) || !none.AllowsNamespace("web") {
-		t.Error("want no port allowed without ports, all namespaces allowed without namespaces")
+	if (Source{}).AllowsPort(30000) {
+		t.Error("want no port allowed without ports")
 	}
 }
 

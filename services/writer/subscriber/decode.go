@@ -37,8 +37,12 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 			return nil, violationf(LimitExceeded, "node %q: label too long", name)
 		}
 	}
+	ports, v := decodePorts(name, n.GetPorts())
+	if v != nil {
+		return nil, v
+	}
 	return &Member{
-		Name: name, UID: n.GetUid(), Addresses: addresses,
+		Name: name, UID: n.GetUid(), Addresses: addresses, Ports: ports,
 		State: decodeState(n.GetState()), Since: received.Add(-clampAge(n.GetStateAge())),
 		Zone: n.GetZone(), Region: n.GetRegion(), Hostname: n.GetHostname(), Labels: maps.Clone(n.GetLabels()),
 		fingerprint: deltaset.Digest(n.GetFingerprint()),
@@ -103,18 +107,17 @@ func decodePartStatus(received time.Time, p *inventoryv1.PartStatus, before Part
 	return part
 }
 
-// decodePorts converts the ports of the source's own endpoints.
-func decodePorts(all []*inventoryv1.SourcePort) ([]SourcePort, *Violation) {
-	if len(all) > contract.MaxSourcePorts {
-		return nil, violationf(LimitExceeded, "status with %d ports: want at most %d", len(all), contract.MaxSourcePorts)
+func decodePorts(name string, all []*inventoryv1.SourcePort) ([]contract.Port, *Violation) {
+	if len(all) > contract.MaxPorts {
+		return nil, violationf(LimitExceeded, "node %q: %d ports: want at most %d", name, len(all), contract.MaxPorts)
 	}
-	var ports []SourcePort
+	var ports []contract.Port
 	for _, p := range all {
 		if n := p.GetPort(); n < 1 || n > 65535 || len(p.GetName()) > contract.MaxLabelValueLength ||
 			len(p.GetProtocol()) > contract.MaxLabelValueLength {
-			return nil, violationf(LimitExceeded, "status port %d: out of range, or name or protocol too long", n)
+			return nil, violationf(LimitExceeded, "node %q: port %d: out of range, or name or protocol too long", name, n)
 		}
-		ports = append(ports, SourcePort{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetPort())})
+		ports = append(ports, contract.Port{Name: p.GetName(), Protocol: p.GetProtocol(), Number: uint16(p.GetPort())})
 	}
 	return ports, nil
 }

@@ -21,6 +21,7 @@ const (
 
 	memberOverhead = 400 // bytes per member besides its strings, with all its index entries
 	labelOverhead  = 64  // bytes per label besides its strings
+	portOverhead   = 40  // bytes per port besides its strings
 )
 
 // memoryCost estimates the bytes that the member takes in memory.
@@ -28,6 +29,9 @@ func (m *Member) memoryCost() int {
 	sum := memberOverhead + len(m.Name) + len(m.UID) + len(m.Zone) + len(m.Region) + len(m.Hostname)
 	for key, value := range m.Labels {
 		sum += labelOverhead + len(key) + len(value)
+	}
+	for _, p := range m.Ports {
+		sum += portOverhead + len(p.Name) + len(p.Protocol)
 	}
 	return sum
 }
@@ -84,10 +88,7 @@ func (mirror *Mirror) Snapshot() Snapshot { return mirror.current }
 // Apply applies the next message of the stream, and reports whether it completed a synced set. An
 // error is a *Violation: the set is unchanged, and the caller must end the stream.
 func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (synced bool, err error) {
-	ports, violation := decodePorts(m.GetStatus().GetPorts())
-	if violation == nil {
-		violation = mirror.stageMessage(received, m)
-	}
+	violation := mirror.stageMessage(received, m)
 	if violation == nil && m.GetSynced() {
 		violation = mirror.checkSynced(m)
 	}
@@ -102,7 +103,6 @@ func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesRespons
 	if m.GetStatus() != nil {
 		current.Membership = decodePartStatus(received, m.GetStatus().GetMembership(), current.Membership)
 		current.Addresses = decodePartStatus(received, m.GetStatus().GetAddresses(), current.Addresses)
-		current.Ports = ports
 		if m.GetSynced() && current.Membership.State == Synced {
 			current.MembershipSyncedAt = received
 		}

@@ -154,11 +154,7 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 	with := func(f func(*wireNode)) *message {
 		return &message{Status: sourceStatus(1), Upserts: []*wireNode{altered(f)}}
 	}
-	ported := func(ports ...*inventoryv1.SourcePort) *message {
-		status := sourceStatus(1)
-		status.Ports = ports
-		return &message{Status: status}
-	}
+	ported := func(ports ...*inventoryv1.SourcePort) *message { return with(func(n *wireNode) { n.Ports = ports }) }
 	next := []*wireNode{a, b, c}
 	type row struct {
 		name string
@@ -173,8 +169,8 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		{"three addresses", InvalidAddress, addressed("10.0.0.8", "fd00::1", "fd00::2")},
 		{"no fingerprint", InvalidFingerprint, with(func(n *wireNode) { n.Fingerprint = nil })},
 		{"a long fingerprint", InvalidFingerprint, with(func(n *wireNode) { n.Fingerprint = make([]byte, 17) })},
-		{"too many ports of the source", LimitExceeded, ported(make([]*inventoryv1.SourcePort, 17)...)},
-		{"an invalid port of the source", LimitExceeded, ported(&inventoryv1.SourcePort{Port: 65536})},
+		{"too many ports", LimitExceeded, ported(make([]*inventoryv1.SourcePort, 17)...)},
+		{"an invalid port", LimitExceeded, ported(&inventoryv1.SourcePort{Port: 65536})},
 		{"a port of 0", LimitExceeded, ported(&inventoryv1.SourcePort{})},
 		{"two nodes of one name in a message", DuplicateName, synced("e", 11, next, upserts(c, c))},
 		{"a name removed twice in a message", DuplicateName, synced("e", 11, next, removed("a", "a"))},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
@@ -61,6 +62,7 @@ type Member struct {
 
 	Zone, Region string
 	Hostname     string            // by which a headless Service names it; empty: none
+	Ports        []contract.Port   // at which it serves; none: not known
 	Labels       map[string]string // those that the inventory exports
 
 	fingerprint deltaset.Digest
@@ -77,13 +79,6 @@ type PartStatus struct {
 	State  SyncState
 	Reason string    // for humans, if not Synced; at most 1,024 bytes
 	Since  time.Time // when the part entered the state, by the local clock
-}
-
-// SourcePort is a port of the source's own endpoints.
-type SourcePort struct {
-	Name     string // empty: unnamed
-	Protocol string // TCP, UDP or SCTP
-	Number   uint16
 }
 
 // Snapshot is everything that one source reports at one moment. It is immutable.
@@ -113,9 +108,6 @@ type Snapshot struct {
 	// Membership (which nodes exist) and Addresses (where they are) are the status of the last
 	// message, synced or not.
 	Membership, Addresses PartStatus
-
-	// Ports are the ports of the source's own endpoints, if the last message reported any.
-	Ports []SourcePort
 
 	// MembershipSyncedAt is when a synced message last reported membership as Synced, by the local clock.
 	MembershipSyncedAt time.Time
@@ -148,6 +140,18 @@ func FeedName(source, service string) string {
 	return source + "/" + service
 }
 
+// Ports returns the ports of all members, each once.
+func (s Snapshot) Ports() (all []contract.Port) {
+	for _, m := range s.Members {
+		for _, p := range m.Ports {
+			if !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
 // Member returns the member with the name, or nil.
 func (s Snapshot) Member(name string) *Member {
 	at, found := slices.BinarySearchFunc(s.Members, name, func(m *Member, name string) int { return cmp.Compare(m.Name, name) })
@@ -166,7 +170,7 @@ func (s Snapshot) Differs(o Snapshot) bool {
 		!equal(
 			s.Membership,
 			o.Membership,
-		) || !equal(s.Addresses, o.Addresses) || !slices.Equal(s.Ports, o.Ports)
+		) || !equal(s.Addresses, o.Addresses)
 }
 
 // NotSyncedReason explains why the inventory has not delivered a set.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,11 +16,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/services/writer/planner"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// ErrImportsNotServed is returned if the API server has no ServiceImports.
-var ErrImportsNotServed = errors.New("the API server does not serve serviceimports." + planner.GroupServiceImport +
+// errImportsNotServed is returned if the API server has no ServiceImports.
+var errImportsNotServed = errors.New("the API server does not serve serviceimports." + planner.GroupServiceImport +
 	" (v1beta1 or v1alpha1); install the CustomResourceDefinition of sigs.k8s.io/mcs-api, or unset SERVICE_IMPORTS")
 
 // importVersions are the versions in which ServiceImports are read, the preferred one first. The fields that are read
@@ -40,22 +38,7 @@ func readImports[T any](
 			return result, err
 		}
 	}
-	return result, fmt.Errorf("%w: %w", ErrImportsNotServed, err)
-}
-
-// ListImports lists the ServiceImports of a namespace, or of all if it is empty, as Services.
-func ListImports(ctx context.Context, client dynamic.Interface, namespace string) ([]*corev1.Service, error) {
-	list, err := readImports(client, namespace, func(imports dynamic.ResourceInterface) (*unstructured.UnstructuredList, error) {
-		return imports.List(ctx, metav1.ListOptions{})
-	})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*corev1.Service, len(list.Items))
-	for i := range list.Items {
-		all[i] = targets.ServiceOfImport(&list.Items[i])
-	}
-	return all, nil
+	return result, fmt.Errorf("%w: %w", errImportsNotServed, err)
 }
 
 // newImportInformer returns an informer of ServiceImports. It keeps them as Services once configureInformer has set its
@@ -67,7 +50,7 @@ func newImportInformer(
 	indexers cache.Indexers,
 ) cache.SharedIndexInformer {
 	record := func(err error) error {
-		notServed.Store(errors.Is(err, ErrImportsNotServed))
+		notServed.Store(errors.Is(err, errImportsNotServed))
 		return err
 	}
 	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

@@ -167,7 +167,7 @@ func TestMissingServiceImportsDoNotConcernServices(t *testing.T) {
 	r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService()), imports)
 	r.waitFor(shop, "the Service", isServed)
 	r.poll("ServiceImports are known to be missing", func() bool { return r.ImportsServed() != nil && r.Synced() == nil })
-	if err := r.ImportsServed(); !errors.Is(err, ErrImportsNotServed) ||
+	if err := r.ImportsServed(); !errors.Is(err, errImportsNotServed) ||
 		!strings.Contains(err.Error(), "install the CustomResourceDefinition") {
 		t.Error(err)
 	}

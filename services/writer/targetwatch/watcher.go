@@ -135,7 +135,7 @@ func (w *Watcher) Synced() error {
 func (w *Watcher) ImportsServed() error {
 	for _, a := range w.informers {
 		if a.importsNotServed.Load() && !a.importHandler.HasSynced() {
-			return ErrImportsNotServed
+			return errImportsNotServed
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -177,7 +178,8 @@ func foreignWarnings(view targets.Resolution) (all []events.Warning) {
 // portWarnings reports a target whose port none of the source's own endpoints has. A source only publishes
 // addresses, so the target's port is written nevertheless.
 func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
-	if len(s.Ports) == 0 {
+	reported := s.Ports()
+	if len(reported) == 0 {
 		return nil
 	}
 	var missing, have []string
@@ -185,7 +187,7 @@ func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 		if p.Port == nil || p.Protocol == nil {
 			continue
 		}
-		if !slices.ContainsFunc(s.Ports, func(o subscriber.SourcePort) bool {
+		if !slices.ContainsFunc(reported, func(o contract.Port) bool {
 			return int32(o.Number) == *p.Port && o.Protocol == string(*p.Protocol)
 		}) {
 			missing = append(missing, fmt.Sprintf("%d/%.8s", *p.Port, *p.Protocol))
@@ -194,7 +196,7 @@ func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 	if len(missing) == 0 {
 		return nil
 	}
-	for _, p := range s.Ports {
+	for _, p := range reported {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
 	return []events.Warning{

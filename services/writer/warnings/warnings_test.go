@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -53,15 +54,18 @@ func TestReportsPortThatTheSourceDoesNotHave(t *testing.T) {
 	target := targets.Target{Ports: []discoveryv1.EndpointPort{{Protocol: &tcp, Port: &number}}}
 	for _, tt := range []struct {
 		name     string
-		ports    []subscriber.SourcePort
+		ports    []contract.Port
 		reporter bool
 	}{
 		{"the source knows no ports", nil, false},
-		{"it has this one", []subscriber.SourcePort{{Protocol: "TCP", Number: 9090}, {Protocol: "TCP", Number: 8080}}, false},
-		{"it has another", []subscriber.SourcePort{{Protocol: "TCP", Number: 9090}}, true},
-		{"it has it by another protocol", []subscriber.SourcePort{{Protocol: "UDP", Number: 8080}}, true},
+		{"it has this one", []contract.Port{{Protocol: "TCP", Number: 9090}, {Protocol: "TCP", Number: 8080}}, false},
+		{"it has another", []contract.Port{{Protocol: "TCP", Number: 9090}}, true},
+		{"it has it by another protocol", []contract.Port{{Protocol: "UDP", Number: 8080}}, true},
 	} {
-		if got := portWarnings(subscriber.Snapshot{Source: "default", Ports: tt.ports}, target); (len(got) == 1) != tt.reporter {
+		if got := portWarnings(
+			subscriber.Snapshot{Source: "default", Members: []*subscriber.Member{{Ports: tt.ports}}},
+			target,
+		); (len(got) == 1) != tt.reporter {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

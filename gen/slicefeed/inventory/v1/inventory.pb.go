@@ -644,6 +644,9 @@ type Node struct {
 	// hostname by which a headless Service names the addresses: a DNS label (RFC 1123), at most 63 bytes.
 	// Several nodes may have the same. Empty: none; Nodes never have one.
 	Hostname string `protobuf:"bytes,10,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// ports at which the node serves: those of the slices that list it, if it is an endpoint of a Service. At
+	// most 16, each once. Empty: none is known; Nodes never have any.
+	Ports []*SourcePort `protobuf:"bytes,11,rep,name=ports,proto3" json:"ports,omitempty"`
 	// fingerprint of all fields above except state_age: 16 bytes, opaque (R4). Replicas compute the
 	// same fingerprint for the same node and labels.
 	Fingerprint   []byte `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
@@ -744,6 +747,13 @@ func (x *Node) GetHostname() string {
 	return ""
 }
 
+func (x *Node) GetPorts() []*SourcePort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 func (x *Node) GetFingerprint() []byte {
 	if x != nil {
 		return x.Fingerprint
@@ -766,11 +776,8 @@ type SourceStatus struct {
 	Observation uint64 `protobuf:"varint,3,opt,name=observation,proto3" json:"observation,omitempty"`
 	// observation_age is the time since that observation. Absent: none yet.
 	ObservationAge *durationpb.Duration `protobuf:"bytes,4,opt,name=observation_age,json=observationAge,proto3" json:"observation_age,omitempty"`
-	// ports of the source's own endpoints, if it has any (the endpoints of a Service do, Nodes do not),
-	// sorted, at most 16. For people: a target with other ports is probably misconfigured.
-	Ports         []*SourcePort `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SourceStatus) Reset() {
@@ -831,14 +838,7 @@ func (x *SourceStatus) GetObservationAge() *durationpb.Duration {
 	return nil
 }
 
-func (x *SourceStatus) GetPorts() []*SourcePort {
-	if x != nil {
-		return x.Ports
-	}
-	return nil
-}
-
-// SourcePort is a port of the source's own endpoints.
+// SourcePort is a port of a node.
 type SourcePort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name of the port. Empty if it has none. At most 63 bytes.
@@ -1047,7 +1047,7 @@ func (x *ListNodesRequest) GetService() string {
 // different times.
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor of the returned state. Absent: the response has only the status.
+	// cursor of the returned state.
 	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// status of the source.
 	Status *SourceStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
@@ -1704,7 +1704,7 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06digest\x18\b \x01(\fR\x06digest\x12H\n" +
 	"\x12heartbeat_interval\x18\t \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12\x18\n" +
 	"\aservice\x18\n" +
-	" \x01(\tR\aservice\"\xa2\x03\n" +
+	" \x01(\tR\aservice\"\xdc\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
@@ -1715,19 +1715,19 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x06region\x18\a \x01(\tR\x06region\x12@\n" +
 	"\x06labels\x18\b \x03(\v2(.slicefeed.inventory.v1.Node.LabelsEntryR\x06labels\x12\x1a\n" +
 	"\bhostname\x18\n" +
-	" \x01(\tR\bhostname\x12 \n" +
+	" \x01(\tR\bhostname\x128\n" +
+	"\x05ports\x18\v \x03(\v2\".slicefeed.inventory.v1.SourcePortR\x05ports\x12 \n" +
 	"\vfingerprint\x18\t \x01(\fR\vfingerprint\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb4\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfa\x01\n" +
 	"\fSourceStatus\x12B\n" +
 	"\n" +
 	"membership\x18\x01 \x01(\v2\".slicefeed.inventory.v1.PartStatusR\n" +
 	"membership\x12@\n" +
 	"\taddresses\x18\x02 \x01(\v2\".slicefeed.inventory.v1.PartStatusR\taddresses\x12 \n" +
 	"\vobservation\x18\x03 \x01(\x04R\vobservation\x12B\n" +
-	"\x0fobservation_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0eobservationAge\x128\n" +
-	"\x05ports\x18\x05 \x03(\v2\".slicefeed.inventory.v1.SourcePortR\x05ports\"P\n" +
+	"\x0fobservation_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0eobservationAge\"P\n" +
 	"\n" +
 	"SourcePort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -1883,10 +1883,10 @@ var file_slicefeed_inventory_v1_inventory_proto_depIdxs = []int32{
 	0,  // 5: slicefeed.inventory.v1.Node.state:type_name -> slicefeed.inventory.v1.NodeState
 	23, // 6: slicefeed.inventory.v1.Node.state_age:type_name -> google.protobuf.Duration
 	22, // 7: slicefeed.inventory.v1.Node.labels:type_name -> slicefeed.inventory.v1.Node.LabelsEntry
-	11, // 8: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
-	11, // 9: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
-	23, // 10: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
-	10, // 11: slicefeed.inventory.v1.SourceStatus.ports:type_name -> slicefeed.inventory.v1.SourcePort
+	10, // 8: slicefeed.inventory.v1.Node.ports:type_name -> slicefeed.inventory.v1.SourcePort
+	11, // 9: slicefeed.inventory.v1.SourceStatus.membership:type_name -> slicefeed.inventory.v1.PartStatus
+	11, // 10: slicefeed.inventory.v1.SourceStatus.addresses:type_name -> slicefeed.inventory.v1.PartStatus
+	23, // 11: slicefeed.inventory.v1.SourceStatus.observation_age:type_name -> google.protobuf.Duration
 	1,  // 12: slicefeed.inventory.v1.PartStatus.state:type_name -> slicefeed.inventory.v1.SyncState
 	23, // 13: slicefeed.inventory.v1.PartStatus.age:type_name -> google.protobuf.Duration
 	5,  // 14: slicefeed.inventory.v1.ListNodesResponse.cursor:type_name -> slicefeed.inventory.v1.Cursor

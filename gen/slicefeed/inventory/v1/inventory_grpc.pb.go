@@ -108,8 +108,7 @@ const (
 //
 // R8 (empty is not blind): the source status says how complete and current the set is, and the number
 // of the last complete observation says how fresh it is. Until its first complete observation, a
-// server sends status messages without `synced`, never an empty set. So it does later, while no node has an
-// address, or while the Service does not exist or is not exported any more. An observation number counts
+// server sends status messages without `synced`, never an empty set. An observation number counts
 // when it comes in a `synced` message; in any other message it says nothing about the current set.
 // An error of the server's own sources never shrinks the set; it degrades the status.
 //
@@ -131,8 +130,8 @@ const (
 // with jitter. Both are routine: the client resumes after a short random delay (R14).
 //
 // R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
-// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, and treats an
-// unknown SyncState as DEGRADED.
+// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, treats an
+// unknown SyncState as DEGRADED, and does not use a port with an unknown protocol.
 //
 // R13 (protocol violations): a server never sends any of the following. A client that receives one
 // ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
@@ -149,7 +148,7 @@ const (
 //   - a revision that decreases within an epoch, or an observation number that decreases within
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of 0;
+//   - a port of a node that is not in 1 to 65535;
 //   - a first message of a stream with another service than the request. A server that is older than
 //     this field sends none.
 //
@@ -197,8 +196,7 @@ type InventoryServiceClient interface {
 	// PERMISSION_DENIED; or UNAUTHENTICATED.
 	WatchNodes(ctx context.Context, in *WatchNodesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchNodesResponse], error)
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
-	// observation it returns UNAVAILABLE. While the server may not publish the set, or cannot (R8), the response has
-	// the status and nothing else.
+	// observation it returns UNAVAILABLE.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 }
 
@@ -316,8 +314,7 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //
 // R8 (empty is not blind): the source status says how complete and current the set is, and the number
 // of the last complete observation says how fresh it is. Until its first complete observation, a
-// server sends status messages without `synced`, never an empty set. So it does later, while no node has an
-// address, or while the Service does not exist or is not exported any more. An observation number counts
+// server sends status messages without `synced`, never an empty set. An observation number counts
 // when it comes in a `synced` message; in any other message it says nothing about the current set.
 // An error of the server's own sources never shrinks the set; it degrades the status.
 //
@@ -339,8 +336,8 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // with jitter. Both are routine: the client resumes after a short random delay (R14).
 //
 // R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
-// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, and treats an
-// unknown SyncState as DEGRADED.
+// violation: a client leaves the endpoint of a node in an unknown NodeState as it is, treats an
+// unknown SyncState as DEGRADED, and does not use a port with an unknown protocol.
 //
 // R13 (protocol violations): a server never sends any of the following. A client that receives one
 // ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
@@ -357,7 +354,7 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //   - a revision that decreases within an epoch, or an observation number that decreases within
 //     an epoch or, in any message with a status, within a stream since its last reset;
 //   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of 0;
+//   - a port of a node that is not in 1 to 65535;
 //   - a first message of a stream with another service than the request. A server that is older than
 //     this field sends none.
 //
@@ -405,8 +402,7 @@ type InventoryServiceServer interface {
 	// PERMISSION_DENIED; or UNAUTHENTICATED.
 	WatchNodes(*WatchNodesRequest, grpc.ServerStreamingServer[WatchNodesResponse]) error
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
-	// observation it returns UNAVAILABLE. While the server may not publish the set, or cannot (R8), the response has
-	// the status and nothing else.
+	// observation it returns UNAVAILABLE.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	mustEmbedUnimplementedInventoryServiceServer()
 }

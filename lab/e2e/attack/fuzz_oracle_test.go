@@ -1,8 +1,4 @@
-// Package policyfuzz draws requests that whoever has stolen a writer's credential could make of
-// the consuming cluster, and judges what may come of them. It promises the same requests for
-// the same seed, and an oracle that knows docs/design/policy.md and nothing of the policy's
-// expressions; it refuses to know how the policy is installed.
-package policyfuzz
+package attack
 
 import (
 	"fmt"
@@ -15,28 +11,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Rules are what a policy has been told to allow.
-type Rules struct {
-	Namespaces []string
-	Managers   []string // values of endpointslice.kubernetes.io/managed-by
-	CIDRs      []netip.Prefix
-	Ports      [][2]int32 // ranges, both ends included
-	TCPPorts   [][2]int32 // for TCP alone
+// rules are what a policy has been told to allow. They know docs/design/policy.md, and nothing of the policy's expressions.
+type rules struct {
+	namespaces []string
+	managers   []string // values of endpointslice.kubernetes.io/managed-by
+	cidrs      []netip.Prefix
+	ports      [][2]int32 // ranges, both ends included
+	tcpPorts   [][2]int32 // for TCP alone
 }
 
-// Forbids says why the policy has to refuse a change, or nothing. A slice that is made has no
+// forbids says why the policy has to refuse a change, or nothing. A slice that is made has no
 // before, one that is deleted no after.
-func (r Rules) Forbids(before, after *discoveryv1.EndpointSlice) []string {
+func (r rules) forbids(before, after *discoveryv1.EndpointSlice) []string {
 	var why []string
 	say := func(format string, values ...any) { why = append(why, fmt.Sprintf(format, values...)) }
 	for _, slice := range []*discoveryv1.EndpointSlice{before, after} {
 		if slice == nil {
 			continue
 		}
-		if !slices.Contains(r.Namespaces, slice.Namespace) {
+		if !slices.Contains(r.namespaces, slice.Namespace) {
 			say("namespace %s", slice.Namespace)
 		}
-		if by := slice.Labels[discoveryv1.LabelManagedBy]; by == "" || !slices.Contains(r.Managers, by) {
+		if by := slice.Labels[discoveryv1.LabelManagedBy]; by == "" || !slices.Contains(r.managers, by) {
 			say("managed by %q", by)
 		}
 	}
@@ -88,11 +84,11 @@ func newDependents(before, after metav1.ObjectMeta) (why []string) {
 	return why
 }
 
-func (r Rules) portsFor(protocol *corev1.Protocol) [][2]int32 {
+func (r rules) portsFor(protocol *corev1.Protocol) [][2]int32 {
 	if protocol == nil || *protocol == corev1.ProtocolTCP {
-		return slices.Concat(r.Ports, r.TCPPorts)
+		return slices.Concat(r.ports, r.tcpPorts)
 	}
-	return r.Ports
+	return r.ports
 }
 
 // Sizes that the policy allows. It counts characters of a text that it makes of the object; what is drawn is so far
@@ -135,8 +131,8 @@ func beyondTheWriter(before, after *discoveryv1.EndpointSlice) (why []string) {
 
 // within takes an address in its plain form alone: what programs read in different ways, such as
 // zeros in front, is nobody's.
-func (r Rules) within(text string) bool {
+func (r rules) within(text string) bool {
 	a, err := netip.ParseAddr(text)
 	return err == nil && !a.Is4In6() && a.Zone() == "" &&
-		slices.ContainsFunc(r.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+		slices.ContainsFunc(r.cidrs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
