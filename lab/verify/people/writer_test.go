@@ -178,6 +178,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 	s.Must(s.Writers[0].Terminate(e2e.Patience))
 	s.Step("after it, what has changed since", func(s *e2e.Setup) {
 		s.Must(silent.Join(s.Ctx()))
+		s.AwaitMetric(s.Inventory, `slicefeed_inventory_nodes{state="ready"}`, e2e.Equals(2))
 		slice := s.Slice()
 		slice.Endpoints[0].Conditions.Ready, slice.Endpoints[0].Conditions.Serving = new(false), new(false)
 		slice.Labels["app"] = "mine"

@@ -226,8 +226,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	w.reconcilerConfig.Targets = w.targets
 	store, eventClient := applier.Kubernetes(client, recorder.FieldManager), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
-		w.reconcilerConfig.Lease, store, eventClient = dryRunLease{}, plan.NewStore(os.Stdout, store), nil
-		w.reconcilerConfig.DryRun = true
+		w.reconcilerConfig.Lease, w.reconcilerConfig.DryRun, eventClient = dryRunLease{}, plan.NewChanges(os.Stdout).Print, nil
 	} else {
 		w.lease, err = election.NewLease(election.Config{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,

@@ -78,7 +78,7 @@ func expectResult(t *testing.T, want, observed string, err error) {
 	if err != nil {
 		var out strings.Builder
 		c := preflight.Check{Run: func(context.Context) (string, error) { return "", err }}
-		preflight.Run(t.Context(), &out, command.Table, []preflight.Check{c}) //nolint:errcheck // err, which is printed
+		preflight.Run(t.Context(), &out, command.Table, []preflight.Check{c})
 		result, observed = strings.Fields(out.String())[0], err.Error()
 	}
 	parts := strings.Split(want, "|")

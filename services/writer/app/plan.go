@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +12,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
+	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/plan"
 )
 
@@ -22,11 +24,12 @@ const planTimeout = time.Minute
 func runPlan(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
 	cfg := *inv.Config
 	cfg.Store = "memory" // no Lease, no Events, and a client that sends no write
-	notices := plan.NewNotices(inv.Err)
-	w, err := buildWriter(&cfg, version, notices.Logger())
+	log := slog.New(slog.NewTextHandler(inv.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	w, err := buildWriter(&cfg, version, log)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
+	w.reconcilerConfig.Reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler)}) // the plan has the warnings
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	g, running := errgroup.WithContext(running)
@@ -34,7 +37,7 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[config.
 	fmt.Fprintf(inv.Err, "waiting up to %s for caches and inventories…\n", planTimeout)
 	results, err := plan.Run(running, w.reconcilerConfig, plan.Timeouts{Sync: planTimeout})
 	stop()
-	if err = errors.Join(notices.WithLastNotice(err), g.Wait()); err != nil {
+	if err = errors.Join(err, g.Wait()); err != nil {
 		return err
 	}
 	return plan.Print(inv.Out, inv.Format, results)

@@ -1,15 +1,18 @@
 // Package plan shows what a writer would write, without writing.
 //
-// It has the command plan, which decides once about each target as a writer that takes over now would, and the
-// store of a dry run, which prints what serve would write. It guarantees that nothing is changed in a cluster. It does
-// not decide: package reconciler does.
+// Both ways are a dry run of package reconciler, which decides as a leader does: the command plan shows the decision
+// about each target once all inputs are there, and Changes what serve would write, whenever that changes. It guarantees
+// that nothing is changed in a cluster. It does not decide.
 package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/writer/probe"
@@ -31,22 +34,29 @@ type Timeouts struct {
 	Probes func(probe.Spec) time.Duration // for the first status of a probe; nil: as long as that may take
 }
 
-// pollInterval is how often Run decides again while it waits for sources and probes.
+// pollInterval is how often Run checks whether all sources are synced and all probes have a status.
 const pollInterval = 100 * time.Millisecond
 
 // Run decides about each target until all sources are synced and no probe is pending, or time is over, and returns
-// the results by target. The stages in the configuration must be running; its Lease, Applier and Board are not used.
+// the results by target. The inputs in the configuration must be running.
 func Run(ctx context.Context, cfg reconciler.Config, timeouts Timeouts) (results []Result, err error) {
 	if timeouts.Probes == nil {
 		timeouts.Probes = maxFirstStatusTime
 	}
-	r := run{cfg: cfg, previewer: reconciler.New(cfg, nil, nil), timeouts: timeouts}
+	r := run{cfg: cfg, timeouts: timeouts, previews: map[targets.Key]reconciler.Preview{}}
+	cfg.DryRun = r.put
+	var reconciling sync.WaitGroup
+	defer reconciling.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	reconciling.Go(func() { reconciler.Run(ctx, cfg) }) //nolint:errcheck // it only ends when ctx is done
+
 	deadline, synced := time.Now().Add(timeouts.Sync), false
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
 		now := time.Now()
-		decided, err := r.decideAll(now)
+		decided, err := r.results()
 		if err == nil {
 			results = decided
 		}
@@ -78,30 +88,67 @@ func maxFirstStatusTime(spec probe.Spec) time.Duration {
 }
 
 type run struct {
-	cfg       reconciler.Config
-	previewer *reconciler.Reconciler
-	timeouts  Timeouts
-	known     []targets.Key // sorted
+	cfg      reconciler.Config
+	timeouts Timeouts
+
+	mu       sync.Mutex
+	previews map[targets.Key]reconciler.Preview
 }
 
-// decideAll decides about every target. Its error says what is not synced yet.
-func (r *run) decideAll(now time.Time) (results []Result, err error) {
+func (r *run) put(key targets.Key, p reconciler.Preview) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.previews[key] = p
+}
+
+// results returns the last decision about every target. Its error says what is not synced yet.
+func (r *run) results() (results []Result, err error) {
 	if err := r.cfg.Targets.Synced(); err != nil {
 		return nil, err
 	}
-	r.known = append(r.known, r.cfg.Targets.TakeChanged()...)
-	slices.SortFunc(r.known, func(a, b targets.Key) int { return strings.Compare(a.String(), b.String()) })
-	r.known = slices.Compact(r.known)
-	for _, key := range r.known {
-		preview, err := r.previewer.Preview(key, now)
-		if err != nil {
-			return nil, err
+	if decided, _ := r.cfg.Board.SyncState(); !decided {
+		return nil, errors.New("no decision about every Service")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range slices.SortedFunc(maps.Keys(r.previews), targets.Key.Compare) {
+		result := Result{Preview: r.previews[key], Key: key}
+		if result.Unsynced != nil {
+			return nil, result.Unsynced
 		}
-		result := Result{Preview: preview, Key: key}
-		if preview.Managed() {
-			result.ProbeTimeout = r.timeouts.Probes(preview.View.Target.Settings.Probe)
+		if result.Managed() {
+			result.ProbeTimeout = r.timeouts.Probes(result.View.Target.Settings.Probe)
 		}
 		results = append(results, result)
 	}
 	return results, nil
+}
+
+// Changes prints what a dry run of serve would write for a target, whenever that changes.
+type Changes struct {
+	out io.Writer
+
+	mu      sync.Mutex
+	printed map[targets.Key]string
+}
+
+// NewChanges returns Changes that are printed to out.
+func NewChanges(out io.Writer) *Changes { return &Changes{out: out, printed: map[targets.Key]string{}} }
+
+// Print is the DryRun of a Reconciler.
+func (c *Changes) Print(key targets.Key, p reconciler.Preview) {
+	if p.Unsynced != nil || p.View.Rejection != nil { // nothing would be written
+		return
+	}
+	var text string
+	if p.View.Relevant {
+		service := describeService(&Result{Preview: p, Key: key})
+		text = service.writes()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.printed[key] != text {
+		c.printed[key] = text
+		io.WriteString(c.out, text) //nolint:errcheck // the next change is printed all the same
+	}
 }

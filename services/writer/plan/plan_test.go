@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
+	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -73,6 +76,13 @@ func newService() *corev1.Service {
 	}
 }
 
+// leader is the Lease of a dry run.
+type leader struct{}
+
+func (leader) Term() int                { return 1 }
+func (leader) Changed() <-chan struct{} { return nil }
+func (leader) Release() func()          { return func() {} }
+
 // planFixture is what a plan is made from. Its prober does not run, so all probes stay pending.
 type planFixture struct {
 	feed   fakeFeed
@@ -115,7 +125,11 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 	source := reconciler.Source{Feeds: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
 	config := reconciler.Config{
 		Sources: []reconciler.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
-		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Logger: log, Registerer: registry,
+		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Lease: leader{}, Board: endpoints.NewStore("epoch"),
+		Reporter: events.NewReporter(events.Config{Logger: log}), Logger: log, Registerer: registry,
+		Applier: func() *applier.Applier {
+			return applier.New(applier.Config{Store: applier.Kubernetes(client, ""), Leading: func() bool { return true }, Logger: log})
+		},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
@@ -299,6 +313,34 @@ func TestStatesAsJSON(t *testing.T) {
 				t.Errorf("-want +got:\n%s", d)
 			}
 		})
+	}
+}
+
+func TestPrintsWhatServeWouldWriteWheneverThatChanges(t *testing.T) {
+	changesOf := func(objects ...runtime.Object) reconciler.Preview {
+		results, err := planResults(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: "10.0.1.0/24"}, objects...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results[0].Preview
+	}
+	update, none, rejected := changesOf(
+		newService(),
+		ownedSlice("10.0.1.1", "10.0.1.2"),
+	), changesOf(
+		newService(),
+		ownedSlice("10.0.1.1"),
+	), changesOf()
+	unsynced := update
+	unsynced.Unsynced = errors.New("source default did not sync")
+	var out strings.Builder
+	changes, key := NewChanges(&out), targets.Key{Namespace: "web", Name: "shop"}
+	for _, p := range []reconciler.Preview{unsynced, rejected, update, update, unsynced, none, none, {}, update} {
+		changes.Print(key, p)
+	}
+	const first, second = "Service web/shop\n\nupdate EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 ready\n\n", "Service web/shop\n\nnothing to write\n\n"
+	if d := cmp.Diff(first+second+first, out.String()); d != "" {
+		t.Errorf("-want +got:\n%s", d)
 	}
 }
 

@@ -196,13 +196,15 @@ func (r *Report) text() string {
 	return b.String()
 }
 
-func (s *Service) print(b *strings.Builder) {
-	fmt.Fprintf(b, "Service %s/%s\n\n", s.Namespace, s.Service)
+// writes is the text about what would be written.
+func (s *Service) writes() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Service %s/%s\n\n", s.Namespace, s.Service)
 	if s.State == stateOptedOut {
 		b.WriteString("Opted out: slices will be deleted.\n\n")
 	}
 	for _, w := range s.Writes {
-		fmt.Fprintf(b, "%s EndpointSlice %s\n%s\n", w.Verb, w.Slice, history.FormatChanges(w.Changes))
+		fmt.Fprintf(&b, "%s EndpointSlice %s\n%s\n", w.Verb, w.Slice, history.FormatChanges(w.Changes))
 	}
 	switch {
 	case s.State == statePaused:
@@ -212,6 +214,11 @@ func (s *Service) print(b *strings.Builder) {
 	case len(s.Writes) == 0:
 		b.WriteString("nothing to write\n\n")
 	}
+	return b.String()
+}
+
+func (s *Service) print(b *strings.Builder) {
+	b.WriteString(s.writes())
 	if s.State == stateOptedOut {
 		return
 	}

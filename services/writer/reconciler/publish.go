@@ -68,7 +68,7 @@ func (r *Reconciler) publishTarget(
 		Service:      key.TargetName(),
 		Owner:        view.Target.Owner,
 		State:        endpoints.Managed,
-		Leading:      s.term.number != 0 && !r.DryRun,
+		Leading:      s.term.number != 0 && r.DryRun == nil,
 		Ports:        view.Target.Ports,
 		SourcePorts:  portsOf(view.Target.SourcePorts),
 		KeptPorts:    portsOf(view.Target.KeptPorts),

@@ -44,9 +44,10 @@ type Config struct {
 	Limits   verdict.Limits    // of all targets: what their settings cannot change
 	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
 	Reporter *events.Reporter
-	Board    *endpoints.Store        // nil: decisions are not published, as in a dry run
-	DryRun   bool                    // decisions are those of a leader, but nothing is written
+	Board    *endpoints.Store        // nil: decisions are not published
 	Applier  func() *applier.Applier // returns a new one, for a target
+
+	DryRun func(targets.Key, Preview) // takes each decision, which is that of a leader, instead of a write; nil: it is written
 
 	MaxEndpoints int // that one source may report for one target; 0: any number
 
@@ -227,12 +228,15 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		s.propagation = propagation.Tracker{}
 		order = withdrawal(view, s.applier)
 	}
-	if s.slot.put(order, s.term.number, s.propagation.Causes()) {
+	if r.DryRun == nil && s.slot.put(order, s.term.number, s.propagation.Causes()) {
 		r.writes.Add(key)
 	}
 
 	if r.setProbes(key, s, view, input.Current) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
+	}
+	if r.DryRun != nil {
+		r.DryRun(key, s.preview(view, snapshots, input))
 	}
 	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {

@@ -504,14 +504,23 @@ func TestLeaderThatCannotProbeStepsDown(t *testing.T) {
 	}
 }
 
-// A dry run decides as a leader does, but does not publish that it leads.
-func TestDryRunDoesNotClaimToLead(t *testing.T) {
+// A dry run decides as a leader does, but orders no write, and does not publish that it leads.
+func TestDryRunOrdersNoWrite(t *testing.T) {
 	for _, dry := range []bool{false, true} {
-		f := newFixture(managed())
-		f.DryRun = dry
+		f := newFixture(withSlice())
+		var previews []Preview
+		if dry {
+			f.DryRun = func(_ targets.Key, p Preview) { previews = append(previews, p) }
+		}
 		f.Decide(fixtureKey, time.Now())
 		if all, status := f.Board.List(nil); len(all) != 1 || status.Leading == dry {
 			t.Errorf("dry run: %t: %d targets, leading: %t", dry, len(all), status.Leading)
+		}
+		if ordered, _ := f.written.take(); (ordered == 0) != dry || (len(previews) == 1) != dry {
+			t.Errorf("dry run: %t: %d orders, %d previews", dry, ordered, len(previews))
+		}
+		if dry && (!previews[0].Managed() || !previews[0].Decision.Write || len(previews[0].Desired.Endpoints) != 1) {
+			t.Errorf("got %+v", previews[0])
 		}
 	}
 }
