@@ -62,7 +62,7 @@ test: ## Run every test that needs nothing more: unit tests, simulated worlds, t
 	@tools/steps unit worlds e2e check
 
 .PHONY: bench
-bench: build upstream ## Measure against baselines of the same run, into .bin/bench.txt: 15 min (ONLY=propagation,churn QUICK=1)
+bench: build upstream ## Measure against baselines of the same run, into .bin/bench.txt: 10 min (ONLY=propagation,fanout QUICK=1)
 	@lab bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 .PHONY: verify

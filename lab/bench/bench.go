@@ -20,7 +20,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slicefeed/slicefeed/lab/bench/churn"
 	"github.com/slicefeed/slicefeed/lab/bench/propagation"
 	"github.com/slicefeed/slicefeed/lab/bench/report"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -40,7 +39,6 @@ type section struct {
 // sections lists them in the order in which they are measured.
 var sections = []section{
 	{"propagation", "Propagation: Node patch in one API server to EndpointSlice event in the other", propagation.Run},
-	{"churn", "Churn: what a change of a Service's endpoints costs its API server", churn.Run},
 	{"fanout", "Fan-out: one change to all subscribers, and all of them at once", load.MeasureFanout},
 	{"detection", "Detection: 10,000 targets, each probed every 2 s", probes.MeasureDetection},
 }

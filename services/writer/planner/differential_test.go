@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type inTreeOracle struct {
 	reconciler *inTree.Reconciler
 	cluster    *fakeCluster // that it writes to
 	writes     int
+	written    []*discoveryv1.EndpointSlice
 }
 
 func newInTreeOracle(d Desired) *inTreeOracle {
@@ -74,11 +76,11 @@ func (o *inTreeOracle) write(action clienttesting.Action) (bool, runtime.Object,
 		o.cluster.version++
 		slice.Name = fmt.Sprint(slice.GenerateName, "tree-", o.cluster.version)
 		slice.UID = types.UID(slice.Name)
-		o.cluster.slices = append(o.cluster.slices, slice)
+		o.cluster.slices, o.written = append(o.cluster.slices, slice), append(o.written, slice)
 		return true, slice, nil
 	case "update":
 		slice := action.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice)
-		o.cluster.slices[o.cluster.find(slice.Name)] = slice
+		o.cluster.slices[o.cluster.find(slice.Name)], o.written = slice, append(o.written, slice)
 		return true, slice, nil
 	case "delete":
 		i := o.cluster.find(action.(clienttesting.DeleteAction).GetName())
@@ -90,7 +92,7 @@ func (o *inTreeOracle) write(action clienttesting.Action) (bool, runtime.Object,
 
 // reconcile returns the slices after the in-tree reconciler, and its number of writes.
 func (o *inTreeOracle) reconcile(t *rapid.T, d Desired, existing *fakeCluster) (*fakeCluster, int) {
-	o.cluster, o.writes = &fakeCluster{slices: existing.copy(), version: existing.version}, 0
+	o.cluster, o.writes, o.written = &fakeCluster{slices: existing.copy(), version: existing.version}, 0, nil
 	for _, slice := range o.cluster.slices {
 		toInTree(slice, len(o.cluster.slices))
 	}
@@ -131,6 +133,16 @@ func fromInTree(slice *discoveryv1.EndpointSlice, d Desired) {
 }
 
 func podName(addr string) string { return "pod-" + addr }
+
+// sizeOf is what is sent of slices: without their names, which each side chooses itself.
+func sizeOf(all []*discoveryv1.EndpointSlice) (bytes int) {
+	for _, slice := range all {
+		nameless := *slice
+		nameless.Name, nameless.GenerateName, nameless.UID, nameless.ResourceVersion = "", "", "", ""
+		bytes += nameless.Size()
+	}
+	return bytes
+}
 
 // podOf is the Pod for which the in-tree reconciler writes this endpoint. Its named port has the number of the
 // endpoint's port group, and its hostname counts since its subdomain is the Service.
@@ -316,6 +328,11 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 				reconciled, writes = tree.reconcile(t, d, from)
 				if todo.Writes() > writes {
 					t.Fatalf("%s: %d writes, in-tree %d", changed, todo.Writes(), writes)
+				}
+				if k := todo.Writes(); k == 1 && writes == 1 && strings.HasSuffix(changed, " 1") {
+					if got, want := sizeOf(slices.Concat(todo.Create, todo.Update)), sizeOf(tree.written); got > want {
+						t.Fatalf("%s: %d bytes, in-tree %d", changed, got, want)
+					}
 				}
 				if want, got := foundByAddress(reconciled.slices), foundByAddress(planned.slices); !maps.Equal(want, got) {
 					t.Fatalf("%s: endpoints differ from in-tree: %s", changed, cmp.Diff(want, got, cmp.AllowUnexported(found{})))
