@@ -7,13 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 
 	"sigs.k8s.io/yaml"
 
@@ -36,6 +37,8 @@ type Options struct {
 
 // Prometheus is one that runs.
 type Prometheus struct {
+	promv1.API
+
 	process *process.Process
 	began   time.Time
 }
@@ -49,8 +52,11 @@ func Start(ctx context.Context, o Options) (*Prometheus, error) {
 	if err := os.WriteFile(config, o.config(), 0o600); err != nil {
 		return nil, err
 	}
-	p := &Prometheus{began: time.Now()}
-	var err error
+	client, err := api.NewClient(api.Config{Address: "http://" + Listen})
+	if err != nil {
+		return nil, err
+	}
+	p := &Prometheus{API: promv1.NewAPI(client), began: time.Now()}
 	p.process, err = process.Start(process.Spec{
 		Name: "prometheus", Path: o.Program, Log: filepath.Join(o.Dir, "prometheus.log"), Dir: o.Dir,
 		Args: []string{"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(o.Dir, "data"), "--web.listen-address=" + Listen},
@@ -59,12 +65,8 @@ func Start(ctx context.Context, o Options) (*Prometheus, error) {
 		return nil, err
 	}
 	if err := p.Until(ctx, "Prometheus is ready", func(ctx context.Context) (bool, error) {
-		resp, err := p.get(ctx, "/-/ready", nil)
-		if err != nil {
-			return false, nil // it does not listen yet
-		}
-		defer resp.Body.Close() //nolint:errcheck // nothing of it is read
-		return resp.StatusCode == http.StatusOK, nil
+		_, err := p.Instant(ctx, "vector(1)")
+		return err == nil, nil // it does not listen yet
 	}); err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
@@ -120,138 +122,35 @@ func (p *Prometheus) Until(ctx context.Context, what string, is func(context.Con
 	}
 }
 
-// Series is one of an answer.
-type Series struct {
-	Labels map[string]string `json:"metric"`
-	Value  [2]any            `json:"value"`  // of an instant
-	Values [][2]any          `json:"values"` // of a range: time and value
-}
-
-// Query evaluates an expression now.
-func (p *Prometheus) Query(ctx context.Context, expr string) ([]Series, error) {
-	return p.ask(ctx, "/api/v1/query", url.Values{"query": {expr}})
+// Instant evaluates an expression now.
+func (p *Prometheus) Instant(ctx context.Context, expr string) (model.Vector, error) {
+	found, _, _, err := p.Query(ctx, expr, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", expr, err)
+	}
+	return found.(model.Vector), nil
 }
 
 // History evaluates an expression over the time since the start.
-func (p *Prometheus) History(ctx context.Context, expr string) ([]Series, error) {
-	return p.ask(ctx, "/api/v1/query_range", url.Values{
-		"query": {expr}, "start": {unix(p.began)}, "end": {unix(time.Now())}, "step": {Interval.String()},
-	})
-}
-
-func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
-
-func (p *Prometheus) ask(ctx context.Context, path string, query url.Values) ([]Series, error) {
-	var data struct {
-		Result []Series `json:"result"`
-	}
-	if err := p.data(ctx, path, query, &data); err != nil {
-		return nil, fmt.Errorf("%s: %w", query.Get("query"), err)
-	}
-	return data.Result, nil
-}
-
-// Rule is an alert as Prometheus evaluates it.
-type Rule struct {
-	Name      string  `json:"name"`
-	Query     string  `json:"query"`
-	State     string  `json:"state"` // inactive, pending or firing
-	Health    string  `json:"health"`
-	LastError string  `json:"lastError"`
-	Alerts    []Alert `json:"alerts"`
-}
-
-// Alert is one of a rule.
-type Alert struct {
-	Labels      map[string]string `json:"labels"`
-	Annotations map[string]string `json:"annotations"`
-	State       string            `json:"state"`
-}
-
-// Rules are all alerts.
-func (p *Prometheus) Rules(ctx context.Context) ([]Rule, error) {
-	var data struct {
-		Groups []struct {
-			Rules []Rule `json:"rules"`
-		} `json:"groups"`
-	}
-	if err := p.data(ctx, "/api/v1/rules", nil, &data); err != nil {
-		return nil, err
-	}
-	var all []Rule
-	for _, group := range data.Groups {
-		all = append(all, group.Rules...)
-	}
-	return all, nil
-}
-
-// Types are those of all metrics that were scraped, by name.
-func (p *Prometheus) Types(ctx context.Context) (map[string]string, error) {
-	var data map[string][]struct {
-		Type string `json:"type"`
-	}
-	if err := p.data(ctx, "/api/v1/metadata", nil, &data); err != nil {
-		return nil, err
-	}
-	types := map[string]string{}
-	for name, told := range data {
-		types[name] = told[0].Type
-	}
-	return types, nil
-}
-
-func (p *Prometheus) data(ctx context.Context, path string, query url.Values, into any) error {
-	resp, err := p.get(ctx, path, query)
+func (p *Prometheus) History(ctx context.Context, expr string) (model.Matrix, error) {
+	found, _, _, err := p.QueryRange(ctx, expr, promv1.Range{Start: p.began, End: time.Now(), Step: Interval})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", expr, err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
-	answer := struct {
-		Status string `json:"status"`
-		Error  string `json:"error"`
-		Data   any    `json:"data"`
-	}{Data: into}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", path, err)
-	}
-	if answer.Status != "success" {
-		return fmt.Errorf("%s answers %s", path, answer.Error)
-	}
-	return nil
+	return found.(model.Matrix), nil
 }
 
-func (p *Prometheus) get(ctx context.Context, path string, query url.Values) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+Listen+path+"?"+query.Encode(), nil)
-	if err != nil {
-		cancel()
-		return nil, err
+// Alerts are all alerting rules, as Prometheus evaluates them.
+func (p *Prometheus) Alerts(ctx context.Context) (all []promv1.AlertingRule, err error) {
+	rules, err := p.Rules(ctx, nil)
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if alert, ok := rule.(promv1.AlertingRule); ok {
+				all = append(all, alert)
+			}
+		}
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	resp.Body = &ended{resp.Body, cancel}
-	return resp, nil
-}
-
-// ended is a body that ends its request when it is closed.
-type ended struct {
-	body interface {
-		Read(p []byte) (int, error)
-		Close() error
-	}
-	cancel context.CancelFunc
-}
-
-// Read reads the body.
-func (e *ended) Read(b []byte) (int, error) { return e.body.Read(b) }
-
-// Close ends the request.
-func (e *ended) Close() error {
-	defer e.cancel()
-	return e.body.Close()
+	return all, err
 }
 
 // Hasten returns a rule file whose alerts fire after this time at most.

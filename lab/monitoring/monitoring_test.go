@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -232,7 +235,7 @@ func (r *room) play(deploy string) {
 func (r *room) sees(expr string) {
 	r.t.Helper()
 	err := r.Until(r.ctx(), expr, func(ctx context.Context) (bool, error) {
-		all, err := r.Query(ctx, expr)
+		all, err := r.Instant(ctx, expr)
 		return len(all) > 0, err
 	})
 	if err != nil {
@@ -240,12 +243,12 @@ func (r *room) sees(expr string) {
 	}
 }
 
-func (r *room) firing() []string {
-	all, err := r.Query(r.t.Context(), `ALERTS{alertstate="firing"}`)
+func (r *room) firing() []model.LabelValue {
+	all, err := r.Instant(r.t.Context(), `ALERTS{alertstate="firing"}`)
 	must(r.t, err)
-	names := map[string]bool{}
+	names := map[model.LabelValue]bool{}
 	for _, a := range all {
-		names[a.Labels["alertname"]] = true
+		names[a.Metric["alertname"]] = true
 	}
 	return slices.Sorted(maps.Keys(names))
 }
@@ -255,13 +258,13 @@ func (r *room) firing() []string {
 func (r *room) calm() {
 	r.sees(`count_over_time(slicefeed_writer_build_info[20s]) >= 15`)
 	r.sees(`(absent(ALERTS{alertstate="firing"}))`)
-	rules, err := r.Rules(r.t.Context())
+	rules, err := r.Alerts(r.t.Context())
 	must(r.t, err)
 	if len(rules) < 30 {
 		r.t.Errorf("there are only %d rules", len(rules))
 	}
 	for _, rule := range rules {
-		if rule.Health != "ok" {
+		if rule.Health != promv1.RuleHealthGood {
 			r.t.Errorf("%s is %s: %s", rule.Name, rule.Health, rule.LastError)
 		}
 	}
@@ -270,11 +273,12 @@ func (r *room) calm() {
 // readable checks the texts of the pending and firing alerts.
 func (r *room) readable() {
 	r.t.Helper()
-	rules, err := r.Rules(r.t.Context())
+	rules, err := r.Alerts(r.t.Context())
 	must(r.t, err)
 	for _, rule := range rules {
 		for _, a := range rule.Alerts {
-			for name, text := range a.Annotations {
+			for name, value := range a.Annotations {
+				text := string(value)
 				if strings.Contains(text, "<error") || strings.Contains(text, "<no value>") || strings.Contains(text, "{{") ||
 					strings.Contains(text, "  ") {
 					r.t.Errorf("%s: its %s is %q", rule.Name, name, text)
@@ -286,7 +290,7 @@ func (r *room) readable() {
 
 // asked evaluates every query of the dashboards over the whole run.
 func (r *room) asked(deploy string) {
-	types, err := r.Types(r.t.Context())
+	types, err := r.Metadata(r.t.Context(), "", "")
 	must(r.t, err)
 	for _, half := range halves {
 		text, err := os.ReadFile(filepath.Join(deploy, "slicefeed-"+half, "dashboard.json"))
@@ -305,7 +309,7 @@ func (r *room) asked(deploy string) {
 						continue
 					}
 					metric := regexp.MustCompile(`slicefeed_\w+`).FindString(expr)
-					if why, may := quiet[metric]; may && types[metric] != "" {
+					if why, may := quiet[metric]; may && len(types[metric]) > 0 {
 						t.Logf("no answer to %s: %s", expr, why)
 						continue
 					}
@@ -320,14 +324,14 @@ func (r *room) asked(deploy string) {
 func (r *room) documented(deploy string) {
 	text, err := os.ReadFile(filepath.Join(deploy, "..", "docs", "reference", "metrics.md"))
 	must(r.t, err)
-	types, err := r.Types(r.t.Context())
+	types, err := r.Metadata(r.t.Context(), "", "")
 	must(r.t, err)
 	seen := 0
 	for _, row := range regexp.MustCompile("(?m)^\\| `(slicefeed_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(text), -1) {
 		if is, told := types[row[1]]; told {
 			seen++
-			if is != row[2] {
-				r.t.Errorf("%s is a %s, the docs say %s", row[1], is, row[2])
+			if is[0].Type != promv1.MetricType(row[2]) {
+				r.t.Errorf("%s is a %s, the docs say %s", row[1], is[0].Type, row[2])
 			}
 		} else {
 			r.t.Logf("nothing was told of %s", row[1])

@@ -133,7 +133,7 @@ func shrunk(t *testing.T, kind string, s Script) {
 		t.Errorf("seed %d: %s: it cannot be played again: the world does not follow from its script alone", s.Seed, kind)
 		return
 	}
-	file, err := os.CreateTemp("", "slicefeed-world-*.txt") //nolint:usetesting // it is for people, after the test
+	file, err := os.CreateTemp("", "slicefeed-world-*.yaml") //nolint:usetesting // it is for people, after the test
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ type Tally struct {
 	// Wrong met an endpoint that no slice should have offered: one that never was a
 	// backend, or that had been dead for longer than its bound; or there was none at all.
 	Wrong int
-	// JustDied met a backend that had died less than its bound ago, or died meanwhile.
+	// JustDied is what no slice can prevent: the backend had died less than its bound ago, or died meanwhile; or no backend
+	// lived.
 	JustDied int
 	// Other failed though the backend lived: nobody's slice was wrong, yet nobody should be content.
 	Other int
@@ -132,18 +133,16 @@ func (c *Client) Tally() Tally {
 
 // request takes no context: it ends by its own limit, so that Run's end does not fail it.
 func (c *Client) request() {
-	began := time.Now()
-	address, ok := Choose(c.cfg.Slices())
-	if !ok {
-		c.count(wrong, "no slice offered any endpoint")
-		return
+	r := Request{Began: time.Now()}
+	if address, ok := Choose(c.cfg.Slices()); ok {
+		r.To = address.Addr()
+		r.AnsweredBy, r.Err = Ask(c.http, address.String())
 	}
-	name, err := Ask(c.http, address.String())
-	kind, example := judge(c.cfg.Truth(address.Addr()), began, time.Now(), name, err)
-	if example != "" {
-		example = fmt.Sprintf("%s %s: %s", began.Format("15:04:05.000"), address, example)
-	}
-	c.count(kind, example)
+	r.Ended = time.Now()
+	cause, why := Judge{Truth: c.cfg.Truth}.Cause(r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tally.count(r, cause, why)
 }
 
 // Ask sends a backend a request, and returns the name that it gave itself.
@@ -166,56 +165,102 @@ func Ask(by *http.Client, at string) (name string, err error) {
 	return response.Header.Get(backend.NameHeader), nil
 }
 
-type kind uint8
+// Request is one that is over.
+type Request struct {
+	Began, Ended time.Time
+	To           netip.Addr // invalid: no endpoint was listed
+	AnsweredBy   string
+	Err          error
+}
 
+// Cause is how a request ended, and why.
+type Cause uint8
+
+// The causes.
 const (
-	fine kind = iota
-	wrong
-	justDied
-	other
+	Fine Cause = iota
+	Wrong
+	JustDied
+	Other
 )
 
-func (c *Client) count(k kind, example string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := &c.tally
+// Count judges requests, and adds them up.
+func (j Judge) Count(all []Request) (t Tally) {
+	for _, r := range all {
+		cause, why := j.Cause(r)
+		t.count(r, cause, why)
+	}
+	return t
+}
+
+func (t *Tally) count(r Request, cause Cause, why string) {
 	t.Requests++
-	switch k {
-	case fine:
+	switch cause {
+	case Fine:
 		t.OK++
-	case wrong:
+	case Wrong:
 		t.Wrong++
-	case justDied:
+	case JustDied:
 		t.JustDied++
-	case other:
+	case Other:
 		t.Other++
 	}
-	if example != "" && len(t.Examples) < 5 {
-		t.Examples = append(t.Examples, example)
+	if why != "" && len(t.Examples) < 5 {
+		t.Examples = append(t.Examples, fmt.Sprintf("%s %s: %s (%v)", r.Began.Format("15:04:05.000"), r.To, why, r.Err))
 	}
 }
 
-// judge says whose fault the end of a request was, with an example for people if it was
-// anybody's.
-func judge(truth Truth, began, ended time.Time, name string, err error) (kind, string) {
+// Judge says whose fault the end of a request was. It has to know the truth of the time of the request.
+type Judge struct {
+	Truth    func(address netip.Addr) Truth
+	AnyAlive func(time.Time) bool // whether any backend that could be listed answered then; nil: one always did
+	// No writer could write in this time.
+	NoWritesFrom, NoWritesTo time.Time
+	Allowance                time.Duration // added to the bound of each death
+}
+
+// Cause returns the cause, and for people why, unless nobody could have done better.
+func (j Judge) Cause(r Request) (Cause, string) {
+	anyAlive := j.AnyAlive == nil || j.AnyAlive(r.Began)
+	if !r.To.IsValid() {
+		if anyAlive {
+			return Wrong, "no endpoint was listed, but a backend was alive"
+		}
+		return JustDied, ""
+	}
+	truth := j.Truth(r.To)
 	switch {
-	case err == nil && truth.Known && name != truth.Name:
-		return wrong, fmt.Sprintf("answered by %s, which is not %s", name, truth.Name)
-	case err == nil:
-		return fine, ""
 	case !truth.Known:
-		return wrong, fmt.Sprintf("there never was a backend: %v", err)
+		return Wrong, "there never was a backend"
+	case r.Err == nil && r.AnsweredBy != truth.Name:
+		return Wrong, fmt.Sprintf("answered by %s, want %s", r.AnsweredBy, truth.Name)
+	case r.Err == nil:
+		return Fine, ""
 	}
 	for _, death := range truth.Deaths {
-		if death.From.After(ended) || !death.To.IsZero() && death.To.Before(began) {
+		if death.From.After(r.Ended) || !death.To.IsZero() && death.To.Before(r.Began) {
 			continue
 		}
-		if dead := began.Sub(death.From); dead > death.Bound {
-			return wrong, fmt.Sprintf("%s had been dead for %s: %v", truth.Name, dead.Round(time.Millisecond), err)
+		if due := j.due(death); r.Began.After(due) && anyAlive { // else there was no better endpoint
+			return Wrong, fmt.Sprintf(
+				"dead since %s, detection was due at %s",
+				death.From.Format("15:04:05.000"),
+				due.Format("15:04:05.000"),
+			)
 		}
-		return justDied, ""
+		return JustDied, ""
 	}
-	return other, fmt.Sprintf("%s lived: %v", truth.Name, err)
+	return Other, "the backend was alive and listed"
+}
+
+// due is when the slices have to show a death at the latest. One that was not written before writing became impossible
+// may have to wait until it is possible again.
+func (j Judge) due(death Death) time.Time {
+	from, bound := death.From, death.Bound+j.Allowance
+	if !j.NoWritesTo.IsZero() && from.Add(bound).After(j.NoWritesFrom) && from.Before(j.NoWritesTo) {
+		from = j.NoWritesTo
+	}
+	return from.Add(bound)
 }
 
 // Choose picks an endpoint at random as kube-proxy would: among all ready ones; if there

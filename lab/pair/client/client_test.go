@@ -19,35 +19,52 @@ func TestAttributesFailures(t *testing.T) {
 		}
 		return Truth{Known: true, Name: "a", Deaths: []Death{death}}
 	}
-	fails := errors.New("refused")
+	alive := Truth{Known: true, Name: "a"}
+	refused := Request{Began: at(10), Ended: at(11), To: netip.MustParseAddr("10.0.1.1"), Err: errors.New("refused")}
+	answered, misled, unlisted := refused, refused, Request{Began: at(10), Ended: at(10)}
+	answered.Err, answered.AnsweredBy = nil, "a"
+	misled.Err, misled.AnsweredBy = nil, "b"
 	for _, row := range []struct {
-		name  string
-		truth Truth
-		by    string
-		err   error
-		want  kind
+		name     string
+		request  Request
+		truth    Truth
+		allDead  bool
+		from, to float64 // no writes
+		want     Cause
 	}{
-		{"a success is fine", died(1, 0), "a", nil, fine},
-		{"an answer of another backend is a wrong slice", Truth{Known: true, Name: "a"}, "b", nil, wrong},
-		{"an address that never had a backend is a wrong slice", Truth{}, "", fails, wrong},
-		{"dead for less than the bound", died(8, 0), "", fails, justDied},
-		{"dead for just the bound", died(7, 0), "", fails, justDied},
-		{"dead for longer than the bound is a wrong slice", died(6.9, 0), "", fails, wrong},
-		{"died while the request was under way", died(10.5, 0), "", fails, justDied},
-		{"came back while the request was under way, long after the bound", died(1, 10.5), "", fails, wrong},
-		{"a death that was over says nothing", died(1, 9), "", fails, other},
-		{"a death that came later says nothing", died(11.5, 0), "", fails, other},
-		{"a living backend that fails is nobody's slice", Truth{Known: true, Name: "a"}, "", fails, other},
+		{name: "a success is fine", request: answered, truth: died(1, 0), want: Fine},
+		{name: "an answer of another backend is a wrong slice", request: misled, truth: alive, want: Wrong},
+		{name: "an address that never had a backend is a wrong slice", request: refused, want: Wrong},
+		{name: "dead for less than the bound", request: refused, truth: died(8, 0), want: JustDied},
+		{name: "dead for just the bound", request: refused, truth: died(7, 0), want: JustDied},
+		{name: "dead for longer than the bound is a wrong slice", request: refused, truth: died(6.9, 0), want: Wrong},
+		{name: "dead for longer than the bound, as all are", request: refused, truth: died(6.9, 0), allDead: true, want: JustDied},
+		{name: "died while the request was under way", request: refused, truth: died(10.5, 0), want: JustDied},
+		{name: "came back meanwhile, long after the bound", request: refused, truth: died(1, 10.5), want: Wrong},
+		{name: "a death that was over says nothing", request: refused, truth: died(1, 9), want: Other},
+		{name: "a death that came later says nothing", request: refused, truth: died(11.5, 0), want: Other},
+		{name: "a living backend that fails is nobody's slice", request: refused, truth: alive, want: Other},
+		{name: "none listed, one alive", request: unlisted, want: Wrong},
+		{name: "none listed, none alive", request: unlisted, allDead: true, want: JustDied},
+		{name: "died while no writer could write", request: refused, truth: died(5, 0), from: 4, to: 9, want: JustDied},
+		{name: "died just before", request: refused, truth: died(3, 0), from: 4, to: 9, want: JustDied},
+		{name: "died long before", request: refused, truth: died(0.5, 0), from: 4, to: 9, want: Wrong},
+		{name: "died meanwhile, written too late", request: refused, truth: died(3, 0), from: 2, to: 6, want: Wrong},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got, example := judge(row.truth, at(10), at(11), row.by, row.err)
-			if got != row.want {
-				t.Errorf("got %d (%s), want %d", got, example, row.want)
+			j := Judge{Truth: func(netip.Addr) Truth { return row.truth }, AnyAlive: func(time.Time) bool { return !row.allDead }}
+			if row.to > 0 {
+				j.NoWritesFrom, j.NoWritesTo = at(row.from), at(row.to)
 			}
-			if (got == wrong || got == other) != (example != "") {
-				t.Errorf("kind %d has the example %q", got, example)
+			got, why := j.Cause(row.request)
+			if got != row.want || (got == Wrong || got == Other) != (why != "") {
+				t.Errorf("got %d (%s), want %d", got, why, row.want)
 			}
 		})
+	}
+	late := Judge{Allowance: time.Second}
+	if got, want := late.due(Death{From: start, Bound: 3 * time.Second}), start.Add(4*time.Second); !got.Equal(want) {
+		t.Errorf("detection of a death is due at %s, want %s", got, want)
 	}
 }
 

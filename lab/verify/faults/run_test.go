@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/lab/pair/client"
 )
 
 // takeover is how long no writer writes when a leader dies; docs/design/high-availability.md has the sum.
@@ -71,12 +74,10 @@ func (r *run) endFault() error {
 // figures are what was measured of a row.
 type figures struct {
 	requests      int
-	lost          lost
+	lost          client.Tally
 	correctAfter  time.Duration // after the end of the fault
 	correctDuring time.Duration // after the change, during the fault; -1: not required
 	writes        int
-	inventoryMiB  int // the highest peak of a process
-	writerMiB     int
 	lag           time.Duration // how late the machine's timers were at most
 }
 
@@ -87,13 +88,13 @@ func runRow(t *testing.T, e *env, row row) {
 	f := figures{correctDuring: -1}
 	writesBefore, err := e.sliceWrites(ctx)
 	r.must(err)
-	meters, traffic := startMeters(e), startTraffic(ctx, e)
+	late, traffic := startLateness(), startTraffic(ctx, e)
 	defer func() { // after a Fatal; otherwise all of it is over already
 		if err := r.endFault(); err != nil {
 			t.Errorf("end the fault: %v", err)
 		}
 		traffic.stop()
-		meters.stop()
+		late.stop()
 	}()
 	wait(ctx, warmUp)
 
@@ -108,28 +109,27 @@ func runRow(t *testing.T, e *env, row row) {
 		changed = done
 	}
 	if row.correctDuring > 0 {
-		f.correctDuring = r.awaitCorrect("after the change, during the fault", changed, done.Add(row.correctDuring).Sub(changed), meters)
+		f.correctDuring = r.awaitCorrect("after the change, during the fault", changed, done.Add(row.correctDuring).Sub(changed), late)
 	}
 	wait(ctx, time.Until(done.Add(cmp.Or(row.lasts, 2*time.Second))))
 	r.must(r.endFault())
 	ended := time.Now()
-	f.correctAfter = r.awaitCorrect("after the end of the fault", ended, row.correctAfter, meters)
+	f.correctAfter = r.awaitCorrect("after the end of the fault", ended, row.correctAfter, late)
 
 	wait(ctx, requestInterval) // every lane tries once more
 	failed := traffic.stop()
 	f.requests = int(traffic.requests.Load())
-	f.inventoryMiB, f.writerMiB, f.lag = meters.stop()
+	f.lag = late.stop()
 	writesAfter, err := e.sliceWrites(ctx)
 	r.must(err)
 	f.writes = writesAfter - writesBefore
-	l := lossClassifier{truth: e.Truth, anyAlive: e.anyAlive, allowance: allowance(f.lag)}
+	j := client.Judge{Truth: e.Truth, AnyAlive: e.anyAlive, Allowance: allowance(f.lag)}
 	if row.noWrites {
-		l.noWritesFrom, l.noWritesTo = injected, ended.Add(row.takeover)
+		j.NoWritesFrom, j.NoWritesTo = injected, ended.Add(row.takeover)
 	}
-	var examples []string
-	f.lost, examples = l.classify(failed)
+	f.lost = j.Count(failed)
 	if err := f.brokenBounds(row); err != nil {
-		t.Errorf("%v; examples of lost requests: %q; timers were late by %s", err, examples, f.lag)
+		t.Errorf("%v; examples of lost requests: %q; timers were late by %s", err, f.lost.Examples, f.lag)
 	}
 	t.Logf("%+v", f)
 	if !t.Failed() {
@@ -139,7 +139,7 @@ func runRow(t *testing.T, e *env, row row) {
 
 // awaitCorrect waits until the slices are correct, and fails the row if that takes longer than allowed. It waits longer
 // than that, since it is useful to know by how much a bound is broken.
-func (r *run) awaitCorrect(when string, since time.Time, allowed time.Duration, m *meters) time.Duration {
+func (r *run) awaitCorrect(when string, since time.Time, allowed time.Duration, late *lateness) time.Duration {
 	r.t.Helper()
 	ctx, cancel := context.WithDeadline(r.ctx, since.Add(allowed+30*time.Second))
 	defer cancel()
@@ -147,7 +147,7 @@ func (r *run) awaitCorrect(when string, since time.Time, allowed time.Duration, 
 	if err != nil {
 		r.t.Fatalf("%s: %v", when, err)
 	}
-	if allowed += allowance(m.lag()); took > allowed {
+	if allowed += allowance(late.most()); took > allowed {
 		r.t.Errorf("the slices were correct %s %s, want %s at most", took.Round(time.Millisecond), when, allowed)
 	}
 	return took
@@ -159,11 +159,11 @@ func (f figures) brokenBounds(row row) error {
 	if allowed := row.writes(); f.writes > allowed {
 		errs = append(errs, fmt.Errorf("%d writes of slices, want %d at most", f.writes, allowed))
 	}
-	if f.lost.wrong > 0 && row.whyLost == "" {
-		errs = append(errs, fmt.Errorf("%d requests were lost to a wrong slice", f.lost.wrong))
+	if f.lost.Wrong > 0 && row.whyLost == "" {
+		errs = append(errs, fmt.Errorf("%d requests were lost to a wrong slice", f.lost.Wrong))
 	}
-	if f.lost.other > 0 {
-		errs = append(errs, fmt.Errorf("%d requests were lost for an unknown reason", f.lost.other))
+	if f.lost.Other > 0 {
+		errs = append(errs, fmt.Errorf("%d requests were lost for an unknown reason", f.lost.Other))
 	}
 	if f.requests == 0 {
 		errs = append(errs, errors.New("no request was sent"))
@@ -179,5 +179,29 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
+	}
+}
+
+func TestBrokenBoundFailsItsRow(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		figures figures
+		whyLost string
+		want    string // empty: none is broken
+	}{
+		{name: "within all bounds", figures: figures{requests: 100, writes: 2, lost: client.Tally{JustDied: 3}}},
+		{name: "lost to a wrong slice", figures: figures{requests: 100, lost: client.Tally{Wrong: 1}}, want: "1 requests were lost to a wrong slice"},
+		{name: "lost to a wrong slice, with a reason", figures: figures{requests: 100, lost: client.Tally{Wrong: 1}}, whyLost: "a reason"},
+		{name: "lost for an unknown reason", figures: figures{requests: 100, lost: client.Tally{Other: 1}}, whyLost: "a reason", want: "for an unknown reason"},
+		{name: "too many writes", figures: figures{requests: 100, writes: 3}, want: "3 writes of slices, want 2 at most"},
+		{name: "no request", want: "no request was sent"},
+		{name: "a slow machine excuses no loss", figures: figures{requests: 100, lost: client.Tally{Wrong: 1}, lag: 5 * time.Second}, want: "lost to a wrong slice"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.figures.brokenBounds(row{during: change{writes: 1}, extraWrites: 1, whyLost: c.whyLost})
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
 	}
 }

@@ -19,7 +19,7 @@ func (r row) key() string {
 }
 
 func (r row) tableRow(f figures) string {
-	wrong, during, duringBound := strconv.Itoa(f.lost.wrong), "", ""
+	wrong, during, duringBound := strconv.Itoa(f.lost.Wrong), "", ""
 	if r.whyLost != "" {
 		wrong += ": " + r.whyLost
 	}
@@ -27,11 +27,11 @@ func (r row) tableRow(f figures) string {
 		during, duringBound = seconds(f.correctDuring), seconds(r.correctDuring)
 	}
 	return fmt.Sprintf(
-		"%s %d | %s | %d | %s | %s | %s | %s | %d | %d | %d | %d | %d |",
+		"%s %d | %s | %d | %s | %s | %s | %s | %d | %d | %d |",
 		r.key(),
 		f.requests,
 		wrong,
-		f.lost.beyond,
+		f.lost.JustDied,
 		seconds(
 			f.correctAfter,
 		),
@@ -40,8 +40,6 @@ func (r row) tableRow(f figures) string {
 		duringBound,
 		f.writes,
 		r.writes(),
-		f.inventoryMiB,
-		f.writerMiB,
 		f.lag.Milliseconds(),
 	)
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -35,14 +34,7 @@ type traffic struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 	mu     sync.Mutex
-	failed []failedRequest
-}
-
-type failedRequest struct {
-	began, ended time.Time
-	to           netip.Addr // invalid: no endpoint was listed
-	answeredBy   string
-	err          error
+	failed []client.Request
 }
 
 func startTraffic(ctx context.Context, e *env) *traffic {
@@ -55,7 +47,7 @@ func startTraffic(ctx context.Context, e *env) *traffic {
 }
 
 // stop returns when the last request is over.
-func (tr *traffic) stop() []failedRequest {
+func (tr *traffic) stop() []client.Request {
 	tr.cancel()
 	tr.all.Wait()
 	return tr.failed
@@ -78,29 +70,29 @@ func (tr *traffic) runLane(ctx context.Context, n int) {
 
 // request takes no context: the end of the row does not fail it.
 func (tr *traffic) request(l *lane) {
-	r := failedRequest{began: time.Now()}
+	r := client.Request{Began: time.Now()}
 	now := tr.slices()
 	tr.requests.Add(1)
 	if !l.mayReuse(now) {
 		l.hangUp()
 		to, ok := client.Choose(now)
 		if !ok {
-			r.ended = time.Now()
+			r.Ended = time.Now()
 			tr.addFailed(r)
 			return
 		}
 		l.dial(to.Addr())
 	}
-	r.to = l.to
-	r.answeredBy, r.err = l.get()
-	r.ended = time.Now()
-	if r.err != nil || r.answeredBy != tr.backend(r.to) {
+	r.To = l.to
+	r.AnsweredBy, r.Err = l.get()
+	r.Ended = time.Now()
+	if r.Err != nil || r.AnsweredBy != tr.backend(r.To) {
 		tr.addFailed(r)
 		l.hangUp()
 	}
 }
 
-func (tr *traffic) addFailed(r failedRequest) {
+func (tr *traffic) addFailed(r client.Request) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.failed = append(tr.failed, r)
@@ -149,42 +141,4 @@ func (l *lane) hangUp() {
 func (l *lane) get() (string, error) {
 	l.used++
 	return client.Ask(l.http, l.to.String())
-}
-
-func TestKeepsConnectionWhileEndpointServes(t *testing.T) {
-	yes, no := true, false
-	here := netip.MustParseAddr("10.0.1.1")
-	listed := func(ready, serving, terminating *bool) []*discoveryv1.EndpointSlice {
-		return []*discoveryv1.EndpointSlice{{Endpoints: []discoveryv1.Endpoint{
-			{
-				Addresses: []string{
-					here.String(),
-				},
-				Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving, Terminating: terminating},
-			},
-		}}}
-	}
-	open := lane{keep: true, to: here, http: &http.Client{}}
-	worn, single, closed := open, open, open
-	worn.used, single.keep, closed.http = maxRequests, false, nil
-	for _, c := range []struct {
-		name string
-		lane lane
-		now  []*discoveryv1.EndpointSlice
-		want bool
-	}{
-		{"ready", open, listed(&yes, &yes, &no), true},
-		{"draining", open, listed(&no, &yes, &yes), true},
-		{"not ready", open, listed(&no, &no, &no), false},
-		{"not listed", open, nil, false},
-		{"after many requests", worn, listed(&yes, &yes, &no), false},
-		{"a lane that keeps none", single, listed(&yes, &yes, &no), false},
-		{"no connection", closed, listed(&yes, &yes, &no), false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := c.lane.mayReuse(c.now); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
-		})
-	}
 }
