@@ -38,6 +38,8 @@ var (
 	textSource string
 
 	pageTemplate = htmltemplate.Must(htmltemplate.New("").Funcs(funcs).Funcs(htmltemplate.FuncMap{
+		"diffClass":  diffClass,
+		"filter":     filterOf,
 		"icon":       dotIcon,
 		"styleSheet": func() htmltemplate.CSS { return htmltemplate.CSS(styleSheet) }, //nolint:gosec // our own
 	}).Parse(parts + pageSource))
@@ -136,4 +138,18 @@ func dotIcon(l reportv1.Level) htmltemplate.URL {
 	color := map[string]string{"OK": "1e7d3a", "NOTE": "1e7d3a", "WARN": "b26a00", "ERROR": "c5221f"}[label(l)]
 	return htmltemplate.URL("data:image/svg+xml," + url.PathEscape( //nolint:gosec // without text from outside
 		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="#`+color+`"/></svg>`))
+}
+
+// diffClass returns the class of a line of a diff.
+func diffClass(line string) string {
+	return map[string]string{"+": "added", "-": "removed", "~": "changed"}[line[:min(1, len(line))]]
+}
+
+// filterOf returns the filter that shows the object of a problem, or nothing.
+func filterOf(object string) string {
+	kind, name, _ := strings.Cut(object, " ")
+	if (kind == "node" || kind == "Service") && !strings.Contains(name, " ") {
+		return name
+	}
+	return ""
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -136,6 +138,21 @@ func (v *view) Headline() string {
 	}
 }
 
+// Detailed reports whether nodes or Services are shown in full.
+func (v *view) Detailed() bool {
+	for _, n := range v.Inventory.GetNodes() {
+		if n.GetStateReason() != "" || n.GetMatch() != "" {
+			return true
+		}
+	}
+	for _, s := range v.Writer.GetServices() {
+		if len(s.GetSources()) > 0 || len(s.GetAddresses()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Advice says how to fix the nth problem, unless the next one has the same reason.
 func (v *view) Advice(nth int) string {
 	all := v.GetProblems()
@@ -178,6 +195,7 @@ var funcs = map[string]any{
 	"conditions": describeConditions,
 	"join":       strings.Join,
 	"label":      label,
+	"sentence":   sentence,
 	"time":       func(t *timestamppb.Timestamp) string { return t.AsTime().Format("2006-01-02 15:04:05 UTC") },
 	"word":       word,
 }
@@ -194,6 +212,19 @@ func word(value any) string {
 		text = after
 	}
 	return strings.ToLower(strings.ReplaceAll(text, "_", " "))
+}
+
+// sentence returns a message as a sentence.
+func sentence(message string) string {
+	if message == "" {
+		return ""
+	}
+	first, size := utf8.DecodeRuneInString(message)
+	text := string(unicode.ToUpper(first)) + message[size:]
+	if !strings.ContainsAny(text[len(text)-1:], ".!?") && !strings.HasSuffix(text, "…") {
+		text += "."
+	}
+	return text
 }
 
 func describeConditions(b *writerv1.Backend) string {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -233,6 +236,89 @@ func TestPrintsReportsForTerminals(t *testing.T) {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// hostile is text that must not reach a page or a terminal as it is.
+const hostile = "\x1b[2J\u202e<b>"
+
+// fill sets each field of a message to a value that no other field has, and returns how these values are printed.
+func fill(m protoreflect.Message, path string, texts map[string]string, number *int) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		name := path + "." + string(field.Name())
+		*number++
+		var value protoreflect.Value
+		switch field.Kind() {
+		case protoreflect.StringKind:
+			value, texts[name] = protoreflect.ValueOfString(name+hostile), name
+		case protoreflect.Uint32Kind:
+			value, texts[name] = protoreflect.ValueOfUint32(uint32(1000+*number)), fmt.Sprint(1000+*number)
+		case protoreflect.Uint64Kind:
+			value, texts[name] = protoreflect.ValueOfUint64(uint64(1000+*number)), fmt.Sprint(1000+*number)
+		case protoreflect.BoolKind, protoreflect.EnumKind:
+			continue // their words are in the examples
+		default:
+			var message protoreflect.Message
+			if field.IsList() {
+				message = m.NewField(field).List().NewElement().Message()
+			} else {
+				message = m.NewField(field).Message()
+			}
+			switch message.Descriptor().FullName() {
+			case "google.protobuf.Duration":
+				message = durationpb.New(time.Duration(300+*number) * 24 * time.Hour).ProtoReflect()
+				texts[name] = fmt.Sprintf("%dd", 300+*number)
+			case "google.protobuf.Timestamp":
+				message = now.ProtoReflect()
+				texts[name] = "2026-03-01 03:00:00 UTC"
+			default:
+				fill(message, name, texts, number)
+			}
+			value = protoreflect.ValueOfMessage(message)
+		}
+		if field.IsList() {
+			m.Mutable(field).List().Append(value)
+		} else {
+			m.Set(field, value)
+		}
+	}
+}
+
+// hidden are fields that a page does not need: it has the same elsewhere, or shows it in other words.
+var hidden = regexp.MustCompile(
+	`cloud\.servers|reports\.state|services\.status\.ports|services\.totals\.excluded|\.(now|wanted)\.|services\.problems\.|\w\.\w+\.problem\.(reason|object|advice|age)|page_token`,
+)
+
+func TestShowsEachField(t *testing.T) {
+	for _, r := range []Report{&inventoryv1.InventoryReport{}, &writerv1.WriterReport{}} {
+		texts, number := map[string]string{}, 0
+		fill(r.ProtoReflect(), string(r.ProtoReflect().Descriptor().Name()), texts, &number)
+		terminal, browser := "", ""
+		for range 2 { // in full, and in one line each
+			var out bytes.Buffer
+			if err := Write(&out, r); err != nil {
+				t.Fatal(err)
+			}
+			terminal, browser = terminal+out.String(), browser+get(t, r, "/statusz").Body.String()
+			switch r := r.(type) {
+			case *inventoryv1.InventoryReport:
+				r.Nodes[0].StateReason, r.Nodes[0].Match = "", ""
+			case *writerv1.WriterReport:
+				r.Services[0].Sources, r.Services[0].Addresses = nil, nil
+			}
+		}
+		for form, got := range map[string]string{"terminal": terminal, "browser": browser} {
+			for field, text := range texts {
+				if !strings.Contains(got, text) && !hidden.MatchString(field) {
+					t.Errorf("%s: %s is not shown, as %s", form, field, text)
+				}
+			}
+			if strings.ContainsAny(got, "\x1b\u202e") || form == "browser" && strings.Contains(got, "<b>") {
+				t.Errorf("%s: text from outside is shown as it is", form)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,100 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+)
+
+// server is a writer with a Service for each page, and a problem in one of them.
+type server struct {
+	writerv1.UnimplementedWriterReportServiceServer
+}
+
+func (server) GetReport(_ context.Context, request *reportv1.GetReportRequest) (*writerv1.WriterReport, error) {
+	r := writer()
+	switch {
+	case request.GetFilter() == "no//filter":
+		return nil, status.Error(codes.InvalidArgument, "want NAMESPACE/SERVICE")
+	case request.GetFilter() == "web/mail":
+		r.Problems, r.Services = r.GetProblems()[1:], r.GetServices()[:1]
+	case request.GetPageToken() == "":
+		r.Services, r.NextPageToken = r.GetServices()[:1], "shop"
+	default:
+		r.Services = r.GetServices()[1:]
+	}
+	return r, nil
+}
+
+func TestStatusOfRunningComponent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	writerv1.RegisterWriterReportServiceServer(s, server{})
+	go func() { _ = s.Serve(l) }()
+	defer s.Stop()
+	here := l.Addr().String()
+	port := here[strings.LastIndex(here, ":"):]
+	for _, c := range []struct {
+		component, args, address string
+		code                     int
+		want                     string
+	}{
+		{Writer, "", here, 1, "web/mail"},
+		{Writer, "-o json", "0.0.0.0" + port, 1, `"name": "shop"`},
+		{Writer, "web/mail", port, 0, "Healthy."},
+		{Writer, "no//filter", here, 2, "want NAMESPACE/SERVICE"},
+		{Writer, "", "nonsense", 2, "DEBUG_ADDRESS"},
+		{Inventory, "", here, 1, "no slicefeed-inventory of this version listens at " + here},
+		{Writer, "", "127.0.0.1:1", 1, "connection refused"},
+	} {
+		t.Run(fmt.Sprintf("%s %s at %s", c.component, c.args, c.address), func(t *testing.T) {
+			cmd, out := NewCommand(
+				c.component,
+			)(
+				func(name string) string { return map[string]string{"DEBUG_ADDRESS": c.address}[name] },
+			), bytes.Buffer{}
+			cmd.SetArgs(strings.Fields(c.args))
+			cmd.SetOut(&out)
+			err := cmd.ExecuteContext(t.Context())
+			if text := fmt.Sprint(out.String(), err); settings.ExitCode(err) != c.code || !strings.Contains(text, c.want) {
+				t.Errorf("exit code %d, want %d and %q:\n%s", settings.ExitCode(err), c.code, c.want, text)
+			}
+		})
+	}
+}
+
+func TestWatchesUntilStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out bytes.Buffer
+		times := 0
+		err := Repeat(ctx, true, &out, func(out io.Writer) error {
+			fmt.Fprintln(out, "shown")
+			if times++; times < 3 {
+				return errors.New("refused")
+			}
+			cancel()
+			return ErrProblems
+		})
+		if want := strings.Repeat("shown\nrefused\n\n", 2) + "shown\n"; out.String() != want || !errors.Is(err, ErrProblems) {
+			t.Errorf("%v: %q, want %q", err, out.String(), want)
+		}
+	})
+}
