@@ -35,7 +35,7 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[config.
 	g, running := errgroup.WithContext(running)
 	w.startInputs(running, g)
 	fmt.Fprintf(inv.Err, "waiting up to %s for caches and inventories…\n", planTimeout)
-	results, err := plan.Run(running, w.reconcilerConfig, plan.Timeouts{Sync: planTimeout})
+	results, err := plan.Run(running, w.reconcilerConfig, planTimeout)
 	stop()
 	if err = errors.Join(err, g.Wait()); err != nil {
 		return err

@@ -28,22 +28,14 @@ type Result struct {
 	ProbeTimeout time.Duration // for which first probe statuses were awaited
 }
 
-// Timeouts limit how long Run waits.
-type Timeouts struct {
-	Sync   time.Duration                  // for the caches, and for the initial sync of the sources
-	Probes func(probe.Spec) time.Duration // for the first status of a probe; nil: as long as that may take
-}
-
 // pollInterval is how often Run checks whether all sources are synced and all probes have a status.
 const pollInterval = 100 * time.Millisecond
 
-// Run decides about each target until all sources are synced and no probe is pending, or time is over, and returns
-// the results by target. The inputs in the configuration must be running.
-func Run(ctx context.Context, cfg reconciler.Config, timeouts Timeouts) (results []Result, err error) {
-	if timeouts.Probes == nil {
-		timeouts.Probes = maxFirstStatusTime
-	}
-	r := run{cfg: cfg, timeouts: timeouts, previews: map[targets.Key]reconciler.Preview{}}
+// Run decides about each target until all sources are synced, which the timeout limits, and then until no probe is
+// pending, at most as long as a first status takes. It returns the results by target. The inputs in the configuration
+// must be running.
+func Run(ctx context.Context, cfg reconciler.Config, timeout time.Duration) (results []Result, err error) {
+	r := run{cfg: cfg, previews: map[targets.Key]reconciler.Preview{}}
 	cfg.DryRun = r.put
 	var reconciling sync.WaitGroup
 	defer reconciling.Wait()
@@ -51,7 +43,7 @@ func Run(ctx context.Context, cfg reconciler.Config, timeouts Timeouts) (results
 	defer stop()
 	reconciling.Go(func() { reconciler.Run(ctx, cfg) }) //nolint:errcheck // it only ends when ctx is done
 
-	deadline, synced := time.Now().Add(timeouts.Sync), false
+	deadline, synced := time.Now().Add(timeout), false
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
@@ -70,7 +62,7 @@ func Run(ctx context.Context, cfg reconciler.Config, timeouts Timeouts) (results
 		case synced && (!pending || !now.Before(deadline)):
 			return results, nil
 		case !now.Before(deadline):
-			return nil, fmt.Errorf("%w within %s; run slicefeed-writer preflight to find out why", err, timeouts.Sync)
+			return nil, fmt.Errorf("%w within %s; run slicefeed-writer preflight to find out why", err, timeout)
 		}
 		select {
 		case <-poll.C:
@@ -88,8 +80,7 @@ func maxFirstStatusTime(spec probe.Spec) time.Duration {
 }
 
 type run struct {
-	cfg      reconciler.Config
-	timeouts Timeouts
+	cfg reconciler.Config
 
 	mu       sync.Mutex
 	previews map[targets.Key]reconciler.Preview
@@ -117,7 +108,7 @@ func (r *run) results() (results []Result, err error) {
 			return nil, result.Unsynced
 		}
 		if result.Managed() {
-			result.ProbeTimeout = r.timeouts.Probes(result.View.Target.Settings.Probe)
+			result.ProbeTimeout = maxFirstStatusTime(result.View.Target.Settings.Probe)
 		}
 		results = append(results, result)
 	}

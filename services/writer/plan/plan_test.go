@@ -134,9 +134,7 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return watched.Run(ctx) })
-	results, err := Run(ctx, config, Timeouts{
-		Sync: time.Second, Probes: func(probe.Spec) time.Duration { return 300 * time.Millisecond },
-	})
+	results, err := Run(ctx, config, time.Second)
 	stop()
 	if runErr := running.Wait(); runErr != nil {
 		t.Error(runErr)
@@ -221,7 +219,7 @@ func TestPlanOutput(t *testing.T) {
 			"pending probes",
 			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, probe: probe.Spec{Mode: probe.TCP}},
 			[]runtime.Object{newService()},
-			[]string{"Probes still pending after 300ms: 1."},
+			[]string{"Probes still pending after 1s: 1."},
 			"",
 		},
 		{
@@ -245,8 +243,8 @@ func TestPlanOutput(t *testing.T) {
 			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
 				t.Errorf("got error %v, want %q", err, tt.err)
 			}
-			if waited := time.Since(start); tt.stand.probe.Mode != probe.Off && waited < 300*time.Millisecond {
-				t.Errorf("waited for probes for %s, want at least 300ms", waited)
+			if waited := time.Since(start); tt.stand.probe.Mode != probe.Off && waited < time.Second {
+				t.Errorf("waited for probes for %s, want at least 1s", waited)
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(out, want) {
