@@ -1,11 +1,14 @@
 // Package kubeservice reads the endpoints of one Service of the secured cluster from its
 // EndpointSlices. It guarantees what kubewatch guarantees, that an endpoint is one member however
-// many slices list it, that a missing Service is an error rather than an empty set, and that
-// nothing is reported of a Service that is not exported. It does not write to the cluster.
+// many slices list it, that no endpoint leaves before the Service was seen to exist after the slices
+// ceased to list it, and that nothing is reported of a Service that is not exported. It does not write
+// to the cluster.
 package kubeservice
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -43,25 +46,27 @@ type Endpoints struct {
 	watch    *kubewatch.Watch[sliceSummary]
 	verifier *kubewatch.Verifier
 	changed  chan struct{} // capacity 1
-
-	exportedOnce sync.Once
-	exported     chan struct{} // closed once the Service was exported
+	recheck  chan struct{} // capacity 1: Run has to check the Service
+	checking sync.Mutex    // so that the last answer is the newest
 
 	mu           sync.Mutex
-	withheld     bool // the Service is not exported
+	withheld     string // why nothing is reported; empty: the Service is exported
+	failure      string // of the last check that Run made
+	confirmed    uint64 // Number of the watch before the Service was seen last
 	slicesByName map[string]sliceSummary
-	reported     map[string]source.Candidate // as last reported, by endpoint.key
-	invalidCount int                         // number of reported members that are invalid
+	listed       map[string]source.Candidate // what the slices list, by name
+	reported     map[string]source.Candidate // as last reported; may have some that are no longer listed
+	unlisted     map[string]uint64           // those, by the Number of the watch at which they were found to be
 }
 
 // New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
-		cfg: cfg, changed: make(chan struct{}, 1), exported: make(chan struct{}),
-		withheld: cfg.Exported != nil, slicesByName: map[string]sliceSummary{},
+		cfg: cfg, changed: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+		slicesByName: map[string]sliceSummary{}, reported: map[string]source.Candidate{}, unlisted: map[string]uint64{},
 	}
-	if cfg.Exported == nil {
-		e.exportedOnce.Do(func() { close(e.exported) })
+	if cfg.Exported != nil {
+		e.withheld = fmt.Sprintf("service %s/%s has not been read yet", cfg.Namespace, cfg.Name)
 	}
 	// Only this label ties a slice to its Service; the name of a slice is arbitrary.
 	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
@@ -80,71 +85,85 @@ func New(cfg Config) *Endpoints {
 	return e
 }
 
-// Run watches the slices until ctx is done, and then returns nil. It starts once the Service is exported:
-// clients can request any number of Services that are not, and a watch for each would be expensive.
+// Run watches the slices until ctx is done, and then returns nil.
 func (e *Endpoints) Run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-e.exported:
-		return e.watch.Run(ctx)
-	}
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	checks.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-e.recheck:
+			}
+			if err := e.checkService(ctx); err != nil {
+				e.mu.Lock()
+				e.failure = err.Error() // makes the roster verify
+				e.mu.Unlock()
+			}
+			sendSignal(e.changed)
+		}
+	})
+	return e.watch.Run(ctx)
 }
 
-// Verify checks that the Service exists and that its reported slices are current; see
-// kubewatch.Verifier.
+// Recheck reads the Service soon: it may have changed.
+func (e *Endpoints) Recheck() { sendSignal(e.recheck) }
+
+// Verify checks that the reported slices are current, and then that the Service exists; see kubewatch.Verifier.
 func (e *Endpoints) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
-	if err := e.checkService(ctx); err != nil {
+	if number, err = e.verifier.Verify(ctx, mode); err != nil {
 		return 0, err
 	}
-	return e.verifier.Verify(ctx, mode)
+	return number, e.checkService(ctx)
 }
 
-// checkService returns an error if the Service does not exist or cannot have endpoints. A typing
-// mistake, or a Service that is being recreated, must not look like a Service without endpoints.
+// checkService returns an error if the Service does not exist, is not exported, or cannot have endpoints. What the
+// watch has delivered before a check that succeeds may leave: a typing mistake, or a Service that is deleted together
+// with its slices, must not look like a Service without endpoints.
 func (e *Endpoints) checkService(ctx context.Context) error {
+	e.checking.Lock()
+	defer e.checking.Unlock()
+	number := e.watch.Number()
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	service, err := e.cfg.Client.CoreV1().Services(e.cfg.Namespace).Get(ctx, e.cfg.Name, metav1.GetOptions{})
-	name := e.cfg.Namespace + "/" + e.cfg.Name
-	switch {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("service %s does not exist and its last known endpoints are kept; check %s", name, e.setting())
-	case err != nil:
-		return fmt.Errorf("get Service %s: %w", name, err)
-	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		return fmt.Errorf("service %s is of type ExternalName, which has no endpoints; check %s", name, e.setting())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get Service %s/%s: %w", e.cfg.Namespace, e.cfg.Name, err)
 	}
-	return e.checkExported(service)
-}
-
-// setting is what names the Service.
-func (e *Endpoints) setting() string {
-	if e.cfg.Exported != nil {
-		return "the annotation slicefeed.dev/source-service in the consuming cluster"
-	}
-	return "SOURCE_SERVICE"
-}
-
-// checkExported returns an error, and stops the reports, if the labels of the Service do not match.
-func (e *Endpoints) checkExported(service *corev1.Service) error {
-	if e.cfg.Exported == nil {
-		return nil
-	}
-	matches := e.cfg.Exported.Matches(labels.Set(service.Labels))
+	problem := e.findProblem(service, err != nil)
 	e.mu.Lock()
-	e.withheld = !matches
-	e.mu.Unlock()
-	if !matches {
-		return fmt.Errorf(
-			"service %s/%s is not exported; give it the labels %s, which SOURCE_SERVICE_SELECTOR requires",
-			e.cfg.Namespace,
-			e.cfg.Name,
-			e.cfg.Exported,
-		)
+	defer e.mu.Unlock()
+	if e.cfg.Exported != nil {
+		e.withheld = problem
 	}
-	e.exportedOnce.Do(func() { close(e.exported) })
+	if problem != "" {
+		return errors.New(problem)
+	}
+	e.confirmed = number
 	return nil
+}
+
+// findProblem returns why the endpoints of a Service do not count; empty: they do.
+func (e *Endpoints) findProblem(service *corev1.Service, isMissing bool) string {
+	name, setting := e.cfg.Namespace+"/"+e.cfg.Name, "SOURCE_SERVICE"
+	if e.cfg.Exported != nil {
+		setting = "the annotation slicefeed.dev/source-service in the consuming cluster"
+	}
+	switch {
+	case isMissing, service.DeletionTimestamp != nil:
+		return fmt.Sprintf("service %s does not exist and its last known endpoints are kept; check %s", name, setting)
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		return fmt.Sprintf("service %s is of type ExternalName, which has no endpoints; check %s", name, setting)
+	case e.cfg.Exported != nil && !e.cfg.Exported.Matches(labels.Set(service.Labels)):
+		return NotExported(name, e.cfg.Exported)
+	}
+	return ""
+}
+
+// NotExported is the problem of a Service that does not match the selector, or does not exist.
+func NotExported(service string, selector labels.Selector) string {
+	return fmt.Sprintf("service %s is not exported; give it the labels %s, which SOURCE_SERVICE_SELECTOR requires", service, selector)
 }
 
 // Changed receives a signal when there is something to take. It holds one signal, which stands
@@ -155,8 +174,8 @@ func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
 func (e *Endpoints) Take() source.Update {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.withheld {
-		return source.Update{}
+	if e.withheld != "" {
+		return source.Update{Withheld: e.withheld, Failure: e.withheld}
 	}
 	changes := e.watch.Take()
 	for _, o := range changes.Changed {
@@ -165,50 +184,82 @@ func (e *Endpoints) Take() source.Update {
 	for _, name := range changes.Removed {
 		delete(e.slicesByName, name)
 	}
-	update := source.Update{Failure: changes.Failure, ChangedAt: changes.ChangedAt}
 	if len(changes.Changed)+len(changes.Removed) > 0 {
-		e.mergeSlices(&update)
+		e.mergeSlices()
 	}
-	if e.invalidCount > 0 {
-		update.PartialError = fmt.Sprintf(
-			"%d invalid endpoints in the slices of the Service: those that were valid before are kept",
-			e.invalidCount,
-		)
+	update := source.Update{
+		Failure: cmp.Or(e.failure, changes.Failure), ChangedAt: changes.ChangedAt, PartialError: e.partialError(),
 	}
+	e.failure = ""
+	e.reportChanges(&update, changes.Number)
 	update.LastContact, update.Verified = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})
 	return update
 }
 
-// mergeSlices merges the endpoints of all slices, and adds the members that changed to the update.
-func (e *Endpoints) mergeSlices(update *source.Update) {
-	listed := map[string]map[string]endpoint{} // by endpoint.key, then by the name of the slice
-	e.invalidCount = 0
+// mergeSlices merges the endpoints of all slices.
+func (e *Endpoints) mergeSlices() {
+	listed := map[string]map[string]endpoint{} // by name, then by the name of the slice
 	for name, s := range e.slicesByName {
 		for _, p := range s.endpoints {
-			if listed[p.key] == nil {
-				listed[p.key] = map[string]endpoint{}
+			if listed[p.name] == nil {
+				listed[p.name] = map[string]endpoint{}
 			}
-			listed[p.key][name] = p
+			listed[p.name][name] = p
 		}
 	}
+	e.listed = make(map[string]source.Candidate, len(listed))
+	for name, endpoints := range listed {
+		e.listed[name] = mergeEndpoints(endpoints, e.slicesByName)
+	}
+}
 
-	reported := make(map[string]source.Candidate, len(listed))
-	for key, endpoints := range listed {
-		merged := mergeEndpoints(endpoints, e.slicesByName)
-		reported[key] = merged
-		if merged.Invalid != "" {
-			e.invalidCount++
-		}
-		if old, ok := e.reported[key]; !ok || !old.Equal(merged) {
-			update.Changed = append(update.Changed, merged)
+// partialError describes the invalid endpoints of the slices.
+func (e *Endpoints) partialError() string {
+	invalid := 0
+	for _, c := range e.listed {
+		if c.Invalid != "" {
+			invalid++
 		}
 	}
-	for key, old := range e.reported {
-		if _, ok := reported[key]; !ok {
-			update.Removed = append(update.Removed, old.Name)
+	if invalid == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d invalid endpoints in the slices of the Service: until they are corrected, none leaves", invalid)
+}
+
+// reportChanges adds the members that changed to an update, with those that are no longer listed and may leave. It
+// has the Service checked if more of them could.
+func (e *Endpoints) reportChanges(update *source.Update, number uint64) {
+	for name, c := range e.listed {
+		delete(e.unlisted, name)
+		if old, ok := e.reported[name]; !ok || !old.Equal(c) {
+			e.reported[name] = c
+			update.Changed = append(update.Changed, c)
 		}
 	}
-	e.reported = reported
+	for name := range e.reported {
+		if _, ok := e.listed[name]; ok {
+			continue
+		}
+		since, known := e.unlisted[name]
+		switch {
+		case !known && e.confirmed < number:
+			e.unlisted[name] = number
+			sendSignal(e.recheck)
+		case update.PartialError != "": // one of them may be this one
+		case !known || since <= e.confirmed:
+			delete(e.reported, name)
+			delete(e.unlisted, name)
+			update.Removed = append(update.Removed, name)
+		}
+	}
 	slices.SortFunc(update.Changed, func(a, b source.Candidate) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(update.Removed)
+}
+
+func sendSignal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // the pending signal stands for this one too
+	}
 }

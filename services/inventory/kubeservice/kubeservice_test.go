@@ -164,16 +164,16 @@ func TestFollowsSlicesOfBothFamilies(t *testing.T) {
 		newSlice("two", v6, newEndpoint("a", "fd00::1", source.Ready)),
 		newSlice("three", v4, newEndpoint("b", "10.0.0.2", source.Draining)))
 	w.awaitMembers(map[string]string{
-		"a.uid-of-a": "ready 10.0.0.1 fd00::1", "b.uid-of-b": "draining 10.0.0.2", "10.0.0.9": "not_ready 10.0.0.9",
+		"10.0.0.1": "ready 10.0.0.1", "fd00::1": "ready fd00::1", "10.0.0.2": "draining 10.0.0.2", "10.0.0.9": "not_ready 10.0.0.9",
 	})
 	w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("c", "10.0.0.3", source.Ready)))
 	w.remove("three")
-	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1 fd00::1", "c.uid-of-c": "ready 10.0.0.3"})
+	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "fd00::1": "ready fd00::1", "10.0.0.3": "ready 10.0.0.3"})
 }
 
 func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
 	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)), newSlice("two", v4))
-	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
 	w.update(newSlice("two", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
 	w.update(newSlice("one", v4))
 	if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
@@ -182,14 +182,14 @@ func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
 	if update := w.Take(); len(update.Removed) > 0 {
 		t.Errorf("removed %v", update.Removed)
 	}
-	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
 }
 
-func TestRecreatedPodIsNewMember(t *testing.T) {
+func TestARecreatedPodIsAMemberBesideTheOldOne(t *testing.T) {
 	recreated := newEndpoint("a", "10.0.0.2", source.Ready)
 	recreated.TargetRef.UID = "another"
 	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Draining), recreated))
-	w.awaitMembers(map[string]string{"a.uid-of-a": "draining 10.0.0.1", "a.another": "ready 10.0.0.2"})
+	w.awaitMembers(map[string]string{"10.0.0.1": "draining 10.0.0.1", "10.0.0.2": "ready 10.0.0.2"})
 }
 
 func TestRequestsOnlySlicesOfService(t *testing.T) {
@@ -225,9 +225,9 @@ func TestAnEndpointHasThePortsOfTheSlicesThatListIt(t *testing.T) {
 	}
 	w := startService(t, ported("one", v4, "app1", 30100, "a", "10.0.0.1"), ported("two", v4, "app2", 30101, "b", "10.0.0.2"),
 		ported("three", v6, "app2", 30101, "b", "fd00::2"))
-	w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.2 fd00::2"})
+	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.2": "ready 10.0.0.2", "fd00::2": "ready fd00::2"})
 	app1, app2 := contract.Port{Name: "app1", Protocol: "TCP", Number: 30100}, contract.Port{Name: "app2", Protocol: "TCP", Number: 30101}
-	want := map[string][]contract.Port{"a.uid-of-a": {app1}, "b.uid-of-b": {app2}}
+	want := map[string][]contract.Port{"10.0.0.1": {app1}, "10.0.0.2": {app2}, "fd00::2": {app2}}
 	got := map[string][]contract.Port{}
 	for name, c := range w.members {
 		got[name] = c.Ports
@@ -240,7 +240,7 @@ func TestAnEndpointHasThePortsOfTheSlicesThatListIt(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	t.Run("unreachable: the API server rejects requests", func(t *testing.T) {
 		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
-		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
 		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
 			return true, nil, errors.New("connection refused")
 		})
@@ -282,7 +282,7 @@ func TestBadInput(t *testing.T) {
 		w := startService(t,
 			newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.NotReady), newEndpoint("b", "10.0.0.2", source.Ready)),
 			newSlice("two", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.2", source.Draining)))
-		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.2"})
+		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.2": "ready 10.0.0.2"})
 	})
 	t.Run("malformed: a slice of host names", func(t *testing.T) {
 		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", source.Ready)))
@@ -294,16 +294,20 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("partial: one of several addresses is invalid", func(t *testing.T) {
 		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.300", source.Ready)))
-		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "invalid"})
+		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.300": "invalid"})
+		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.400", source.Ready), newEndpoint("c", "10.0.0.2", source.Ready)))
+		w.awaitMembers(map[string]string{
+			"10.0.0.1": "ready 10.0.0.1", "10.0.0.2": "ready 10.0.0.2", "10.0.0.300": "invalid", "10.0.0.400": "invalid",
+		})
 		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.3", source.Ready)))
-		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1", "b.uid-of-b": "ready 10.0.0.3"})
+		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.3": "ready 10.0.0.3"})
 		if w.lastUpdate.PartialError != "" {
 			t.Errorf("flaw %q", w.lastUpdate.PartialError)
 		}
 	})
 	t.Run("empty: the Service has no endpoint", func(t *testing.T) {
 		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
-		w.awaitMembers(map[string]string{"a.uid-of-a": "ready 10.0.0.1"})
+		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
 		w.update(newSlice("one", v4))
 		w.awaitMembers(map[string]string{})
 		if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
@@ -335,7 +339,7 @@ func TestEndpointState(t *testing.T) {
 func TestHostnameIsThatOfTheEndpoint(t *testing.T) {
 	for given, want := range map[string]string{"db-0": "db-0", "": "", "DB-0": "", "db.0": "", "-": "", strings.Repeat("d", 64): ""} {
 		slice := newSlice("s", discoveryv1.AddressTypeIPv4, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Hostname: &given})
-		both := map[string]endpoint{"a": {key: "10.0.0.1"}, "b": summarizeSlice(slice).endpoints[0]}
+		both := map[string]endpoint{"a": {name: "10.0.0.1"}, "b": summarizeSlice(slice).endpoints[0]}
 		if got := mergeEndpoints(both, nil).Hostname; got != want {
 			t.Errorf("hostname %q became %q, want %q", given, got, want)
 		}
@@ -375,6 +379,80 @@ func FuzzSummarizeSlice(f *testing.F) {
 	})
 }
 
+// deleteService deletes the Service, or only marks it as deleted, as a foreground deletion does.
+func (w *testService) deleteService(marked bool) {
+	w.t.Helper()
+	services := w.client.CoreV1().Services("shop")
+	err := services.Delete(w.t.Context(), "web", metav1.DeleteOptions{})
+	if now := metav1.Now(); err == nil && marked {
+		_, err = services.Create(w.t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", DeletionTimestamp: &now, Finalizers: []string{metav1.FinalizerDeleteDependents},
+		}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// The garbage collector deletes the slices of a Service after it, or before it if the deletion is a foreground one.
+func TestSlicesThatGoWithTheirServiceRemoveNoEndpoint(t *testing.T) {
+	for _, marked := range []bool{false, true} {
+		w := startService(
+			t,
+			newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)),
+			newSlice("two", v6, newEndpoint("a", "fd00::1", source.Ready)),
+		)
+		both := map[string]string{"10.0.0.1": "ready 10.0.0.1", "fd00::1": "ready fd00::1"}
+		w.awaitMembers(both)
+		w.deleteService(marked)
+		w.remove("one")
+		w.remove("two")
+		for w.lastUpdate = (source.Update{}); !strings.Contains(w.lastUpdate.Failure, "service shop/web does not exist"); {
+			<-w.Changed()
+			if w.lastUpdate = w.Take(); len(w.lastUpdate.Removed) > 0 {
+				t.Fatalf("removed %v", w.lastUpdate.Removed)
+			}
+		}
+		if _, err := w.Verify(t.Context(), source.FullVerification); err == nil {
+			t.Error("the missing Service is verified")
+		}
+		w.awaitMembers(both)
+		if marked {
+			w.deleteService(false)
+		}
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+		if _, err := w.client.CoreV1().Services("shop").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
+			t.Error(err)
+		}
+		if update := w.Take(); len(update.Removed) != 2 { // it is there, and has no endpoints
+			t.Errorf("removed %v", update.Removed)
+		}
+	}
+}
+
+func TestAnEndpointIsItsAddress(t *testing.T) {
+	named := func(name, uid, address string, state source.NodeState) discoveryv1.Endpoint {
+		e := newEndpoint("p", address, state)
+		e.TargetRef.Name, e.TargetRef.UID = name, types.UID(uid)
+		return e
+	}
+	w := startService(t, newSlice("one", v4, named("p", "u", "10.0.0.1", source.Ready), named("p", "u", "10.0.0.2", source.Ready)))
+	both := map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.2": "ready 10.0.0.2"}
+	w.awaitMembers(both) // two addresses of one object
+	w.update(newSlice("one", v4, named("renamed", "u", "10.0.0.1", source.Draining)))
+	w.awaitMembers(map[string]string{"10.0.0.1": "draining 10.0.0.1"})
+	w.update(newSlice("one", v4, named("p.u", "v", "10.0.0.1", source.Ready), named("p", "u.v", "10.0.0.2", source.Ready)))
+	w.awaitMembers(both) // objects whose names and UIDs are alike together
+	w.update(newSlice("one", v4, named("old", "1", "10.0.0.1", source.NotReady), named("new", "2", "10.0.0.1", source.Ready)))
+	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
+	if uid := w.members["10.0.0.1"].UID; uid != "2" {
+		t.Errorf("UID %q, want that of the object that is ready", uid)
+	}
+}
+
 func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	client := fake.NewClientset(service, newSlice("any-name", discoveryv1.AddressTypeIPv4, newEndpoint("a", "10.0.0.1", source.Ready)))
@@ -401,10 +479,8 @@ func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	}
 	t.Run("contradictory: the Service does not match SOURCE_SERVICE_SELECTOR", func(t *testing.T) {
 		verify("service shop/web is not exported; give it the labels export=yes, which SOURCE_SERVICE_SELECTOR requires")
-		for _, a := range client.Actions() {
-			if a.Matches("list", "endpointslices") || a.Matches("watch", "endpointslices") {
-				t.Errorf("its slices are read: %v", a)
-			}
+		if update := e.Take(); update.Withheld == "" || len(update.Changed) > 0 {
+			t.Errorf("reported %+v", update)
 		}
 	})
 	label("yes")
@@ -414,16 +490,19 @@ func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	}
 	label("no")
 	verify("is not exported")
-	select {
-	case <-e.Changed():
-	default:
-	}
 	slices := client.DiscoveryV1().EndpointSlices("shop")
 	if err := slices.Delete(t.Context(), "any-name", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	<-e.Changed() // the watch knows
-	if update := e.Take(); len(update.Changed)+len(update.Removed) > 0 || !update.LastContact.IsZero() {
+	for deadline := time.Now().Add(20 * time.Second); e.watch.Number() < 2 && time.Now().Before(deadline); { // its arrival and its end
+		<-e.Changed()
+	}
+	if update := e.Take(); len(update.Changed)+len(update.Removed) > 0 || !strings.Contains(update.Withheld, "is not exported") {
 		t.Errorf("reported %+v of a Service that is no longer exported", update)
+	}
+	label("yes")
+	e.Recheck()
+	for update := e.Take(); update.Withheld != "" || len(update.Removed) == 0; update = e.Take() {
+		<-e.Changed() // it is exported again, and has lost its endpoint
 	}
 }

@@ -26,18 +26,17 @@ const (
 // sliceSummary is what is kept of an EndpointSlice.
 type sliceSummary struct {
 	ports     []contract.Port // sorted, valid
-	endpoints []endpoint      // sorted by key, without duplicates
+	endpoints []endpoint      // sorted by name, without duplicates
 }
 
-// endpoint is one endpoint of a slice. Its key identifies the member: the UID of the object that
-// the endpoint refers to, so that the addresses of both families make one member, or else its
-// address.
+// endpoint is one endpoint of a slice. Its address is its name, and identifies it: one object can have several
+// addresses of a family, and what a slice says about the object can change. It is the text of an invalid address.
 type endpoint struct {
-	key, name, uid string
-	addr           netip.Addr
-	state          source.NodeState
-	zone, hostname string
-	problem        string // why it is invalid; empty: it is valid
+	name, uid, target string // target is the object that it refers to, usually a Pod, and uid is its UID
+	addr              netip.Addr
+	state             source.NodeState
+	zone, hostname    string
+	problem           string // why it is invalid; empty: it is valid
 }
 
 func (s sliceSummary) equal(o sliceSummary) bool {
@@ -63,23 +62,23 @@ func summarizeSlice(s *discoveryv1.EndpointSlice) sliceSummary {
 	}
 	slices.SortFunc(summary.ports, comparePorts)
 
-	byKey := map[string]endpoint{}
+	byName := map[string]endpoint{}
 	for i := range s.Endpoints {
-		p, ok := readEndpoint(&s.Endpoints[i], s.AddressType)
-		if other, isDuplicate := byKey[p.key]; !ok || isDuplicate && other.state <= p.state {
-			continue // without a key, or a duplicate: the better state counts
+		p := readEndpoint(&s.Endpoints[i], s.AddressType)
+		if other, isDuplicate := byName[p.name]; p.name == "" || isDuplicate && other.state <= p.state {
+			continue // without an address, or a duplicate: the better state counts
 		}
-		byKey[p.key] = p
+		byName[p.name] = p
 	}
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		summary.endpoints = append(summary.endpoints, byKey[key])
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		summary.endpoints = append(summary.endpoints, byName[name])
 	}
 	return summary
 }
 
-// readEndpoint returns an endpoint, and whether it has a key. Of several addresses it uses the
-// first: they are interchangeable, and all consumers do so (https://issue.k8s.io/106267).
-func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoint, bool) {
+// readEndpoint reads an endpoint. Of several addresses it uses the first: they are interchangeable, and all
+// consumers do so (https://issue.k8s.io/106267).
+func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoint {
 	p := endpoint{state: endpointState(e.Conditions)}
 	text := ""
 	if len(e.Addresses) > 0 {
@@ -94,17 +93,12 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 	default:
 		p.addr = addr.Unmap()
 	}
-	p.key, p.name = text, text
+	p.name = text
 	if p.addr.IsValid() {
-		p.key, p.name = p.addr.String(), p.addr.String()
+		p.name = p.addr.String()
 	}
 	if t := e.TargetRef; t != nil {
-		if uid := source.KeepValid(string(t.UID), maxUID); uid != "" {
-			// A recreated Pod of a StatefulSet has the same name, and both may be listed: the UID
-			// makes the names differ.
-			name := source.KeepValid(t.Name, maxName)
-			p.key, p.uid, p.name = uid, uid, strings.ToValidUTF8(name[:min(len(name), maxName-1-len(uid))], "")+"."+uid
-		}
+		p.uid, p.target = source.KeepValid(string(t.UID), maxUID), source.KeepValid(t.Name, maxName)
 	}
 	if e.Zone != nil {
 		p.zone = source.KeepValid(*e.Zone, maxZone)
@@ -112,7 +106,7 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) (endpoi
 	if e.Hostname != nil && contract.IsHostname(*e.Hostname) {
 		p.hostname = *e.Hostname
 	}
-	return p, p.key != ""
+	return p
 }
 
 // endpointState applies the API's defaults: ready and serving are true if they are not set.
@@ -127,29 +121,30 @@ func endpointState(c discoveryv1.EndpointConditions) source.NodeState {
 	return source.NotReady
 }
 
-// mergeEndpoints returns one member for an endpoint that several slices list. While their states
-// differ, the better one counts: one of the slices is not up to date. Its ports are those of all of them.
-func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSummary) source.Candidate {
-	c := source.Candidate{State: source.NotReady}
+// mergeEndpoints returns one member for an address that several slices list, or one slice for several objects. The
+// one in the best state counts: the others are not up to date. Its ports are those of all of them.
+func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSummary) (c source.Candidate) {
 	var details []string
-	for _, name := range slices.Sorted(maps.Keys(listed)) {
+	for _, name := range slices.SortedFunc(maps.Keys(listed), func(a, b string) int {
+		return cmp.Or(cmp.Compare(listed[a].state, listed[b].state), cmp.Compare(a, b))
+	}) {
 		p := listed[name]
-		c.Name, c.UID, c.Zone, c.Hostname = p.name, p.uid, cmp.Or(c.Zone, p.zone), cmp.Or(c.Hostname, p.hostname)
-		c.State = min(c.State, p.state)
-		if p.problem != "" {
-			c.Invalid = p.problem
-		} else {
-			c.InternalIPs = append(c.InternalIPs, p.addr)
+		c.Name, c.UID, c.Zone, c.Hostname = p.name, cmp.Or(c.UID, p.uid), cmp.Or(c.Zone, p.zone), cmp.Or(c.Hostname, p.hostname)
+		c.State = cmp.Or(c.State, p.state)
+		c.Invalid = cmp.Or(c.Invalid, p.problem)
+		if p.problem == "" {
+			c.InternalIPs = []netip.Addr{p.addr}
 		}
 		ports := slicesByName[name].ports
 		c.Ports = append(c.Ports, ports...)
-		details = append(details, fmt.Sprintf("%s (%s, %s, ports %v)", name, p.addr, p.state, ports))
+		details = append(details, fmt.Sprintf("%s (%s, target %q, ports %v)", name, p.state, p.target, ports))
 	}
 	slices.SortFunc(c.Ports, comparePorts)
 	c.Ports = slices.Compact(c.Ports)
 	c.Ports = c.Ports[:min(len(c.Ports), contract.MaxPorts)]
-	slices.SortFunc(c.InternalIPs, netip.Addr.Compare)
-	c.InternalIPs = slices.Compact(c.InternalIPs)
+	if c.InternalIPs != nil {
+		c.Invalid = ""
+	}
 	c.Steps = []source.Step{
 		{Stage: source.StageSource, Question: "Which EndpointSlices list it?", Result: source.Passed, Detail: strings.Join(details, ", ")},
 		{Stage: source.StageState, Question: "Resulting state", Detail: c.State.String()},

@@ -145,6 +145,13 @@ func (w *Watch[T]) requestRelist() {
 // Take returns the changes since the previous Take.
 func (w *Watch[T]) Take() Changes[T] { return w.tracker.takeChanges() }
 
+// Number returns the number of changes so far. A request that is sent afterwards is later than all of them.
+func (w *Watch[T]) Number() uint64 {
+	w.tracker.mu.Lock()
+	defer w.tracker.mu.Unlock()
+	return w.tracker.number
+}
+
 // Metrics count the requests of all watches of a process, by resource.
 type Metrics struct {
 	verifications, relists, failures *prometheus.CounterVec

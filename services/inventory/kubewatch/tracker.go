@@ -25,6 +25,7 @@ type Changes[T any] struct {
 	LastContact     time.Time // of the last list, event or bookmark; zero: none yet
 	ResourceVersion uint64    // reached at LastContact
 	Failure         string    // of a list or watch since LastContact; reported once
+	Number          uint64    // of the changes so far; see Watch.Number
 }
 
 // Object is what is kept of an object.
@@ -46,6 +47,7 @@ type tracker[T any] struct {
 	objects    map[string]trackedObject[T] // by name
 	dirty      map[string]struct{}         // names that changed since the previous Take
 	dirtySince time.Time                   // of the first of them
+	number     uint64                      // of changes so far
 	deleted    map[string]uint64           // by name, during a full verification: the resourceVersion of the deletion
 	verifying  int                         // number of full verifications in progress
 
@@ -212,6 +214,7 @@ func (t *tracker[T]) markDirty(name string) {
 		t.dirtySince = time.Now()
 	}
 	t.dirty[name] = struct{}{}
+	t.number++
 }
 
 // advance records contact with the API server and the resourceVersion reached.
@@ -239,7 +242,7 @@ func (t *tracker[T]) signal() {
 func (t *tracker[T]) takeChanges() Changes[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changes := Changes[T]{LastContact: t.lastContact, ResourceVersion: t.resourceVersion, Failure: t.failure}
+	changes := Changes[T]{LastContact: t.lastContact, ResourceVersion: t.resourceVersion, Failure: t.failure, Number: t.number}
 	if len(t.dirty) > 0 {
 		changes.ChangedAt = t.dirtySince
 	}

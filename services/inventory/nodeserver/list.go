@@ -1,6 +1,7 @@
 package nodeserver
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -27,10 +28,17 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	}
 	defer release()
 	current := set.Nodes.Snapshot()
-	if !current.Synced {
-		return nil, status.Error(codes.Unavailable, "inventory has published nothing yet")
-	}
 	now := time.Now()
+	switch observed := current.Status.Observation > 0; {
+	case !current.Synced && !observed:
+		return nil, status.Errorf(
+			codes.Unavailable,
+			"inventory has published nothing yet: %s",
+			cmp.Or(truncate(current.Status.Membership.Reason), "starting"),
+		)
+	case !current.Synced:
+		return &inventoryv1.ListNodesResponse{Status: encodeStatus(current.Status, now)}, nil
+	}
 	entryName := func(e *feed.Entry) string { return e.Node.Name }
 	nodes, next, err := page.Cut(req, selectNames(current.Upserts, req.GetNames(), entryName), entryName,
 		func(e *feed.Entry) *inventoryv1.Node { return encodeNode(e, now) })

@@ -44,7 +44,7 @@ type Observer struct {
 	verifications verifications
 	listings      listings
 
-	partialError string // of the source
+	partialError, withheld string // of the source
 
 	number     uint64    // of the last complete observation
 	observedAt time.Time // when it was complete
@@ -121,10 +121,10 @@ func (o *Observer) isObservationDue(now time.Time) bool {
 	return o.number == 0 || now.Sub(o.observedAt) >= observationGap
 }
 
-// Publishable reports whether the nodes can be published as complete. It is withdrawn while there are
-// eligible nodes and none has an address: then the addresses are unknown rather than gone.
+// Publishable reports whether the nodes can be published as complete. It is withdrawn while the source withholds them,
+// or there are eligible nodes and none has an address: then the addresses are unknown rather than gone.
 func (o *Observer) Publishable() bool {
-	return o.everPublished && (o.counts.Eligible == 0 || o.counts.Published > 0)
+	return o.everPublished && o.withheld == "" && (o.counts.Eligible == 0 || o.counts.Published > 0)
 }
 
 // nextConfirmation returns when the next complete observation is due at the start or while there is an anomaly; false:

@@ -42,6 +42,8 @@ func transition(old source.PartStatus, now time.Time, evaluate func(time.Time) (
 func (o *Observer) evaluateMembership(now time.Time) (source.SyncState, string) {
 	v := &o.verifications
 	switch {
+	case o.withheld != "":
+		return source.Unsynced, o.withheld
 	case !v.everFull && v.err != "":
 		return source.Unsynced, "no full verification of the source yet: " + v.err
 	case !v.everFull:

@@ -47,7 +47,7 @@ type pendingVerification struct {
 
 // UpdateSource records the contact and the errors of an update. The changes of its nodes come before it.
 func (o *Observer) UpdateSource(now time.Time, update source.Update) {
-	o.partialError = sanitize(update.PartialError)
+	o.partialError, o.withheld = sanitize(update.PartialError), sanitize(update.Withheld)
 	v := &o.verifications
 	if !update.LastContact.IsZero() {
 		if v.failure != "" && v.failures > 0 {

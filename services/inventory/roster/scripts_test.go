@@ -220,6 +220,8 @@ func (w *world) changeSource(update *source.Update, args []string) {
 			update.Failure = value
 		case "partial":
 			update.PartialError = value
+		case "withheld":
+			update.Withheld = value
 		default:
 			w.t.Fatalf("unknown property %s of a source", key)
 		}

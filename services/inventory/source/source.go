@@ -55,4 +55,6 @@ type Update struct {
 
 	// PartialError is what is now invalid in a part of the origin: membership is DEGRADED while there is one.
 	PartialError string
+	// Withheld is why nothing may be published: the source may not report its nodes. Empty: they may be.
+	Withheld string
 }

@@ -1047,7 +1047,7 @@ func (x *ListNodesRequest) GetService() string {
 // different times.
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// cursor of the returned state.
+	// cursor of the returned state. Absent: the response has only the status.
 	Cursor *Cursor `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// status of the source.
 	Status *SourceStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`

@@ -108,7 +108,8 @@ const (
 //
 // R8 (empty is not blind): the source status says how complete and current the set is, and the number
 // of the last complete observation says how fresh it is. Until its first complete observation, a
-// server sends status messages without `synced`, never an empty set. An observation number counts
+// server sends status messages without `synced`, never an empty set. So it does later, while no node has an
+// address, or while the Service does not exist or is not exported any more. An observation number counts
 // when it comes in a `synced` message; in any other message it says nothing about the current set.
 // An error of the server's own sources never shrinks the set; it degrades the status.
 //
@@ -196,7 +197,8 @@ type InventoryServiceClient interface {
 	// PERMISSION_DENIED; or UNAUTHENTICATED.
 	WatchNodes(ctx context.Context, in *WatchNodesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchNodesResponse], error)
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
-	// observation it returns UNAVAILABLE.
+	// observation it returns UNAVAILABLE. While the server may not publish the set, or cannot (R8), the response has
+	// the status and nothing else.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 }
 
@@ -314,7 +316,8 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //
 // R8 (empty is not blind): the source status says how complete and current the set is, and the number
 // of the last complete observation says how fresh it is. Until its first complete observation, a
-// server sends status messages without `synced`, never an empty set. An observation number counts
+// server sends status messages without `synced`, never an empty set. So it does later, while no node has an
+// address, or while the Service does not exist or is not exported any more. An observation number counts
 // when it comes in a `synced` message; in any other message it says nothing about the current set.
 // An error of the server's own sources never shrinks the set; it degrades the status.
 //
@@ -402,7 +405,8 @@ type InventoryServiceServer interface {
 	// PERMISSION_DENIED; or UNAUTHENTICATED.
 	WatchNodes(*WatchNodesRequest, grpc.ServerStreamingServer[WatchNodesResponse]) error
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
-	// observation it returns UNAVAILABLE.
+	// observation it returns UNAVAILABLE. While the server may not publish the set, or cannot (R8), the response has
+	// the status and nothing else.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	mustEmbedUnimplementedInventoryServiceServer()
 }
