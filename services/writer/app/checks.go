@@ -143,10 +143,7 @@ func (c *checker) explainCall(s sources.Source, err error, handshake *identity.H
 		code == codes.InvalidArgument:          // it exports Services, and requires the name of one
 		return nil
 	case code == codes.PermissionDenied:
-		return fmt.Errorf(
-			"%s; add the SAN of the writer's certificate to the inventory's ALLOWED_CLIENTS_FILE",
-			status.Convert(err).Message(),
-		)
+		return fmt.Errorf("%s; add the writer's SAN to the inventory's ALLOWED_CLIENTS_FILE", status.Convert(err).Message())
 	case code == codes.Unavailable && handshake != nil && handshake.Advice != "":
 		return handshake
 	}
@@ -179,20 +176,13 @@ func (c *checker) compareAllowlist(s sources.Source, apiServer []netip.Addr, por
 		if !contains(s.CIDRs, a) {
 			continue
 		}
+		problem := fmt.Sprintf("%s in %s is this cluster's API server", netip.AddrPortFrom(a, port), setting)
 		if s.AllowsPort(port) || port == c.targets.NamedTarget.FixedPort {
-			return "", fmt.Errorf(
-				"%s in %s is the API server of this cluster; narrow %[2]s, or the allowed ports",
-				netip.AddrPortFrom(a, port),
-				setting,
-			)
+			return "", fmt.Errorf("%s, and its port is allowed; narrow %s or the ports", problem, setting)
 		}
-		return "", preflight.Warning(
-			"%s in %s is the API server of this cluster, at another port; narrow %[2]s to the nodes of the secured cluster",
-			a,
-			setting,
-		)
+		return "", preflight.Warning("%s, though its port is not allowed; narrow %s", problem, setting)
 	}
-	return fmt.Sprintf("%s, without the API server of this cluster", s.CIDRs), nil
+	return fmt.Sprintf("%s, without this cluster's API server", s.CIDRs), nil
 }
 
 func contains(allowlist []netip.Prefix, a netip.Addr) bool {
@@ -211,13 +201,8 @@ func (c *checker) permissions() (needed, excess []preflight.Permission) {
 		{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings", Verbs: []string{"delete"}},
 	}
 	if c.targets.ServiceImports {
-		needed, excess = append(
-			needed,
-			in(imports, "serviceimports", "list", "watch"),
-		), append(
-			excess,
-			in(imports, "serviceimports", "update"),
-		)
+		needed = append(needed, in(imports, "serviceimports", "list", "watch"))
+		excess = append(excess, in(imports, "serviceimports", "update"))
 	}
 	elsewhere := in(discovery, "endpointslices", "update")
 	if elsewhere.Namespaces = []string{preflight.AllNamespaces}; !slices.Equal(c.targets.Namespaces, elsewhere.Namespaces) {
@@ -226,12 +211,8 @@ func (c *checker) permissions() (needed, excess []preflight.Permission) {
 	if !c.writes() {
 		return append(needed, in(discovery, "endpointslices", "get", "list", "watch")), excess
 	}
-	lease := preflight.Permission{
-		Group:      "coordination.k8s.io",
-		Resource:   "leases",
-		Namespaces: []string{c.namespace},
-		Verbs:      []string{"create"},
-	}
+	lease := in("coordination.k8s.io", "leases", "create")
+	lease.Namespaces = []string{c.namespace}
 	own := lease
 	own.Name, own.Verbs = "slicefeed-"+c.cfg.Class, []string{"get", "update"}
 	return append(needed, in(discovery, "endpointslices", "get", "list", "watch", "create", "update", "delete"),
@@ -243,9 +224,7 @@ func (c *checker) permissions() (needed, excess []preflight.Permission) {
 func (c *checker) checkPolicy(ctx context.Context) (string, error) {
 	outside := c.outsideAddress()
 	if !outside.IsValid() {
-		return "", preflight.Warning(
-			"no address is outside the allowlist, so no policy can protect; narrow it to the network of the secured cluster",
-		)
+		return "", preflight.Warning("no address is outside the allowlist; narrow it to the network of the secured cluster")
 	}
 	for _, namespace := range c.targets.Namespaces {
 		if namespace == preflight.AllNamespaces {

@@ -202,9 +202,9 @@ func TestComparesAllowlistWithAPIServer(t *testing.T) {
 		port    uint16
 		want    string
 	}{
-		{"elsewhere", nil, "10.0.0.7", 6443, "ok|[10.0.1.0/24], without the API server"},
-		{"at another port", nil, "10.0.1.7", 6443, "warning|10.0.1.7 in SECURED_SUBNET_CIDR|at another port"},
-		{"mapped to IPv6", nil, "::ffff:10.0.1.7", 6443, "warning|10.0.1.7 in SECURED_SUBNET_CIDR"},
+		{"elsewhere", nil, "10.0.0.7", 6443, "ok|[10.0.1.0/24], without this cluster's API server"},
+		{"at another port", nil, "10.0.1.7", 6443, "warning|10.0.1.7:6443 in SECURED_SUBNET_CIDR|not allowed; narrow SECURED_SUBNET_CIDR"},
+		{"mapped to IPv6", nil, "::ffff:10.0.1.7", 6443, "warning|10.0.1.7:6443 in SECURED_SUBNET_CIDR"},
 		{"at an allowed port", map[string]string{"ALLOWED_PORTS": "6000-7000"}, "10.0.1.7", 6443, "FAILED|10.0.1.7:6443 in SECURED_SUBNET_CIDR|narrow SECURED_SUBNET_CIDR"},
 		{"at TARGET_PORT", map[string]string{"TARGET_PORT": "6443"}, "10.0.1.7", 6443, "FAILED|10.0.1.7:6443"},
 		{"with the ports of a source", twoSources(t), "fd00::7", 8080, "FAILED|[fd00::7]:8080 in cidrs of green in SOURCES_FILE"},
@@ -217,7 +217,7 @@ func TestComparesAllowlistWithAPIServer(t *testing.T) {
 	}
 	c := newTestChecker(t, nil, nil)
 	observed, err := c.checkAllowlist(t.Context(), c.sources[0])
-	expectResult(t, "warning|10.0.1.7 in", observed, err)
+	expectResult(t, "warning|10.0.1.7:6443 in", observed, err)
 	c.host = "https://api.invalid"
 	observed, err = c.checkAllowlist(t.Context(), c.sources[0])
 	expectResult(t, "warning|api.invalid|yourself", observed, err)
