@@ -167,15 +167,14 @@ Everything keeps running until you press Ctrl-C here. This opens a shell beside 
 
    kubectl --context consuming -n %s get endpointslices,events,leases
    kubectl --context secured taint node %s %s=:NoSchedule
-   slicefeed-writer status --debug-address %s      # and %s
-   slicefeed-inventory status --debug-address %s
+   kubectl slicefeed status --inventory-address %s --writer-address %s,%s
    curl -s -X POST %s/lab/faults -d '{"kind":"503"}'    # the cloud fails; -X DELETE ends that
    curl -s http://%s/metrics
 
 Logs, keys and kubeconfigs are in %s.
 `, os.Getpid(), filepath.Join(root, ".bin"), kubectl, s.pair.Secured.AdminKubeconfig()+":"+s.pair.Consuming.AdminKubeconfig(),
-		pair.Namespace, s.workers[0].Name, pair.DrainTaint, writers[1].DebugAddress(), writers[0].DebugAddress(),
-		s.pair.Inventory.DebugAddress(), s.pair.Cloud.SideDoor, s.pair.Inventory.AdminAddress(), s.pair.Dir())
+		pair.Namespace, s.workers[0].Name, pair.DrainTaint, s.pair.Inventory.DebugAddress(), writers[1].DebugAddress(),
+		writers[0].DebugAddress(), s.pair.Cloud.SideDoor, s.pair.Inventory.AdminAddress(), s.pair.Dir())
 }
 
 // short prints a duration as people would.
