@@ -30,8 +30,8 @@ func (server) GetReport(_ context.Context, request *reportv1.GetReportRequest) (
 	switch {
 	case request.GetFilter() == "no//filter":
 		return nil, status.Error(codes.InvalidArgument, "want NAMESPACE/SERVICE")
-	case request.GetFilter() == "web/mail":
-		r.Problems, r.Services = r.GetProblems()[1:], r.GetServices()[:1]
+	case request.GetFilter() == "web/api":
+		r.Problems, r.Services = r.GetProblems()[4:], r.GetServices()[:1]
 	case request.GetPageToken() == "":
 		r.Services, r.NextPageToken = r.GetServices()[:1], "shop"
 	default:
@@ -56,9 +56,9 @@ func TestStatusOfRunningComponent(t *testing.T) {
 		code                     int
 		want                     string
 	}{
-		{Writer, "", here, 1, "web/mail"},
+		{Writer, "", here, 1, "web/api"},
 		{Writer, "-o json", "0.0.0.0" + port, 1, `"name": "shop"`},
-		{Writer, "web/mail", port, 0, "Healthy."},
+		{Writer, "web/api", port, 0, "Healthy."},
 		{Writer, "no//filter", here, 2, "want NAMESPACE/SERVICE"},
 		{Writer, "", "nonsense", 2, "DEBUG_ADDRESS"},
 		{Inventory, "", here, 1, "no slicefeed-inventory of this version listens at " + here},
@@ -72,6 +72,7 @@ func TestStatusOfRunningComponent(t *testing.T) {
 			), bytes.Buffer{}
 			cmd.SetArgs(strings.Fields(c.args))
 			cmd.SetOut(&out)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
 			err := cmd.ExecuteContext(t.Context())
 			if text := fmt.Sprint(out.String(), err); settings.ExitCode(err) != c.code || !strings.Contains(text, c.want) {
 				t.Errorf("exit code %d, want %d and %q:\n%s", settings.ExitCode(err), c.code, c.want, text)

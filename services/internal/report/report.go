@@ -214,17 +214,19 @@ func word(value any) string {
 	return strings.ToLower(strings.ReplaceAll(text, "_", " "))
 }
 
-// sentence returns a message as a sentence.
+// sentence returns a message as a sentence. A name such as trafficDistribution stays as it is.
 func sentence(message string) string {
 	if message == "" {
 		return ""
 	}
-	first, size := utf8.DecodeRuneInString(message)
-	text := string(unicode.ToUpper(first)) + message[size:]
-	if !strings.ContainsAny(text[len(text)-1:], ".!?") && !strings.HasSuffix(text, "…") {
-		text += "."
+	if word, _, _ := strings.Cut(message, " "); word == strings.ToLower(word) {
+		first, size := utf8.DecodeRuneInString(message)
+		message = string(unicode.ToUpper(first)) + message[size:]
 	}
-	return text
+	if !strings.HasSuffix(message, "…") && !strings.ContainsAny(message[len(message)-1:], ".!?") {
+		message += "."
+	}
+	return message
 }
 
 func describeConditions(b *writerv1.Backend) string {

@@ -28,6 +28,12 @@ import (
 
 var update = flag.Bool("update", false, "write the examples into testdata")
 
+const (
+	note    = reportv1.Level_LEVEL_NOTE
+	warning = reportv1.Level_LEVEL_WARNING
+	failure = reportv1.Level_LEVEL_ERROR
+)
+
 var now = timestamppb.New(time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC))
 
 func seconds(n int64) *durationpb.Duration { return &durationpb.Duration{Seconds: n} }
@@ -38,204 +44,183 @@ func problem(level reportv1.Level, reason, object, message, advice string) *repo
 
 // inventory is the report of an inventory without a filter.
 func inventory() *inventoryv1.InventoryReport {
-	omitted := func(name string) *reportv1.Problem {
-		return problem(reportv1.Level_LEVEL_ERROR, "NoAddressOnLAN", "node "+name, "it has no address on LAN 2", "Attach a NIC to the LAN.")
+	omitted := problem(failure, "NoAddressOnLAN", "node standardnodes-late1", "its server has no address on LAN 2 (NICs there: 0)",
+		"Attach a NIC to the LAN, or check IONOS_PRIVATE_LAN_ID.")
+	unready := problem(warning, "NodeNotReady", "node standardnodes-t8z5b", "condition Ready is Unknown: its kubelet stopped reporting",
+		"Check its kubelet.")
+	excluded := problem(note, "ControlPlane", "node control-plane-1", "it has label node-role.kubernetes.io/control-plane", "")
+	published := func(name, address string, state inventoryv1.NodeState, age int64) *inventoryv1.NodeReport {
+		return &inventoryv1.NodeReport{Name: name, State: state, Addresses: []string{address}, Age: seconds(age), Zone: "AUTO"}
 	}
-	synced := &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: seconds(3600)}
-	return &inventoryv1.InventoryReport{
-		Version: "v1.2.3", Instance: "inventory-1", SourceKind: "kubernetes", Time: now,
+	r := &inventoryv1.InventoryReport{
+		Version: "v1.2.3", Instance: "slicefeed-inventory-7c975d28z4-f4tmw", SourceKind: "kubernetes", Time: now,
 		Problems: []*reportv1.Problem{
-			omitted("worker-8"), omitted("worker-9"),
-			problem(reportv1.Level_LEVEL_WARNING, "NodeNotReady", "node worker-3", "its kubelet does not report", "Look at its kubelet."),
+			omitted, unready, problem(warning, "AddressesNotSynced", "addresses", "degraded: IONOS API: 503 Service Unavailable", "Wait."),
 		},
 		Totals: &inventoryv1.NodeTotals{
-			Ready:    new(uint32(1)),
-			Draining: new(uint32(1)),
-			NotReady: new(uint32(1)),
-			Omitted:  new(uint32(2)),
-			Excluded: new(uint32(1)),
+			Ready: new(uint32(3)), Draining: new(uint32(1)), NotReady: new(uint32(1)), Omitted: new(uint32(1)), Excluded: new(uint32(1)),
 		},
 		Status: &inventoryv1.SourceStatus{
-			Membership:     synced,
-			Observation:    7,
-			ObservationAge: seconds(20),
-			Addresses: &inventoryv1.PartStatus{
-				State:  inventoryv1.SyncState_SYNC_STATE_DEGRADED,
-				Age:    seconds(60),
-				Reason: "IONOS API: 503",
-			},
+			Membership:  &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: seconds(3600)},
+			Addresses:   &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Age: seconds(60), Reason: "IONOS API: 503 Service Unavailable"},
+			Observation: 7, ObservationAge: seconds(20),
 		},
 		Cloud: &inventoryv1.CloudReport{
-			ListingAge: seconds(30), Servers: new(uint32(4)), RequestsLeft: new(uint32(58)), RequestsPerMinute: 120,
+			ListingAge: seconds(30), Servers: new(uint32(26)), RequestsLeft: new(uint32(58)), RequestsPerMinute: 120,
 			TokenExpiresIn: seconds(90 * 24 * 3600),
 		},
 		Nodes: []*inventoryv1.NodeReport{
-			{Name: "master", Excluded: "ControlPlane"},
-			{
-				Name:      "worker-1",
-				State:     inventoryv1.NodeState_NODE_STATE_READY,
-				Addresses: []string{"10.0.1.11"},
-				Age:       seconds(10800),
-				Zone:      "de-1",
-			},
-			{
-				Name:      "worker-2",
-				State:     inventoryv1.NodeState_NODE_STATE_DRAINING,
-				Addresses: []string{"10.0.1.12"},
-				Age:       seconds(60),
-				Zone:      "de-1",
-			},
-			{
-				Name:      "worker-3",
-				State:     inventoryv1.NodeState_NODE_STATE_NOT_READY,
-				Addresses: []string{"10.0.1.13", "2001:db8::13"},
-				Age: seconds(
-					90,
-				),
-				Problem: problem(reportv1.Level_LEVEL_WARNING, "NodeNotReady", "node worker-3", "its kubelet does not report", ""),
-			},
-			{Name: "worker-8", Problem: omitted("worker-8")},
-			{Name: "worker-9", Problem: omitted("worker-9")},
+			{Name: "control-plane-1", Excluded: "ControlPlane", Problem: excluded},
+			published("standardnodes-3xk7a", "10.0.1.11", inventoryv1.NodeState_NODE_STATE_READY, 10800),
+			published("standardnodes-9pqw2", "10.0.1.12", inventoryv1.NodeState_NODE_STATE_READY, 10800),
+			{Name: "standardnodes-late1", Problem: omitted},
+			published("standardnodes-m4c6e", "10.0.1.13", inventoryv1.NodeState_NODE_STATE_DRAINING, 60),
+			published("standardnodes-t8z5b", "10.0.1.14", inventoryv1.NodeState_NODE_STATE_NOT_READY, 90),
+			published("standardnodes-zz1d0", "10.0.1.15", inventoryv1.NodeState_NODE_STATE_READY, 10800),
 		},
 		Subscribers: []*inventoryv1.SubscriberReport{
-			{Name: "spiffe://example.org/writer", Age: seconds(3600), SentAge: seconds(2), Behind: new(uint64(0))},
+			{Name: "spiffe://example.org/slicefeed/writer", Age: seconds(3600), SentAge: seconds(2), Behind: new(uint64(0))},
 		},
 	}
+	r.Nodes[5].Problem = unready
+	return r
 }
 
 // node is the report of an inventory about one node.
 func node() *inventoryv1.InventoryReport {
 	r := inventory()
-	r.Filter, r.Nodes, r.Problems = "worker-9", r.GetNodes()[5:], r.GetProblems()[1:2]
+	r.Filter, r.Nodes, r.Problems = "standardnodes-late1", r.GetNodes()[3:4], r.GetProblems()[:1]
 	n := r.GetNodes()[0]
-	n.Uid, n.StateReason, n.ProviderId = "9f1c", "condition Ready is True: ready", "ionos://22222222"
-	n.SystemUuid, n.Match, n.ServerId = "22222222", "its provider ID is that of server 22222222", "22222222"
+	n.Uid, n.StateReason, n.ProviderId = "9f1c7f5e-2d0b-4d57-8f0e-3b6a1f0c2d11", "condition Ready is True", "ionos://27c2d098-6263-42d0-bc8a-3586e232f1b0"
+	n.Match, n.ServerId = "by its provider ID", "27c2d098-6263-42d0-bc8a-3586e232f1b0"
 	n.Candidates = []*inventoryv1.CandidateAddress{
-		{Address: "192.168.7.2", From: "NIC nic-two, LAN 2", Chosen: new(false), Reason: "outside 10.0.1.0/24"},
-		{Address: "10.0.1.19", From: "Node", Chosen: new(true), Reason: "the only one inside 10.0.1.0/24"},
+		{Address: "203.0.113.19", From: "Node, InternalIP", Chosen: new(false), Reason: "addresses come from the cloud"},
+		{Address: "192.168.7.2", From: "NIC nic-two, LAN 3", Chosen: new(false), Reason: "its LAN is not LAN 2"},
 	}
-	n.LastChange, n.LastChangeAge = "address 10.0.1.19 removed", seconds(8)
+	n.LastChange, n.LastChangeAge = "no longer published", seconds(8)
 	return r
 }
 
 // writer is the report of a writer without a filter.
 func writer() *writerv1.WriterReport {
-	return &writerv1.WriterReport{
-		Version: "v1.2.3", Instance: "writer-1", Time: now, Leading: new(true), Leader: "writer-1",
+	of := func(name string, state writerv1.TargetState, ready, draining, notReady, outOfSync, held uint32) *writerv1.ServiceReport {
+		return &writerv1.ServiceReport{
+			Namespace: "web", Name: name, State: state, Ready: &ready, Draining: &draining, NotReady: &notReady, OutOfSync: &outOfSync, Held: &held,
+		}
+	}
+	const managed = writerv1.TargetState_TARGET_STATE_MANAGED
+	r := &writerv1.WriterReport{
+		Version: "v1.2.3", Instance: "slicefeed-writer-6d5c9b7f4-x2v8k", Time: now, Leading: new(true), Leader: "slicefeed-writer-6d5c9b7f4-x2v8k",
 		Problems: []*reportv1.Problem{
-			problem(
-				reportv1.Level_LEVEL_ERROR,
-				"OutOfSync",
-				"Service web/shop",
-				"1 address is not listed as wanted",
-				"See the last writes.",
-			),
-			problem(reportv1.Level_LEVEL_NOTE, "SliceForeign", "Service web/mail", "another controller has a slice of it", ""),
+			problem(failure, "ServiceHasSelector", "Service web/cart", "it has a selector, so Kubernetes writes its slices", "Remove spec.selector."),
+			problem(failure, "NoReadyEndpoints", "Service web/search", "no endpoint is ready",
+				"See the addresses of the Service in the report: each says why it is not ready."),
+			problem(warning, "Paused", "Service web/mail", "paused by annotation: nothing is written; 4 addresses would change",
+				"Remove annotation slicefeed.dev/paused to resume."),
+			problem(warning, "ShrinkLimited", "Service web/shop, source default", "1 ready endpoint stays: more left than SHRINK_WINDOW allows",
+				"At most half leave per SHRINK_WINDOW. If this is unexpected, check its inventory."),
+			problem(note, "TrafficDistribution", "Service web/api", "trafficDistribution PreferClose has no effect in kube-proxy", ""),
 		},
 		Totals: &writerv1.ServiceTotals{
-			Services:  new(uint32(2)),
-			Healthy:   new(uint32(1)),
-			Ready:     new(uint32(3)),
-			Draining:  new(uint32(1)),
-			NotReady:  new(uint32(1)),
-			OutOfSync: new(uint32(1)),
-			Held:      new(uint32(0)),
+			Services: new(uint32(5)), Healthy: new(uint32(1)), Ready: new(uint32(5)), Draining: new(uint32(0)), NotReady: new(uint32(1)),
+			OutOfSync: new(uint32(4)), Held: new(uint32(1)),
 		},
 		Sources: []*writerv1.SourceState{
 			{
-				Name: "blue", Connected: new(true), Trusted: new(true), Nodes: new(uint32(4)), MembershipAge: seconds(5),
-				Observation: 7, ObservationAge: seconds(2),
+				Name: "default", Connected: new(true), Trusted: new(true), Nodes: new(uint32(5)), MembershipAge: seconds(2),
+				Observation: 7, ObservationAge: seconds(24),
 			},
 			{
 				Name: "green", Connected: new(false), Trusted: new(false), Nodes: new(uint32(0)),
-				Problem: problem(reportv1.Level_LEVEL_ERROR, "SourceDisconnected", "source green", "connection refused", ""),
+				Problem: problem(failure, "SourceDisconnected", "source green", "connection refused", ""),
 			},
 		},
 		Services: []*writerv1.ServiceReport{
-			{Namespace: "web", Name: "mail", State: writerv1.TargetState_TARGET_STATE_MANAGED, Ready: new(uint32(2))},
-			{
-				Namespace: "web", Name: "shop", State: writerv1.TargetState_TARGET_STATE_MANAGED, Ready: new(uint32(1)),
-				Draining: new(uint32(1)), NotReady: new(uint32(1)), OutOfSync: new(uint32(1)), Held: new(uint32(0)),
-				Problem: problem(reportv1.Level_LEVEL_ERROR, "OutOfSync", "Service web/shop", "1 address is not listed as wanted", ""),
-			},
+			of("api", managed, 1, 0, 0, 0, 0), of("cart", writerv1.TargetState_TARGET_STATE_REJECTED, 0, 0, 0, 0, 0),
+			of("mail", writerv1.TargetState_TARGET_STATE_PAUSED, 0, 0, 0, 4, 0), of("search", managed, 0, 0, 0, 0, 0), of("shop", managed, 4, 0, 1, 0, 1),
 		},
 	}
+	for n, of := range []int{1, 3, 2, 4, 0} {
+		r.Services[of].Problem = r.GetProblems()[n]
+	}
+	return r
 }
 
 // service is the report of a writer about one Service.
 func service() *writerv1.WriterReport {
 	r := writer()
-	r.Filter, r.Services, r.Problems = "web/shop", r.GetServices()[1:], r.GetProblems()[:1]
+	r.Filter, r.Services, r.Problems, r.Sources = "web/shop", r.GetServices()[4:], r.GetProblems()[3:4], r.GetSources()[:1]
 	s := r.GetServices()[0]
-	s.Problems, s.Sources, s.NextDecisionIn = r.GetProblems(), []string{"blue", "green"}, seconds(25)
-	s.Ports = []*writerv1.Port{{Name: "http", Protocol: "TCP", Number: 30080}}
-	ready, draining := &writerv1.Backend{Ready: true, Serving: true}, &writerv1.Backend{Serving: true, Terminating: true}
-	s.Addresses = []*writerv1.AddressReport{
-		{
-			Address: "10.0.0.2",
-			Rule:    "table",
-			Reason:  "source blue: ready, probe: failing (connection refused)",
-			Age:     seconds(9),
-			Problem: problem(
-				reportv1.Level_LEVEL_WARNING,
-				"ProbeFailing",
-				"address 10.0.0.2",
-				"connection refused",
-				"Look at the backend.",
-			),
-			Reports: []*writerv1.AddressInSource{
-				{Source: "blue", Node: "worker-2", State: "READY", Age: seconds(3600)}, {Source: "green"},
-			},
-			Probe:  &writerv1.ProbeReport{Result: "failing", Age: seconds(9), Detail: "connection refused", PassedAge: seconds(11)},
-			Now:    ready,
-			Wanted: &writerv1.Backend{},
-		},
-		{
-			Address: "10.0.0.3",
-			Rule:    "table",
-			Reason:  "source blue: draining, probe: passing",
-			Age:     seconds(60),
-			Reports: []*writerv1.AddressInSource{
-				{Source: "blue", Node: "worker-3", State: "DRAINING", Age: seconds(60)},
-				{Source: "green"},
-			},
-			Probe:  &writerv1.ProbeReport{Result: "passing", Age: seconds(3600)},
-			Now:    draining,
-			Wanted: draining,
-		},
+	s.Problems, s.Sources, s.NextDecisionIn = r.GetProblems(), []string{"default"}, seconds(570)
+	s.Ports = []*writerv1.Port{{Name: "http", Protocol: "TCP", Number: 30080, ServicePort: 80}}
+	ready := &writerv1.Backend{Ready: true, Serving: true}
+	address := func(text, node, state, rule, probe string, age int64) *writerv1.AddressReport {
+		return &writerv1.AddressReport{
+			Address: text, Rule: rule, Reason: "source default: " + state + ", probe: " + probe, Age: seconds(age),
+			Reports: []*writerv1.AddressInSource{{Source: "default", Node: node, State: state, Age: seconds(age)}},
+			Probe:   &writerv1.ProbeReport{Result: probe, Age: seconds(age)}, Now: ready, Wanted: ready,
+		}
 	}
+	s.Addresses = []*writerv1.AddressReport{
+		address("10.0.1.11", "standardnodes-3xk7a", "READY", "table", "passing", 10800),
+		address("10.0.1.12", "standardnodes-9pqw2", "READY", "table", "failing", 9),
+		address("10.0.1.13", "standardnodes-m4c6e", "DRAINING", "shrink", "passing", 60),
+		address("10.0.1.14", "standardnodes-t8z5b", "NOT_READY", "table", "passing", 90),
+	}
+	failing, held := s.GetAddresses()[1], s.GetAddresses()[2]
+	failing.Probe.Detail, failing.Probe.PassedAge = "connection refused", seconds(11)
+	failing.Wanted = &writerv1.Backend{}
+	failing.Problem = problem(failure, "OutOfSync", "address 10.0.1.12 of Service web/shop", "its slices do not list it as wanted", "")
+	held.Problem = problem(warning, "ShrinkLimited", "address 10.0.1.13 of Service web/shop", "guard shrink: 1 ready endpoint stays", "")
 	s.Writes = []*writerv1.WriteReport{
-		{Age: seconds(10), Slice: "shop-1", Verb: "update", Result: "rejected", Message: "exceeded quota", Attempts: 3},
+		{Age: seconds(10), Slice: "shop-slicefeed", Verb: "update", Result: "rejected", Message: "exceeded quota", Attempts: 3},
 		{
-			Age: seconds(60), Slice: "shop-1", Verb: "update", Result: "ok", Attempts: 1,
-			Changes: []string{"~ endpoint 10.0.0.3: ready -> draining", "- endpoint 10.0.0.9 ready"}, ChangesOmitted: 2,
+			Age: seconds(60), Slice: "shop-slicefeed", Verb: "update", Result: "ok", Attempts: 1, ChangesOmitted: 2,
+			Changes: []string{"~ endpoint 10.0.1.15 not ready -> ready", "- endpoint 10.0.1.9 ready", "+ label app.kubernetes.io/part-of shop"},
 		},
 	}
 	return r
 }
 
-func TestPrintsReportsForTerminals(t *testing.T) {
-	healthy := writer()
-	healthy.Problems, healthy.Leading, healthy.Leader = healthy.GetProblems()[1:], new(false), "writer-2"
+// address is the report of a writer about one address.
+func address() *writerv1.WriterReport {
+	r := service()
+	r.Filter = "web/shop/10.0.1.12"
+	r.Services[0].Addresses, r.Services[0].Writes = r.GetServices()[0].GetAddresses()[1:2], nil
+	return r
+}
+
+func TestPrintsReports(t *testing.T) {
+	standby := writer()
+	standby.Problems, standby.Leading, standby.Leader = standby.GetProblems()[4:], new(false), "slicefeed-writer-2"
 	for name, r := range map[string]Report{
-		"inventory": inventory(), "node": node(), "writer": writer(), "service": service(), "standby": healthy,
+		"inventory": inventory(), "node": node(), "writer": writer(), "service": service(), "address": address(), "standby": standby,
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			if err := Write(&out, r); err != nil {
+			var text bytes.Buffer
+			if err := Write(&text, r); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if diff := cmp.Diff(string(want), out.String()); diff != "" || err != nil {
-				t.Errorf("error %v (-want +got):\n%s", err, diff)
+			check(t, name+".txt", text.Bytes())
+			if name != "address" && name != "standby" {
+				check(t, name+".html", get(t, r, "/statusz").Body.Bytes())
 			}
 		})
+	}
+}
+
+// check compares what is printed with a file, or writes the file.
+func check(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if diff := cmp.Diff(string(want), string(got)); diff != "" || err != nil {
+		t.Errorf("%s: error %v (-want +got):\n%s", name, err, diff)
 	}
 }
 
@@ -288,7 +273,7 @@ func fill(m protoreflect.Message, path string, texts map[string]string, number *
 
 // hidden are fields that a page does not need: it has the same elsewhere, or shows it in other words.
 var hidden = regexp.MustCompile(
-	`cloud\.servers|reports\.state|services\.status\.ports|services\.totals\.excluded|\.(now|wanted)\.|services\.problems\.|\w\.\w+\.problem\.(reason|object|advice|age)|page_token`,
+	`cloud\.servers|reports\.state|services\.totals\.excluded|\.(now|wanted)\.|services\.problems\.|\w\.\w+\.problem\.(reason|object|advice|age)|page_token`,
 )
 
 func TestShowsEachField(t *testing.T) {
