@@ -1,4 +1,4 @@
-// Package browser has a headless Chromium show the status pages of a real pair, and checks what their readers see. chromedp controls it
+// Package browser has a headless Chromium show example pages of the reports, and checks what their readers see. chromedp controls it
 // through a pipe, so that nothing listens. The browser ends with the test and keeps nothing.
 package browser
 

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"text/template"
@@ -145,11 +146,11 @@ func diffClass(line string) string {
 	return map[string]string{"+": "added", "-": "removed", "~": "changed"}[line[:min(1, len(line))]]
 }
 
-// filterOf returns the filter that shows the object of a problem, or nothing.
+// filterOf returns the filter that shows the object of a problem, such as "Service web/shop, source blue", or nothing.
 func filterOf(object string) string {
-	kind, name, _ := strings.Cut(object, " ")
-	if (kind == "node" || kind == "Service") && !strings.Contains(name, " ") {
-		return name
+	words := strings.FieldsFunc(object, func(r rune) bool { return r == ' ' || r == ',' })
+	if len(words) > 1 && slices.Contains([]string{"address", "node", "Service"}, words[0]) {
+		return words[1]
 	}
 	return ""
 }
