@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -9,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/lab/pair"
 	"github.com/slicefeed/slicefeed/lab/pki"
 )
@@ -43,13 +43,13 @@ func (s *Setup) ListNodes(conn *grpc.ClientConn) *inventoryv1.ListNodesResponse 
 	return list
 }
 
-// NodeDetails returns all nodes that the inventory knows, as an operator sees them.
-func (s *Setup) NodeDetails() *inventoryv1.ListNodeDetailsResponse {
+// InventoryReport returns the inventory's report, as an operator gets it.
+func (s *Setup) InventoryReport(filter string) *inventoryv1.InventoryReport {
 	s.T.Helper()
-	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.OperatorConn()).
-		ListNodeDetails(s.Ctx(), &inventoryv1.ListNodeDetailsRequest{}, grpc.WaitForReady(true))
+	report, err := inventoryv1.NewInventoryReportServiceClient(s.OperatorConn()).
+		GetReport(s.Ctx(), &reportv1.GetReportRequest{Filter: filter}, grpc.WaitForReady(true))
 	s.Must(err)
-	return list
+	return report
 }
 
 // WriteFile replaces a file in one step.
@@ -98,20 +98,4 @@ func (s *Setup) Issue(ca *pki.CA, dir string, cert pki.Cert) {
 	s.Must(err)
 	_, _, err = issued.Write(dir, "tls")
 	s.Must(err)
-}
-
-// Explain is the explanation of a node, as an operator gets it.
-func (s *Setup) Explain(name string) string {
-	s.T.Helper()
-	list, err := inventoryv1.NewInventoryOperatorServiceClient(s.OperatorConn()).ExplainNodes(s.Ctx(),
-		&inventoryv1.ExplainNodesRequest{Names: []string{name}}, grpc.WaitForReady(true))
-	s.Must(err)
-	var b strings.Builder
-	for _, e := range list.GetExplanations() {
-		for _, step := range e.GetSteps() {
-			fmt.Fprintf(&b, "%s: %s %s: %s\n", step.GetStage(), step.GetQuestion(), step.GetResult(), step.GetDetail())
-		}
-		b.WriteString(e.GetConclusion() + "\n")
-	}
-	return b.String()
 }

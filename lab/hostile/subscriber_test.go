@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 )
 
 const watch = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
@@ -88,9 +89,9 @@ var attacks = []attack{
 		}
 	}},
 	{name: "what only operators may ask, again and again", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
-		details := inventoryv1.NewInventoryOperatorServiceClient(i.dial(enemy))
+		reports := inventoryv1.NewInventoryReportServiceClient(i.dial(enemy))
 		for ctx.Err() == nil {
-			_, err := details.ListNodeDetails(ctx, &inventoryv1.ListNodeDetailsRequest{})
+			_, err := reports.GetReport(ctx, &reportv1.GetReportRequest{})
 			switch status.Code(err) {
 			case codes.PermissionDenied, codes.ResourceExhausted, codes.Canceled:
 			default:

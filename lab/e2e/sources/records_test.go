@@ -314,7 +314,7 @@ func TestWithAWorkloadADrainLosesNothing(t *testing.T) {
 			s.Must(a.Cordon(s.Ctx(), true))
 			s.Must(a.Drain(s.Ctx(), true))
 			s.UntilCalled("the inventory has seen the mark", func() bool {
-				return strings.Contains(s.Explain(a.Name), "taint "+pair.DrainTaint)
+				return strings.Contains(s.InventoryReport(a.Name).GetNodes()[0].GetStateReason(), "taint "+pair.DrainTaint)
 			})
 		})
 		s.Expect(pair.Ready, a)

@@ -50,9 +50,7 @@ func start(life string, age time.Duration) *replica {
 		ran: make(chan error, 1), served: make(chan error, 1),
 	}
 	r.server = nodeserver.New(nodeserver.Config{
-		Sets: nodeserver.OnlySet(nodeserver.NewSet(nodeserver.SetConfig{
-			Nodes: r.feed, Omitted: func() []roster.Omission { return nil },
-		})),
+		Sets: nodeserver.OnlySet(nodeserver.NewSet(nodeserver.SetConfig{Nodes: r.feed})),
 		Identify: func(context.Context) (nodeserver.Client, bool) {
 			return nodeserver.Client{Name: "writer"}, true
 		},

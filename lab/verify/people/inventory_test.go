@@ -10,72 +10,48 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
 
-func TestAnOperatorIsToldWhatIsLeftOutAndWhyAndASubscriberIsNot(t *testing.T) {
+func TestReportShowsOperatorsWhatIsPublishedAndWhatIsNot(t *testing.T) {
 	s := e2e.New(t, e2e.Options{})
 	s.StartAll()
 	w := s.Join(1)[0]
 	s.CreateNode("nobodys-machine", netip.MustParseAddr("10.0.1.5"))
-	s.UntilCalled("both nodes are known", func() bool { return len(s.NodeDetails().GetNodes()) == 2 })
+	s.UntilCalled("both nodes are known", func() bool { return len(s.InventoryReport("").GetNodes()) == 2 })
 
-	all := s.NodeDetails().GetNodes()
-	if left := all[0]; left.GetName() != "nobodys-machine" || left.GetOmitted().GetAdvice() == "" ||
-		left.GetOmitted().GetReason() == inventoryv1.OmissionReason_OMISSION_REASON_UNSPECIFIED {
-		t.Errorf("an operator sees of the omitted node %v", left)
-	}
-	if all[1].GetPublished().GetName() != w.Name || all[1].GetServerId() != w.Server {
-		t.Errorf("an operator sees of the published node %v", all[1])
-	}
-	if list := s.ListNodes(s.WriterConn()); len(list.GetNodes()) != 1 {
-		t.Errorf("a subscriber sees %v", list)
-	}
-	_, err := inventoryv1.NewInventoryOperatorServiceClient(s.WriterConn()).ListNodeDetails(s.Ctx(), &inventoryv1.ListNodeDetailsRequest{})
-	if status.Code(err) != codes.PermissionDenied {
-		t.Errorf("the operators' service answers a subscriber: %v", err)
-	}
-}
-
-func TestTheChainOfANodeIsExplained(t *testing.T) {
-	s := e2e.New(t, e2e.Options{})
-	w := s.Machine(pair.WorkerOptions{})
-	s.Must(w.Join(s.Ctx()))
-	s.CreateNode("nobodys-machine", netip.MustParseAddr("10.0.1.5"))
-
-	s.Step("by a command of its own, beside a running inventory or without one", func(s *e2e.Setup) {
-		code, text := e2e.Run(s.T, "slicefeed-inventory", s.Inventory.Env(), "explain", w.Name)
-		if code != 0 ||
-			!e2e.ContainsAll(text, "eligibility", "Is its kubelet ready?", w.Server, "published as READY at "+w.Address.String()) {
-			s.T.Errorf("exit code %d: %s", code, text)
+	s.Step("of all nodes", func(s *e2e.Setup) {
+		r := s.InventoryReport("")
+		if omitted := r.GetNodes()[0]; omitted.GetName() != "nobodys-machine" || omitted.GetState() != 0 ||
+			omitted.GetProblem().GetAdvice() == "" {
+			s.T.Errorf("the omitted node: %v", omitted)
 		}
-		code, text = e2e.Run(s.T, "slicefeed-inventory", s.Inventory.Env(), "explain", "nobodys-machine")
-		if code != 1 || !e2e.ContainsAll(text, "Omitted, NOT_FOUND_IN_IONOS") {
-			s.T.Errorf("exit code %d: %s", code, text)
+		if published := r.GetNodes()[1]; published.GetName() != w.Name || published.GetState() != inventoryv1.NodeState_NODE_STATE_READY {
+			s.T.Errorf("the published node: %v", published)
 		}
-		code, text = e2e.Run(s.T, "slicefeed-inventory", s.Inventory.Env(), "explain", w.Name+"x")
-		if code != 1 || !strings.Contains(text, "not found in source") {
-			s.T.Errorf("a name that no node has: exit code %d: %s", code, text)
+		if len(r.GetProblems()) != 1 || r.GetTotals().GetOmitted() != 1 || len(r.GetSubscribers()) == 0 ||
+			r.GetCloud().GetRequestsPerMinute() == 0 {
+			s.T.Errorf("the report: %v", r)
 		}
 	})
-	s.Step("by the running inventory, to operators", func(s *e2e.Setup) {
-		s.StartAll()
-		if text := s.Explain(
-			w.Name,
-		); !e2e.ContainsAll(
-			text,
-			"EXPLANATION_STAGE_ELIGIBILITY",
-			"STEP_RESULT_PASSED",
-			w.Server,
-			"READY at "+w.Address.String(),
-		) {
-			s.T.Error(text)
+	s.Step("of one node, by its name and by its address", func(s *e2e.Setup) {
+		for _, filter := range []string{w.Name, w.Address.String()} {
+			nodes := s.InventoryReport(filter).GetNodes()
+			if len(nodes) != 1 || nodes[0].GetServerId() != w.Server || nodes[0].GetMatch() == "" || nodes[0].GetStateReason() == "" ||
+				len(nodes[0].GetCandidates()) == 0 || !nodes[0].GetCandidates()[0].GetChosen() {
+				s.T.Errorf("%s: %v", filter, nodes)
+			}
 		}
-		_, err := inventoryv1.NewInventoryOperatorServiceClient(s.WriterConn()).
-			ExplainNodes(s.Ctx(), &inventoryv1.ExplainNodesRequest{Names: []string{w.Name}})
+	})
+	s.Step("to nobody else", func(s *e2e.Setup) {
+		if list := s.ListNodes(s.WriterConn()); len(list.GetNodes()) != 1 {
+			s.T.Errorf("a subscriber sees %v", list)
+		}
+		_, err := inventoryv1.NewInventoryReportServiceClient(s.WriterConn()).GetReport(s.Ctx(), &reportv1.GetReportRequest{})
 		if status.Code(err) != codes.PermissionDenied {
-			s.T.Errorf("a subscriber is told: %v", err)
+			s.T.Errorf("a subscriber gets a report: %v", err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
@@ -17,7 +18,7 @@ const maxMessage = 100
 
 // NewProblem returns a problem with the advice for its reason. A message that is too long is cut off.
 func NewProblem(level reportv1.Level, reason, object, format string, args ...any) *reportv1.Problem {
-	message := fmt.Sprintf(format, args...)
+	message := strings.ToValidUTF8(fmt.Sprintf(format, args...), "?")
 	if utf8.RuneCountInString(message) > maxMessage {
 		message = string([]rune(message)[:maxMessage-1]) + "…"
 	}
@@ -45,4 +46,31 @@ func IsHealthy(all []*reportv1.Problem) bool {
 }
 
 // advice says how to fix the problems of a reason. Reasons that need nothing done have none.
-var advice = map[string]string{}
+var advice = map[string]string{
+	// Of an inventory.
+	"AddressesNotSynced":  "Known addresses stay. Check the IONOS API and its token, or SECURED_SUBNET_CIDR.",
+	"AmbiguousServer":     "Set the Node's provider ID to ionos://SERVER-ID of the server that it runs on.",
+	"ClusterNotReached":   "Check SECURED_KUBECONFIG, the network and the ServiceAccount; preflight names what is missing.",
+	"ControlPlane":        "Nothing, unless it is a worker: then remove the label, or set worker to true in its record.",
+	"ExcludedByLabel":     "Remove the label, or set it to \"false\", to include the node.",
+	"InvalidRecord":       "Correct the data where it comes from. Until then, what is published of the node stays.",
+	"MembershipNotSynced": "Known nodes stay. Check what SOURCE_KIND reads; preflight names what is missing.",
+	"NoAddressOnLAN":      "Attach a NIC to the LAN, and check IONOS_PRIVATE_LAN_ID; without IONOS, check the node's InternalIP.",
+	"NoNodeReady":         "Look at the nodes in the secured cluster, and at CORDONED, WORKLOAD and NODE_SELECTOR.",
+	"NodeNotReady":        "Look at the node in the secured cluster.",
+	"NodeUnknown":         "Check the name, and that this inventory reads the node's cluster.",
+	"NotFoundInIONOS":     "Check IONOS_DATACENTER_ID and the Node's provider ID, or delete the Node if its server is gone.",
+	"NotObserved":         "Wait, or fix what the message says; preflight checks all that the inventory needs.",
+	"NotPublished":        "Wait for the next listing of the cloud, or fix the problems of the nodes.",
+	"NotResolvedYet":      "Wait for the next listing of the cloud, within a minute.",
+	"NotSelected":         "Nothing, unless it should be published: then label the Node, or change NODE_SELECTOR.",
+	"OutsideSubnet":       "Check SECURED_SUBNET_CIDR.",
+	"RequestBudgetUsedUp": "Raise IONOS_REQUEST_BUDGET, or find out why there are so many listings.",
+	"ServiceNotInUse":     "Check the name, and that a writer requests this Service.",
+	"ServiceNotSynced":    "Check that the Service exists and has the labels that SOURCE_SERVICE_SELECTOR requires.",
+	"SharedAddress":       "Give each server an address of its own, and delete the Nodes that are gone.",
+	"SubscriberSlow":      "Check the writer and the network to it. It gets the newest state once it reads again.",
+	"TokenExpired":        "Create a new token. IONOS_TOKEN_FILE is read again without a restart.",
+	"TokenExpires":        "Create a new token. IONOS_TOKEN_FILE is read again without a restart.",
+	"TokenUnreadable":     "Check IONOS_TOKEN_FILE.",
+}

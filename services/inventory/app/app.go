@@ -9,20 +9,24 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/services/internal/admin"
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
+	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	inventoryreport "github.com/slicefeed/slicefeed/services/inventory/report"
 )
 
 // Component is the inventory's command line.
@@ -38,16 +42,6 @@ func Component(version string) command.Component[config.Config] {
 			return buildInventory(cfg, version, log)
 		},
 		Subcommands: []command.Subcommand[config.Config]{
-			{
-				Use:     "explain NODE",
-				Short:   "Explain why a node is published or omitted",
-				Formats: true,
-				Example: "slicefeed-inventory explain worker-2",
-				Failure: "the node is omitted or unknown, or there was no complete observation",
-				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-					return runExplain(ctx, version, inv)
-				},
-			},
 			{
 				Use:     "list",
 				Short:   "Print the nodes that would be published, as records that sources of kind file and command read",
@@ -66,7 +60,7 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 		},
-		Standalone: []command.StandaloneCommand{statuspage.NewCommand("slicefeed-inventory", "NODE")},
+		Standalone: []command.StandaloneCommand{report.NewCommand("slicefeed-inventory")},
 	}
 }
 
@@ -75,20 +69,35 @@ type inventory struct {
 	published
 
 	cfg      *config.Config
-	version  string
 	log      *slog.Logger
 	registry *prometheus.Registry
 	link     *link.Server
-	server   *nodeserver.Server
+	server   services
+}
+
+// services are the gRPC services of the inventory.
+type services struct {
+	*nodeserver.Server
+
+	report *inventoryreport.Builder
+}
+
+// Register registers all services.
+func (s services) Register(to grpc.ServiceRegistrar) {
+	s.Server.Register(to)
+	s.registerReport(to)
+}
+
+func (s services) registerReport(to grpc.ServiceRegistrar) {
+	inventoryv1.RegisterInventoryReportServiceServer(to, s.report)
 }
 
 // published is what the inventory publishes: the nodes of one source, or the endpoints of each exported Service.
 type published struct {
-	sets        nodeserver.Sets
-	revisions   func() uint64 // number of changes so far
-	runSources  func(ctx context.Context) error
-	readiness   admin.Check
-	newOverview func(subscribers func() []nodeserver.Subscriber) overviewPage
+	sets       nodeserver.Sets
+	revisions  func() uint64 // number of changes so far
+	runSources func(ctx context.Context) error
+	report     *inventoryreport.Builder
 }
 
 // buildInventory creates all stages. It reads files but sends no requests. Its error names every
@@ -107,14 +116,16 @@ func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inve
 	if err := errors.Join(errPublished, errLink); err != nil {
 		return nil, err
 	}
-	i := &inventory{published: published, cfg: cfg, version: version, log: log, registry: registry, link: linkServer}
+	i := &inventory{published: published, cfg: cfg, log: log, registry: registry, link: linkServer}
 	serverConfig := nodeserver.Config{
 		Sets: i.sets, Identify: identifyClient, Health: i.link.Health, Metrics: nodeserver.NewMetrics(registerer, i.revisions), Log: log,
 	}
 	if cfg.ExportsServices() {
 		serverConfig.MaxStreamsPerClient = maxExportStreams
 	}
-	i.server = nodeserver.New(serverConfig)
+	i.server = services{nodeserver.New(serverConfig), i.report}
+	i.report.Version, i.report.Kind, i.report.Subscribers = version, cfg.SourceKind, i.server.Subscribers
+	i.report.Instance, _ = os.Hostname() // empty: unknown
 	return i, nil
 }
 
@@ -127,18 +138,11 @@ func publishNodes(cfg *config.Config, version string, log *slog.Logger, register
 	if err != nil {
 		return published{}, err
 	}
-	set := nodeserver.NewSet(nodeserver.SetConfig{
-		Nodes:       pipeline.Set,
-		Omitted:     pipeline.Omitted,
-		Explain:     pipeline.Explain,
-		OnDeltaSent: pipeline.RecordSent,
-	})
+	set := nodeserver.NewSet(nodeserver.SetConfig{Nodes: pipeline.Set, OnDeltaSent: pipeline.RecordSent})
+	builder := &inventoryreport.Builder{Set: pipeline}
+	builder.Cloud, _ = pipeline.Cloud().(inventoryreport.Cloud)
 	return published{
-		sets: nodeserver.OnlySet(set), revisions: pipeline.Set.Revision, runSources: pipeline.Run,
-		readiness: admin.Check{Name: "first-observation", Err: pipeline.CheckObserved},
-		newOverview: func(subscribers func() []nodeserver.Subscriber) overviewPage {
-			return newOverview(cfg, version, pipeline, subscribers).Page
-		},
+		sets: nodeserver.OnlySet(set), revisions: pipeline.Set.Revision, runSources: pipeline.Run, report: builder,
 	}, nil
 }
 
@@ -150,11 +154,16 @@ func publishServices(cfg *config.Config, version string, log *slog.Logger, regis
 	}
 	return published{
 		sets: exported, revisions: exported.TotalRevisions, runSources: exported.Run,
-		readiness: admin.Check{Name: "secured-cluster", Err: exported.CheckReachable},
-		newOverview: func(subscribers func() []nodeserver.Subscriber) overviewPage {
-			return newExportsOverview(cfg, version, exported, subscribers).Page
-		},
+		report: &inventoryreport.Builder{Exports: exportedServices{exported}},
 	}, nil
+}
+
+// exportedServices are the Services of a report.
+type exportedServices struct{ *exports.Exports }
+
+// Find implements report.Exports.
+func (e exportedServices) Find(service string) (inventoryreport.Set, bool) {
+	return e.Exports.Find(service)
 }
 
 // Run serves until ctx is done.
@@ -172,14 +181,17 @@ func (i *inventory) Run(ctx context.Context) error {
 		return settings.NewConfigError(err)
 	}
 
+	build := func(ctx context.Context, req *reportv1.GetReportRequest) (report.Report, error) {
+		return i.report.GetReport(ctx, req)
+	}
 	adminServer := &admin.Server{
 		Admin:    listeners[1],
 		Debug:    listeners[2],
 		Gatherer: i.registry,
-		Status:   i.statusHandler(),
-		Operator: i.server.RegisterLocalOperator,
+		Status:   report.Handler(build, i.log),
+		Operator: i.server.registerReport,
 		Logger:   i.log,
-		Ready:    []admin.Check{i.readiness},
+		Ready:    []admin.Check{{Name: "can-serve", Err: i.report.CheckServing}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
@@ -194,7 +206,6 @@ func (i *inventory) Run(ctx context.Context) error {
 func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
 	return nodeserver.Client{
-		Name: string(grant.SAN), Operator: grant.Role == clientlist.RoleOperator,
-		AllowsService: grant.AllowsService,
+		Name: string(grant.SAN), AllowsService: grant.AllowsService,
 	}, ok
 }

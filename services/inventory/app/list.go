@@ -3,11 +3,16 @@ package app
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"text/tabwriter"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -23,14 +28,18 @@ type listedNode struct {
 
 // runList makes its own observation and prints the nodes that would be published.
 func runList(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
-	pipeline, missing, err := observeOnce(ctx, version, inv)
+	pipeline, err := config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		return settings.NewConfigError(err)
+	}
+	missing, err := pipeline.ObserveOnce(ctx, collector.ObservationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
 	if err != nil {
 		return err
 	}
 	if missing != nil { // a reader of the list would conclude that a missing node has left
-		return fmt.Errorf("no complete observation after %s: %w", observationTimeout, missing)
+		return fmt.Errorf("no complete observation after %s: %w", collector.ObservationTimeout, missing)
 	}
-	nodes := toListed(pipeline.Snapshot().Nodes)
+	nodes := toListed(pipeline.Snapshot().Members)
 	if !inv.Format.IsTable() {
 		return inv.Format.Write(inv.Out, nodes)
 	}
@@ -43,10 +52,12 @@ func runList(ctx context.Context, version string, inv command.Invocation[config.
 }
 
 // toListed converts nodes. The format has one address; a draining node is not ready in it.
-func toListed(nodes []*roster.Node) []listedNode {
-	list := make([]listedNode, len(nodes))
-	for i, n := range nodes {
-		list[i] = listedNode{Name: n.Name, PrivateIP: n.Addresses[0], Ready: n.State == source.Ready, Worker: true}
+func toListed(members []roster.Member) []listedNode {
+	list := []listedNode{}
+	for _, m := range members {
+		if n := m.Node; n != nil {
+			list = append(list, listedNode{Name: n.Name, PrivateIP: n.Addresses[0], Ready: n.State == source.Ready, Worker: true})
+		}
 	}
 	return list
 }

@@ -1,11 +1,18 @@
 package app
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 )
 
@@ -25,5 +32,62 @@ func TestListPrintsWhatASourceOfKindCommandReads(t *testing.T) {
 	code, out, _ = runCommand(t, apis.start(t, nil), "list")
 	if code != 0 || out != "NAME  ADDRESS    READY\none   10.0.1.11  true\n" {
 		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		apis    fakeAPIs
+		want    []string // reported
+		missing string
+	}{
+		{
+			"the API server is unavailable",
+			fakeAPIs{apiDown: true},
+			[]string{"reading the nodes…", "  retrying: list all nodes: etcd is away"},
+			"membership is unsynced",
+		},
+		{
+			"the cloud is unavailable",
+			fakeAPIs{nodes: []corev1.Node{workerNode("one", server1)}, listingFails: true},
+			[]string{"listing the cloud…", "HTTP 503 Service Unavailable: maintenance"},
+			"addresses are unsynced",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env := tt.apis.start(t, nil)
+			cfg := &config.Config{}
+			if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
+				t.Fatal(err)
+			}
+			p, err := config.NewPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reported strings.Builder
+			missing, err := p.ObserveOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
+			if err != nil || missing == nil || !strings.Contains(missing.Error(), tt.missing) {
+				t.Errorf("missing: %v, error: %v; want %q", missing, err, tt.missing)
+			}
+			expectContains(t, reported.String(), tt.want...)
+			if t.Failed() {
+				t.Log(reported.String())
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := p.ObserveOnce(ctx, time.Minute, func(string) {}); !errors.Is(err, context.Canceled) {
+				t.Errorf("interrupted: %v", err)
+			}
+		})
+	}
+}
+
+func expectContains(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q is missing", w)
+		}
 	}
 }

@@ -6,10 +6,13 @@ package assign
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -172,14 +175,68 @@ func byPriority(x, y *claimant) int {
 	return cmp.Or(cmp.Compare(x.State, y.State), cmp.Compare(x.Node, y.Node))
 }
 
-// Holding returns the addresses that are assigned to a node, and one that it claims and another node has.
-func (a *Assigner) Holding(node string) (assigned resolve.AddrPair, contested netip.Addr, owner string) {
+// Holding is what a node has of the addresses that it claims, at one moment.
+type Holding struct {
+	Assigned  resolve.AddrPair
+	Contested resolve.AddrPair // claimed, but assigned to another node
+	Owners    [2]string        // that have the contested addresses
+
+	claimed    resolve.AddrPair
+	prevOwner  [2]string
+	reassigned [2]reassigned
+	contenders [2][]string
+}
+
+// Holding returns what a node has.
+func (a *Assigner) Holding(node string) (h Holding) {
 	c := a.nodes[node]
 	if c == nil {
-		return assigned, contested, ""
+		return h
 	}
-	if all := c.contested.List(); len(all) > 0 {
-		contested, owner = all[0], a.owners[all[0]].Node
+	h = Holding{Assigned: c.assigned, Contested: c.contested, claimed: c.Addresses, prevOwner: c.prevOwner, reassigned: c.reassigned}
+	for family := range h.Assigned {
+		if owner := a.owners[c.contested[family]]; owner != nil {
+			h.Owners[family] = owner.Node
+		}
+		if all := a.contenders[c.assigned[family]]; len(all) > 0 {
+			h.contenders[family] = slices.Sorted(maps.Keys(all))
+		}
 	}
-	return c.assigned, contested, owner
+	return h
 }
+
+// Addresses returns the addresses that the node has, waits for or has lost.
+func (h *Holding) Addresses() []netip.Addr {
+	all := slices.Concat(h.Assigned.List(), h.Contested.List())
+	for family, lost := range h.reassigned {
+		if lost.address.IsValid() && !h.Assigned[family].IsValid() {
+			all = append(all, lost.address)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// Describe says who else has, had or wants an address of the node. Empty: no other node.
+func (h *Holding) Describe(address netip.Addr) string {
+	family := resolve.Family(address)
+	var all []string
+	switch {
+	case h.Contested[family] == address:
+		return fmt.Sprintf("node %q has it, and the same data names both", truncate(h.Owners[family]))
+	case h.Assigned[family] != address && h.reassigned[family].address == address:
+		return fmt.Sprintf("reassigned to node %q", truncate(h.reassigned[family].to))
+	case h.Assigned[family] != address:
+		return ""
+	case h.claimed[family] != address:
+		all = append(all, "kept until another address replaces it, although the current data does not have it")
+	case h.prevOwner[family] != "":
+		all = append(all, fmt.Sprintf("reassigned from node %q", truncate(h.prevOwner[family])))
+	}
+	if contenders := h.contenders[family]; len(contenders) > 0 {
+		all = append(all, "the same data also names "+truncate(display.List(contenders)))
+	}
+	return strings.Join(all, "; ")
+}
+
+func truncate(text string) string { return display.Truncate(text, 120) }

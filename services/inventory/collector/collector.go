@@ -8,6 +8,8 @@ package collector
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -44,7 +47,7 @@ type Collector struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	mu          sync.Mutex // calls of clients and the status page use the roster concurrently
+	mu          sync.Mutex // reports read the roster concurrently
 	publisher   Publisher
 	lastListing Listing
 }
@@ -59,10 +62,11 @@ type Listing struct {
 
 // Snapshot is the state of the roster and of the last listing at one moment.
 type Snapshot struct {
-	Status  source.Status
-	Nodes   []*roster.Node // sorted by name
-	Omitted []roster.Omission
-	Listing Listing
+	Status   source.Status
+	Counts   roster.Counts
+	Members  []roster.Member // sorted by name; only from Snapshot
+	Resolver resolve.Resolver
+	Listing  Listing
 }
 
 // New returns a collector that does not run yet.
@@ -165,26 +169,26 @@ func (c *Collector) listCloud(ctx context.Context) roster.Update {
 	return roster.Update{Listing: &result}
 }
 
-// Omitted returns the omitted nodes.
-func (c *Collector) Omitted() []roster.Omission {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.publisher.Roster.Omitted()
-}
+// Summary returns the state without the nodes. Its cost does not depend on their number.
+func (c *Collector) Summary() Snapshot { return c.snapshot(false) }
 
-// Explain returns the steps and the conclusion about the node of this name: published or omitted.
-func (c *Collector) Explain(name string) (e roster.Explanation, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.publisher.Roster.Explain(name)
-}
-
-// Snapshot returns the current nodes, their status as the set has it, and the last listing.
+// Snapshot returns the state with all nodes of the source. Only copying them holds up the collector.
 func (c *Collector) Snapshot() Snapshot {
-	status, _ := c.publisher.Set.Status()
+	s := c.snapshot(true)
+	slices.SortFunc(s.Members, func(a, b roster.Member) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+func (c *Collector) snapshot(withMembers bool) (s Snapshot) {
+	s.Status, _ = c.publisher.Set.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Snapshot{Status: status, Nodes: c.publisher.Roster.Nodes(), Omitted: c.publisher.Roster.Omitted(), Listing: c.lastListing}
+	r := c.publisher.Roster
+	s.Counts, s.Resolver, s.Listing = r.Counts(), r.Resolver(), c.lastListing
+	if withMembers {
+		s.Members = r.Members()
+	}
+	return s
 }
 
 // RecordSent records that the last changes were sent to a subscriber.

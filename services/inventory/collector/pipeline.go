@@ -19,7 +19,7 @@ import (
 const ObservationTimeout = time.Minute
 
 // Pipeline is the part of the inventory that observes the secured cluster and the cloud, and publishes
-// to no client. The commands explain and list run it alone.
+// to no client. The command list runs it alone.
 type Pipeline struct {
 	*Collector
 
@@ -40,8 +40,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // Cloud returns the client of the cloud; nil if addresses come from elsewhere.
 func (p *Pipeline) Cloud() Cloud { return p.cloud }
 
-// CheckObserved is the readiness check: it passes after the first complete observation. A later
-// failure degrades the status but not the readiness, because the last known nodes stay published.
+// CheckObserved passes after the first complete observation.
 func (p *Pipeline) CheckObserved() error {
 	status, _ := p.Set.Status()
 	if status.Observation > 0 {

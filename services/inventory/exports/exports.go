@@ -138,7 +138,7 @@ func (e *Exports) awaitReachable(ctx context.Context) {
 	}
 }
 
-// CheckReachable is the readiness check: it passes once the API server has responded. Later the last known endpoints
+// CheckReachable passes once the API server has responded. Later the last known endpoints
 // stay published, as those of a single source do.
 func (e *Exports) CheckReachable() error {
 	e.mu.Lock()
@@ -204,7 +204,7 @@ func (e *Exports) start(ref ServiceRef) *export {
 	}
 	x.Pipeline = e.cfg.NewPipeline(ref, &x.metrics)
 	x.set = nodeserver.NewSet(nodeserver.SetConfig{
-		Service: ref.String(), Nodes: x.Set, Omitted: x.Omitted, Explain: x.Explain, OnDeltaSent: x.RecordSent,
+		Service: ref.String(), Nodes: x.Set, OnDeltaSent: x.RecordSent,
 	})
 	running, stop := context.WithCancel(e.running)
 	x.stop = stop

@@ -59,9 +59,12 @@ func (s *cloudRoster) poll(added ...source.Candidate) {
 
 func (s *cloudRoster) nodes() []string {
 	var out []string
-	for _, n := range s.roster.Nodes() {
-		out = append(out, strings.Join(append([]string{n.Name}, addressStrings(n.Addresses)...), " "))
+	for _, m := range s.roster.Members() {
+		if m.Node != nil {
+			out = append(out, strings.Join(append([]string{m.Name}, addressStrings(m.Node.Addresses)...), " "))
+		}
 	}
+	slices.Sort(out)
 	return out
 }
 
@@ -446,9 +449,9 @@ func TestBadInput(t *testing.T) {
 					tc.wantReason,
 				)
 			}
-			for _, o := range s.roster.Omitted() {
-				if o.Name == "c" && o.Reason != tc.wantOmission {
-					t.Errorf("c is omitted with %s (%s), want %s", o.Reason, o.Advice, tc.wantOmission)
+			for _, m := range s.roster.Members() {
+				if m.Name == "c" && m.Node == nil && m.Omission.Reason != tc.wantOmission {
+					t.Errorf("c is omitted with %v, want %s", m.Omission, tc.wantOmission)
 				}
 			}
 		})

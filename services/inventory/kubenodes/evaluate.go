@@ -76,8 +76,7 @@ func EvaluateNode(node *corev1.Node, rules Rules) source.Candidate {
 // evaluate returns the candidate for a Node with these Pods.
 func (s nodeSummary) evaluate(rules Rules, pods podCounts) source.Candidate {
 	c := s.candidate
-	c.State = s.evaluateState(rules.Cordoned, rules.Workload != nil, pods)
-	c.Steps = slices.Concat(c.Steps, s.explainState(rules, pods, c.State))
+	c.State, c.StateReason = s.evaluateState(rules, pods)
 	return c
 }
 
@@ -109,85 +108,65 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 		}
 	}
 	c := &s.candidate
-	c.Excluded, c.Advice, c.Steps = checkEligibility(node.Labels, rules.Selector)
+	c.Excluded, c.ExcludedBy = checkEligibility(node.Labels, rules.Selector)
 	return s
 }
 
-// checkEligibility returns why the labels exclude a node, or 0. It evaluates all labels, including
-// invalid ones, which are not published. The first rule that fails decides.
-func checkEligibility(
-	all map[string]string,
-	selector labels.Selector,
-) (excluded source.OmissionReason, advice string, steps []source.Step) {
-	rule := func(question string, failed bool, reason source.OmissionReason, detail, adviceIfFailed string) {
-		step := source.Step{Stage: source.StageEligibility, Question: question, Result: source.Passed, Detail: detail}
-		if failed {
-			step.Result = source.Failed
-			if excluded == 0 {
-				excluded, advice = reason, adviceIfFailed
-			}
-		}
-		steps = append(steps, step)
-	}
-	role, isControl := "", false
+// checkEligibility returns why the labels exclude a node, or 0, and what says so. It evaluates all labels,
+// including invalid ones, which are not published.
+func checkEligibility(all map[string]string, selector labels.Selector) (excluded source.OmissionReason, by string) {
 	for _, label := range []string{labelControlPlane, labelMaster} {
-		if _, ok := all[label]; ok && !isControl {
-			role, isControl = label, true
+		if _, ok := all[label]; ok {
+			return source.ControlPlane, "it has the label " + label
 		}
 	}
-	rule("Is it a worker?", isControl, source.ControlPlane, choose(isControl, "label "+role, "no control plane label"),
-		fmt.Sprintf("The Node has the label %s, so it is not a worker. Remove the label if it is one.", role))
-
-	value, isExcluded := all[labelExclude]
-	detail := choose(isExcluded, fmt.Sprintf("%s is %q", labelExclude, source.KeepValid(value, maxLabelValue)), "no label "+labelExclude)
-	rule("May load balancers use it?", isExcluded && value != "false", source.ExcludedByLabel, detail,
-		fmt.Sprintf("The Node has the label %s. Remove it, or set it to \"false\", to include the node.", labelExclude))
-
-	if selector == nil || selector.Empty() {
-		return excluded, advice, append(steps, source.Step{
-			Stage:    source.StageEligibility,
-			Question: "Does NODE_SELECTOR match?",
-			Result:   source.Skipped,
-			Detail:   "NODE_SELECTOR is not set",
-		})
+	if value, ok := all[labelExclude]; ok && value != "false" {
+		return source.ExcludedByLabel, "it has the label " + labelExclude
 	}
-	matches := selector.Matches(labels.Set(all))
-	rule("Does NODE_SELECTOR match?", !matches, source.NotSelected,
-		fmt.Sprintf("%q %s the labels", selector, choose(matches, "matches", "does not match")),
-		fmt.Sprintf("The Node's labels do not match NODE_SELECTOR %q. Label the Node or change the selector.", selector))
-	return excluded, advice, steps
+	if selector != nil && !selector.Matches(labels.Set(all)) {
+		return source.NotSelected, fmt.Sprintf("NODE_SELECTOR %q does not match its labels", selector)
+	}
+	return 0, ""
 }
 
-func choose(cond bool, yes, no string) string {
-	if cond {
-		return yes
-	}
-	return no
-}
-
-// evaluateState returns a node's state, which may depend on the Pods of a workload. A shutdown by the cloud
-// provider comes first: a machine that is off cannot drain. A node that is being deleted is
+// evaluateState returns a node's state and why it is that, which may depend on the Pods of a workload. A shutdown
+// by the cloud provider comes first: a machine that is off cannot drain. A node that is being deleted is
 // draining even if its kubelet is not ready: it may still serve open connections, and it must
 // not get new ones.
 //
 // A workload takes precedence over a cordon or the autoscaler's taint: a node with a ready Pod is
 // ready, so that a drain ends when the last Pod has left. A node whose only ready Pods are being
 // deleted is draining, as they are.
-func (s nodeSummary) evaluateState(policy CordonPolicy, needsPods bool, pods podCounts) source.NodeState {
-	isLeaving := s.signals.scaleDownTaint || s.signals.cordoned && policy == DrainCordoned
+func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (state source.NodeState, reason string) {
+	kubelet := "its kubelet is ready"
+	if !s.signals.ready {
+		kubelet = "its kubelet is not ready"
+	}
+	leaving := ""
+	switch {
+	case s.signals.scaleDownTaint:
+		leaving = "the autoscaler is about to delete its machine (taint " + taintAutoscaler + ")"
+	case s.signals.cordoned && rules.Cordoned == DrainCordoned:
+		leaving = "it is cordoned, and CORDONED is drain"
+	case s.signals.cordoned:
+		kubelet += "; it is cordoned, without effect because CORDONED is keep"
+	}
 	switch {
 	case s.signals.shutdown:
-		return source.NotReady
+		return source.NotReady, "its machine is shut down (taint " + taintShutdown + ")"
 	case s.signals.deleting:
-		return source.Draining
-	case needsPods:
-		return s.stateFromWorkload(isLeaving, pods)
-	case isLeaving:
-		return source.Draining
+		return source.Draining, "the Node is being deleted"
+	case rules.Workload != nil:
+		if leaving != "" {
+			kubelet += "; " + leaving
+		}
+		return s.stateFromWorkload(leaving != "", pods), fmt.Sprintf("%s; Pods of WORKLOAD: %s", kubelet, pods)
+	case leaving != "":
+		return source.Draining, leaving
 	case !s.signals.ready:
-		return source.NotReady
+		return source.NotReady, kubelet
 	}
-	return source.Ready
+	return source.Ready, kubelet
 }
 
 func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) source.NodeState {
@@ -198,47 +177,6 @@ func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) source.No
 		return source.Draining
 	}
 	return source.NotReady
-}
-
-// explainState returns one step for each signal, in order of precedence. A step fails if its signal is
-// set and has an effect.
-func (s nodeSummary) explainState(rules Rules, pods podCounts, state source.NodeState) []source.Step {
-	var steps []source.Step
-	check := func(question string, isSet, hasEffect bool, ifSet, ifUnset string) {
-		step := source.Step{Stage: source.StageState, Question: question, Result: source.Passed, Detail: ifUnset}
-		switch {
-		case isSet && hasEffect:
-			step.Result, step.Detail = source.Failed, ifSet
-		case isSet:
-			step.Result, step.Detail = source.Skipped, ifSet
-		}
-		steps = append(steps, step)
-	}
-	check("Is the machine running?", s.signals.shutdown, true, "taint "+taintShutdown, "no taint "+taintShutdown)
-	check("Does the Node stay?", s.signals.deleting, true, "deletion timestamp is set", "no deletion timestamp")
-	check(
-		"Does the autoscaler keep it?",
-		s.signals.scaleDownTaint,
-		rules.Workload == nil || pods.ready == 0,
-		"taint "+taintAutoscaler,
-		"no taint "+taintAutoscaler,
-	)
-	check(
-		"Is it schedulable?",
-		s.signals.cordoned,
-		rules.Cordoned == DrainCordoned && (rules.Workload == nil || pods.ready == 0),
-		"cordoned"+choose(
-			rules.Cordoned == DrainCordoned,
-			", and CORDONED is drain",
-			", without effect because CORDONED is keep",
-		),
-		"not cordoned",
-	)
-	check("Is its kubelet ready?", !s.signals.ready, true, "condition Ready is not True", "condition Ready is True")
-	if rules.Workload != nil {
-		check("Does a ready Pod of WORKLOAD run on it?", pods.ready == 0, true, pods.String(), pods.String())
-	}
-	return append(steps, source.Step{Stage: source.StageState, Question: "Resulting state", Detail: state.String()})
 }
 
 func hasTaint(node *corev1.Node, key string) bool {

@@ -69,8 +69,8 @@ func TestEvaluateNode(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := EvaluateNode(newWorker("w", tc.edit...), tc.rules)
-			if c.State != tc.state || c.Excluded != tc.reason || (c.Advice == "") != (tc.reason == 0) {
-				t.Errorf("got %s, %q, %q; want %s, %q", c.State, c.Excluded, c.Advice, tc.state, tc.reason)
+			if c.State != tc.state || c.Excluded != tc.reason || (c.ExcludedBy == "") != (tc.reason == 0) {
+				t.Errorf("got %s, %q, %q; want %s, %q", c.State, c.Excluded, c.ExcludedBy, tc.state, tc.reason)
 			}
 		})
 	}
@@ -100,9 +100,8 @@ func testMalformedNode(t *testing.T) {
 	}
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
 	got := EvaluateNode(n, Rules{})
-	got.Steps = nil // TestStepsListEveryRule compares it
 	want := source.Candidate{
-		Name: "w", UID: "uid-1", State: source.Ready, Region: "de",
+		Name: "w", UID: "uid-1", State: source.Ready, StateReason: "its kubelet is ready", Region: "de",
 		InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("fd00::1")},
 		Labels:      map[string]string{"ok": "yes", corev1.LabelTopologyRegion: "de"},
 	}
@@ -110,41 +109,36 @@ func testMalformedNode(t *testing.T) {
 		t.Error(d)
 	}
 	empty := EvaluateNode(&corev1.Node{}, Rules{})
-	empty.Steps = nil
-	if d := cmp.Diff(empty, source.Candidate{State: source.NotReady, Labels: map[string]string{}}); d != "" {
+	if d := cmp.Diff(
+		empty,
+		source.Candidate{State: source.NotReady, StateReason: "its kubelet is not ready", Labels: map[string]string{}},
+	); d != "" {
 		t.Error(d)
 	}
 }
 
-func TestStepsListEveryRule(t *testing.T) {
-	blue, err := labels.Parse("pool=blue")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := EvaluateNode(newWorker("w", withLabel(labelExclude, ""), cordoned, notReady), Rules{Selector: blue}).Steps
-	want := []source.Step{
-		{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "no control plane label"},
-		{Stage: source.StageEligibility, Question: "May load balancers use it?", Result: source.Failed, Detail: labelExclude + ` is ""`},
-		{
-			Stage:    source.StageEligibility,
-			Question: "Does NODE_SELECTOR match?",
-			Result:   source.Failed,
-			Detail:   `"pool=blue" does not match the labels`,
-		},
-		{Stage: source.StageState, Question: "Is the machine running?", Result: source.Passed, Detail: "no taint " + taintShutdown},
-		{Stage: source.StageState, Question: "Does the Node stay?", Result: source.Passed, Detail: "no deletion timestamp"},
-		{Stage: source.StageState, Question: "Does the autoscaler keep it?", Result: source.Passed, Detail: "no taint " + taintAutoscaler},
-		{
-			Stage:    source.StageState,
-			Question: "Is it schedulable?",
-			Result:   source.Skipped,
-			Detail:   "cordoned, without effect because CORDONED is keep",
-		},
-		{Stage: source.StageState, Question: "Is its kubelet ready?", Result: source.Failed, Detail: "condition Ready is not True"},
-		{Stage: source.StageState, Question: "Resulting state", Detail: "not_ready"},
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+func TestNamesWhatDecidesTheState(t *testing.T) {
+	web := Rules{Workload: &Workload{}}
+	for _, tt := range []struct {
+		node  *corev1.Node
+		rules Rules
+		pods  podCounts
+		want  string
+	}{
+		{newWorker("w"), Rules{}, podCounts{}, "its kubelet is ready"},
+		{newWorker("w", notReady), Rules{}, podCounts{}, "its kubelet is not ready"},
+		{newWorker("w", cordoned), Rules{}, podCounts{}, "its kubelet is ready; it is cordoned, without effect because CORDONED is keep"},
+		{newWorker("w", cordoned, notReady), Rules{Cordoned: DrainCordoned}, podCounts{}, "it is cordoned, and CORDONED is drain"},
+		{newWorker("w", withTaint(taintAutoscaler)), Rules{}, podCounts{}, "the autoscaler is about to delete its machine (taint " + taintAutoscaler + ")"},
+		{newWorker("w", withTaint(taintShutdown), deleting), Rules{}, podCounts{}, "its machine is shut down (taint " + taintShutdown + ")"},
+		{newWorker("w", deleting, notReady), Rules{}, podCounts{}, "the Node is being deleted"},
+		{newWorker("w"), web, podCounts{}, "its kubelet is ready; Pods of WORKLOAD: none running"},
+		{newWorker("w", withTaint(taintAutoscaler)), web, podCounts{all: 2, ready: 1}, "its kubelet is ready; the autoscaler is about to delete its machine (taint " + taintAutoscaler + "); Pods of WORKLOAD: 2 running, 1 ready"},
+		{newWorker("w", withTaint(taintAutoscaler)), web, podCounts{}, "its kubelet is ready; the autoscaler is about to delete its machine (taint " + taintAutoscaler + "); Pods of WORKLOAD: none running"},
+	} {
+		if got := summarizeNode(tt.node, tt.rules).evaluate(tt.rules, tt.pods).StateReason; got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
 	}
 }
 
@@ -171,7 +165,7 @@ func FuzzEvaluateNode(f *testing.F) {
 				t.Errorf("address %s", ip)
 			}
 		}
-		if (c.Excluded == 0) != (c.Advice == "") || c.State == 0 || len(c.Steps) == 0 {
+		if (c.Excluded == 0) != (c.ExcludedBy == "") || c.State == 0 || c.StateReason == "" {
 			t.Errorf("incomplete: %+v", c)
 		}
 	})

@@ -133,7 +133,7 @@ func (c podCounts) plus(p podState) podCounts {
 func (c podCounts) String() string {
 	switch {
 	case c.all == 0:
-		return "no running Pod"
+		return "none running"
 	case c.readyDeleting > 0:
 		return fmt.Sprintf("%d running, %d ready, %d ready and being deleted", c.all, c.ready, c.readyDeleting)
 	}

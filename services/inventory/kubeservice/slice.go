@@ -6,13 +6,13 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -87,9 +87,9 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 	addr, err := netip.ParseAddr(text)
 	switch {
 	case kind == discoveryv1.AddressTypeFQDN:
-		p.problem = fmt.Sprintf("The endpoint is the host name %q. Use a Service whose endpoints are IP addresses.", text)
+		p.problem = fmt.Sprintf("it is the host name %q, not an IP address", text)
 	case err != nil || addr.Zone() != "":
-		p.problem = fmt.Sprintf("The endpoint's address %q is not an IP address. Check the controller that writes the EndpointSlice.", text)
+		p.problem = fmt.Sprintf("its address %q is not an IP address", text)
 	default:
 		p.addr = addr.Unmap()
 	}
@@ -135,9 +135,8 @@ func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSum
 		if p.problem == "" {
 			c.InternalIPs = []netip.Addr{p.addr}
 		}
-		ports := slicesByName[name].ports
-		c.Ports = append(c.Ports, ports...)
-		details = append(details, fmt.Sprintf("%s (%s, target %q, ports %v)", name, p.state, p.target, ports))
+		c.Ports = append(c.Ports, slicesByName[name].ports...)
+		details = append(details, fmt.Sprintf("%s in EndpointSlice %s as %s", p.state, name, cmp.Or(p.target, "an address")))
 	}
 	slices.SortFunc(c.Ports, comparePorts)
 	c.Ports = slices.Compact(c.Ports)
@@ -145,10 +144,7 @@ func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSum
 	if c.InternalIPs != nil {
 		c.Invalid = ""
 	}
-	c.Steps = []source.Step{
-		{Stage: source.StageSource, Question: "Which EndpointSlices list it?", Result: source.Passed, Detail: strings.Join(details, ", ")},
-		{Stage: source.StageState, Question: "Resulting state", Detail: c.State.String()},
-	}
+	c.StateReason = display.List(details)
 	return c
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -20,7 +22,7 @@ func entryCount(m *inventoryv1.WatchNodesResponse) int {
 func buildMessage(u *feed.Update, offset int, now time.Time) *inventoryv1.WatchNodesResponse {
 	chunk := stream.NextChunk(u.Removed, u.Upserts, offset, func(e *feed.Entry) *inventoryv1.Node { return encodeNode(e, now) })
 	m := &inventoryv1.WatchNodesResponse{
-		Reset_: u.Reset && chunk.First, Status: encodeStatus(u.Status, now), Removed: chunk.Removed, Upserts: chunk.Upserts,
+		Reset_: u.Reset && chunk.First, Status: EncodeStatus(u.Status, now), Removed: chunk.Removed, Upserts: chunk.Upserts,
 	}
 	if chunk.Last && u.Synced {
 		m.Synced = true
@@ -52,7 +54,8 @@ func encodeNode(e *feed.Entry, now time.Time) *inventoryv1.Node {
 	}
 }
 
-func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
+// EncodeStatus encodes the status of a set.
+func EncodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 	encoded := &inventoryv1.SourceStatus{
 		Membership: encodePart(s.Membership, now), Addresses: encodePart(s.Addresses, now), Observation: s.Observation,
 	}
@@ -67,9 +70,15 @@ func encodePart(p source.PartStatus, now time.Time) *inventoryv1.PartStatus {
 	if p.Sync == 0 {
 		return &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
 	}
-	return &inventoryv1.PartStatus{State: inventoryv1.SyncState(p.Sync), Reason: truncate(p.Reason), Age: encodeDuration(now.Sub(p.Since))}
+	return &inventoryv1.PartStatus{
+		State:  inventoryv1.SyncState(p.Sync),
+		Reason: truncate(p.Reason),
+		Age:    encodeDuration(now.Sub(p.Since)),
+	}
 }
 
 // encodeDuration encodes an age. After a clock was set back an age would be negative, which the
 // contract does not allow: it becomes 0.
 func encodeDuration(d time.Duration) *durationpb.Duration { return durationpb.New(max(d, 0)) }
+
+func truncate(text string) string { return display.Truncate(text, contract.MaxTextLength) }

@@ -86,7 +86,7 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	}
 }
 
-func TestR12StatesAndReasonsMatchProto(t *testing.T) {
+func TestR12StatesMatchProto(t *testing.T) {
 	for own, encoded := range map[source.NodeState]inventoryv1.NodeState{
 		source.Ready: inventoryv1.NodeState_NODE_STATE_READY, source.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
 		source.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
@@ -98,12 +98,6 @@ func TestR12StatesAndReasonsMatchProto(t *testing.T) {
 		source.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
 	} {
 		checkEqual(t, own.String(), inventoryv1.SyncState(own), encoded)
-	}
-	for number, name := range inventoryv1.OmissionReason_name {
-		if number == 0 {
-			continue
-		}
-		checkEqual(t, name, "OMISSION_REASON_"+strings.ToUpper(source.OmissionReason(number).String()), name)
 	}
 }
 

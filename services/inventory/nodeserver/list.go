@@ -19,7 +19,7 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNames(req.GetNames(), 0, maxListedNames); err != nil {
+	if err := checkNames(req.GetNames()); err != nil {
 		return nil, err
 	}
 	set, release, err := s.cfg.Sets.Acquire(client, req.GetService())
@@ -37,10 +37,10 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 			cmp.Or(truncate(current.Status.Membership.Reason), "starting"),
 		)
 	case !current.Synced:
-		return &inventoryv1.ListNodesResponse{Status: encodeStatus(current.Status, now)}, nil
+		return &inventoryv1.ListNodesResponse{Status: EncodeStatus(current.Status, now)}, nil
 	}
 	entryName := func(e *feed.Entry) string { return e.Node.Name }
-	nodes, next, err := page.Cut(req, selectNames(current.Upserts, req.GetNames(), entryName), entryName,
+	nodes, next, err := page.Cut(req, selectNames(current.Upserts, req.GetNames()), entryName,
 		func(e *feed.Entry) *inventoryv1.Node { return encodeNode(e, now) })
 	if err != nil {
 		return nil, err
@@ -49,15 +49,15 @@ func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesReques
 		Cursor: encodeCursor(
 			&current,
 		),
-		Status:        encodeStatus(current.Status, now),
+		Status:        EncodeStatus(current.Status, now),
 		Nodes:         nodes,
 		NextPageToken: next,
 		Digest:        current.At.Digest[:],
 	}, nil
 }
 
-// selectNames returns the elements with one of the names, or all if there are no names.
-func selectNames[E any](all []E, names []string, nameOf func(E) string) []E {
+// selectNames returns the entries with one of the names, or all if there are no names.
+func selectNames(all []*feed.Entry, names []string) []*feed.Entry {
 	if len(names) == 0 {
 		return all
 	}
@@ -65,5 +65,5 @@ func selectNames[E any](all []E, names []string, nameOf func(E) string) []E {
 	for _, name := range names {
 		selected[name] = true
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(e E) bool { return !selected[nameOf(e)] })
+	return slices.DeleteFunc(slices.Clone(all), func(e *feed.Entry) bool { return !selected[e.Node.Name] })
 }

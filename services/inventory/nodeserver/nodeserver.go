@@ -1,5 +1,4 @@
-// Package nodeserver implements the inventory's gRPC services: it sends each client the nodes of a
-// set, and shows operators how these came about. It guarantees the rules of slicefeed.inventory.v1 for
+// Package nodeserver implements InventoryService: it sends each client the nodes of a set. It guarantees the rules of slicefeed.inventory.v1 for
 // servers, and that a slow client neither delays others nor makes the server queue messages. It does not
 // know where nodes come from, nor which clients may call which service: package link does.
 package nodeserver
@@ -17,8 +16,7 @@ import (
 
 // Client is an authenticated client and what it may see.
 type Client struct {
-	Name     string // its SAN; the number of streams is limited per name
-	Operator bool   // its role, for people
+	Name string // its SAN; the number of streams is limited per name
 
 	// AllowsService reports whether the client may see an exported Service, by namespace/name; nil: none.
 	AllowsService func(service string) bool
@@ -35,10 +33,9 @@ type Config struct {
 	MaxStreamsPerClient int // 0: 64
 }
 
-// Server implements InventoryService and InventoryOperatorService.
+// Server implements InventoryService.
 type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
-	inventoryv1.UnimplementedInventoryOperatorServiceServer
 
 	cfg     Config
 	streams *stream.Streams
@@ -66,8 +63,7 @@ func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cf
 // New streams are rejected from then on. It may be called more than once.
 func (s *Server) Stop() { s.streams.Stop() }
 
-// Register registers both services.
+// Register registers the service.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
 	inventoryv1.RegisterInventoryServiceServer(to, s)
-	inventoryv1.RegisterInventoryOperatorServiceServer(to, s)
 }

@@ -64,23 +64,22 @@ func publishedStatus(observation uint64) source.Status {
 }
 
 type harness struct {
-	t        *testing.T
-	server   *Server
-	set      *Set
-	nodes    *feed.Set
-	health   *health.Server
-	metrics  *stream.Metrics
-	sent     *atomic.Int64 // calls of OnDeltaSent
-	dial     func() inventoryv1.InventoryServiceClient
-	client   inventoryv1.InventoryServiceClient
-	operator inventoryv1.InventoryOperatorServiceClient
+	t       *testing.T
+	server  *Server
+	set     *Set
+	nodes   *feed.Set
+	health  *health.Server
+	metrics *stream.Metrics
+	sent    *atomic.Int64 // calls of OnDeltaSent
+	dial    func() inventoryv1.InventoryServiceClient
+	client  inventoryv1.InventoryServiceClient
 }
 
 // identify takes the client's name from the metadata; "unknown" is not a client.
 func identify(ctx context.Context) (Client, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "writer")[0]
-	return Client{Name: name, Operator: name == "operator"}, name != "unknown"
+	return Client{Name: name}, name != "unknown"
 }
 
 func withClientName(ctx context.Context, name string) context.Context {
@@ -100,13 +99,6 @@ func runServer(t *testing.T, test func(h *harness)) {
 		}
 		h.set = NewSet(SetConfig{
 			Nodes: nodes, OnDeltaSent: func() { h.sent.Add(1) },
-			Omitted: func() []roster.Omission {
-				return []roster.Omission{{Name: "cp", Reason: source.ControlPlane, Advice: "It is one.", ProviderID: "ionos://cp"}}
-			},
-			Explain: func(name string) (roster.Explanation, bool) {
-				step := source.Step{Stage: source.StageSource, Question: "is it there", Result: source.Passed, Detail: name}
-				return roster.Explanation{Steps: []source.Step{step}, Conclusion: "It is " + name + "."}, true
-			},
 		})
 		h.server = New(Config{
 			Sets: OnlySet(h.set), Identify: identify, Health: h.health, Metrics: h.metrics,
@@ -132,7 +124,6 @@ func runServer(t *testing.T, test func(h *harness)) {
 			return inventoryv1.NewInventoryServiceClient(conn)
 		}
 		h.client = h.dial()
-		h.operator = inventoryv1.NewInventoryOperatorServiceClient(conns[0])
 		test(h)
 		cancel()
 		if err := <-ran; err != nil {

@@ -12,11 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Limits of the names in one request.
-const (
-	maxListedNames    = 1000
-	maxExplainedNames = 100
-)
+// maxListedNames limits the names in one request.
+const maxListedNames = 1000
 
 // ResumePosition returns where a request resumes; nil: the client has no set. An error is for the client: the request is
 // malformed.
@@ -24,10 +21,10 @@ func ResumePosition(req *inventoryv1.WatchNodesRequest) (*feed.Position, error) 
 	return stream.ResumePosition(req.GetCursor(), req.GetDigest())
 }
 
-// checkNames returns an error for the client if a request has too few or too many names, or an invalid one.
-func checkNames(names []string, minNames, maxNames int) error {
-	if n := len(names); n < minNames || n > maxNames {
-		return status.Errorf(codes.InvalidArgument, "%d names, want %d to %d", n, minNames, maxNames)
+// checkNames returns an error for the client if a request has too many names, or an invalid one.
+func checkNames(names []string) error {
+	if n := len(names); n > maxListedNames {
+		return status.Errorf(codes.InvalidArgument, "%d names, want %d at most", n, maxListedNames)
 	}
 	for i, name := range names {
 		if name == "" || len(name) > contract.MaxNameLength || !utf8.ValidString(name) {

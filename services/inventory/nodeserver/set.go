@@ -4,7 +4,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -13,9 +12,7 @@ import (
 type SetConfig struct {
 	Service     string // the exported Service that has these endpoints, as namespace/name; empty: the server has one set
 	Nodes       *feed.Set
-	Omitted     func() []roster.Omission                             // sorted by name; called by many goroutines
-	Explain     func(name string) (e roster.Explanation, known bool) // called by many goroutines
-	OnDeltaSent func()                                               // called after a delta was sent to a subscriber that was up to date; nil: not called
+	OnDeltaSent func() // called after a delta was sent to a subscriber that was up to date; nil: not called
 }
 
 // Set has the nodes of one source. All clients that may read it see the same.

@@ -8,13 +8,11 @@ import (
 
 // Subscriber describes an active stream of a client.
 type Subscriber struct {
-	Name     string // of the client
-	Operator bool
-	Service  string // that it watches; empty: the only set
-	Since    time.Time
+	Name    string // of the client
+	Service string // that it watches; empty: the only set
+	Since   time.Time
 
 	LastSentAt time.Time // when a message was last sent, even a heartbeat; zero: never
-	Synced     bool      // it received a complete set
 	Lag        uint64    // changes that were not sent to it yet
 }
 
@@ -40,11 +38,11 @@ func (s *Server) Subscribers() []Subscriber {
 }
 
 func (r *Reader) subscriberInfo() Subscriber {
-	info := Subscriber{Name: r.client.Name, Operator: r.client.Operator, Service: r.set.Service, Since: r.since}
+	info := Subscriber{Name: r.client.Name, Service: r.set.Service, Since: r.since}
 	r.mu.Lock()
 	progress := r.progress
 	r.mu.Unlock()
-	info.LastSentAt, info.Synced = progress.sentAt, progress.synced
+	info.LastSentAt = progress.sentAt
 	if revision := r.set.Nodes.Revision(); progress.synced && revision > progress.revision {
 		info.Lag = revision - progress.revision
 	}

@@ -46,9 +46,6 @@ func (o *Observer) ListingDone(now time.Time, result ListingResult) {
 	l.failures, l.err, l.completeAt, l.requestedAt = 0, "", result.StartedAt, time.Time{}
 }
 
-// ListingError is the error of the last listing; empty: it was complete.
-func (o *Observer) ListingError() string { return o.listings.err }
-
 // CompleteListing completes the current observation with a complete listing, if the source was verified before it.
 func (o *Observer) CompleteListing(now, startedAt time.Time) {
 	v := &o.verifications

@@ -16,14 +16,6 @@ func (o *Observer) Status(now time.Time) source.Status {
 	}
 }
 
-// Membership returns the status of the source as of the last input, and whether it was ever verified fully.
-func (o *Observer) Membership() (part source.PartStatus, everVerified bool) {
-	return o.membership, o.verifications.everFull
-}
-
-// Addresses returns the status of the addresses as of the last input.
-func (o *Observer) Addresses() source.PartStatus { return o.addresses }
-
 func (o *Observer) updateStatus(now time.Time) {
 	o.membership = transition(o.membership, now, o.evaluateMembership)
 	o.addresses = transition(o.addresses, now, o.evaluateAddresses)

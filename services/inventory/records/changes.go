@@ -108,30 +108,19 @@ func (t *changeTracker) takeChanges() (changed []source.Candidate, removed []str
 }
 
 func (t *changeTracker) toCandidate(r record) source.Candidate {
-	question := "What is its record in " + t.origin + "?"
 	if r.problem != "" {
 		return source.Candidate{
-			Name:    r.name,
-			Invalid: fmt.Sprintf("Its record in %s is invalid (%s). Correct the record.", t.origin, r.problem),
-			Steps: []source.Step{{
-				Stage: source.StageSource, Question: question, Result: source.Failed, Detail: r.quote,
-			}},
+			Name: r.name, Invalid: r.problem, StateReason: fmt.Sprintf("its record in %s is invalid: %s", t.origin, r.quote),
 		}
 	}
 	c := source.Candidate{Name: r.name, InternalIPs: []netip.Addr{r.address}, State: source.NotReady}
 	if r.ready {
 		c.State = source.Ready
 	}
-	workerStep := source.Step{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "worker is true"}
 	if !r.worker {
-		c.Excluded = source.ControlPlane
-		c.Advice = fmt.Sprintf("Its record in %s has worker set to false. Set it to true if the node is a worker.", t.origin)
-		workerStep.Result, workerStep.Detail = source.Failed, "worker is false"
+		c.Excluded, c.ExcludedBy = source.ControlPlane, "worker is false in its record"
 	}
-	c.Steps = []source.Step{{
-		Stage: source.StageSource, Question: question, Result: source.Passed,
-		Detail: fmt.Sprintf(`{"name":%q,"private_ip":%q,"ready":%t,"worker":%t}`, r.name, r.address, r.ready, r.worker),
-	}, workerStep}
+	c.StateReason = fmt.Sprintf("ready is %t in its record in %s", r.ready, t.origin)
 	return c
 }
 

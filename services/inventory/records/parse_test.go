@@ -112,8 +112,8 @@ func TestInvalidRecordTextIsBounded(t *testing.T) {
 		tracker.apply(records)
 		changed, _ := tracker.takeChanges()
 		for _, c := range changed {
-			if len(c.Invalid) > 800 || len(c.Steps[0].Detail) > 300 {
-				t.Errorf("%d bytes: %.200s", len(c.Invalid)+len(c.Steps[0].Detail), c.Invalid)
+			if len(c.Invalid) > 800 || len(c.StateReason) > 400 {
+				t.Errorf("%d bytes: %.200s", len(c.Invalid)+len(c.StateReason), c.Invalid)
 			}
 		}
 		if len(tracker.partialError) > 1000 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,12 +71,14 @@ func (f *testPipeline) membership() source.PartStatus { return f.roster.Status(t
 // summary returns membership and nodes in one line.
 func (f *testPipeline) summary() string {
 	var nodes []string
-	for _, n := range f.roster.Nodes() {
-		nodes = append(nodes, fmt.Sprintf("%s %s %s", n.Name, n.State, n.Addresses[0]))
+	for _, m := range f.roster.Members() {
+		if m.Node != nil {
+			nodes = append(nodes, fmt.Sprintf("%s %s %s", m.Name, m.Node.State, m.Node.Addresses[0]))
+		} else {
+			nodes = append(nodes, fmt.Sprintf("%s omitted (%s)", m.Name, m.Omission.Reason))
+		}
 	}
-	for _, o := range f.roster.Omitted() {
-		nodes = append(nodes, fmt.Sprintf("%s omitted (%s)", o.Name, o.Reason))
-	}
+	slices.Sort(nodes)
 	return f.membership().Sync.String() + ": " + strings.Join(nodes, ", ")
 }
 
@@ -129,7 +132,7 @@ var badTexts = []badInput{
 	},
 	{
 		"a new node's record is invalid", arrayJSON(recordA, recordB, recordJSON("c", "127.0.0.1", true, true)),
-		degradedSet + ", c omitted (invalid_record)", `"c": private_ip is 127.0.0.1, want an address that other hosts can reach`,
+		degradedSet + ", c omitted (InvalidRecord)", `"c": private_ip is 127.0.0.1, want an address that other hosts can reach`,
 	},
 	{
 		"a record without a name", arrayJSON(recordA, `{"private_ip":"10.0.0.12","ready":true,"worker":true}`),
@@ -139,7 +142,7 @@ var badTexts = []badInput{
 	{
 		"a node is no longer a worker",
 		arrayJSON(recordA, recordJSON("b", "10.0.0.12", true, false)),
-		"synced: a ready 10.0.0.11, b omitted (control_plane)",
+		"synced: a ready 10.0.0.11, b omitted (ControlPlane)",
 		"",
 	},
 }

@@ -43,7 +43,7 @@ func TestNumbersVerifications(t *testing.T) {
 	}
 }
 
-func TestReportsRecordsWithSteps(t *testing.T) {
+func TestReportsRecordsWithReasons(t *testing.T) {
 	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) {
 		return []byte(
 			arrayJSON(recordJSON("w", "::ffff:10.0.0.11", false, true), recordJSON("m", "fd00:0::1", true, false), `{"name":"x"}`),
@@ -52,29 +52,22 @@ func TestReportsRecordsWithSteps(t *testing.T) {
 	if _, err := f.source.Verify(t.Context(), source.FullVerification); err != nil {
 		t.Fatal(err)
 	}
-	sourceStep := func(detail string, result source.StepResult) source.Step {
-		return source.Step{Stage: source.StageSource, Question: "What is its record in the test?", Result: result, Detail: detail}
-	}
 	want := []source.Candidate{
 		{
-			Name: "m", State: source.Ready, InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")}, Excluded: source.ControlPlane,
-			Advice: "Its record in the test has worker set to false. Set it to true if the node is a worker.",
-			Steps: []source.Step{
-				sourceStep(`{"name":"m","private_ip":"fd00::1","ready":true,"worker":false}`, source.Passed),
-				{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Failed, Detail: "worker is false"},
-			},
+			Name:        "m",
+			State:       source.Ready,
+			InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")},
+			Excluded:    source.ControlPlane,
+			ExcludedBy:  "worker is false in its record",
+			StateReason: "ready is true in its record in the test",
 		},
 		{
 			Name: "w", State: source.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
-			Steps: []source.Step{
-				sourceStep(`{"name":"w","private_ip":"10.0.0.11","ready":false,"worker":true}`, source.Passed),
-				{Stage: source.StageEligibility, Question: "Is it a worker?", Result: source.Passed, Detail: "worker is true"},
-			},
+			StateReason: "ready is false in its record in the test",
 		},
 		{
-			Name:    "x",
-			Invalid: "Its record in the test is invalid (private_ip is missing, ready is missing, worker is missing). Correct the record.",
-			Steps:   []source.Step{sourceStep(`{"name":"x"}`, source.Failed)},
+			Name: "x", Invalid: "private_ip is missing, ready is missing, worker is missing",
+			StateReason: `its record in the test is invalid: {"name":"x"}`,
 		},
 	}
 	if d := cmp.Diff(want, f.source.Take().Changed, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {

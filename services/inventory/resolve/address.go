@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -92,118 +91,66 @@ func keepIf(addrs []netip.Addr, ok func(netip.Addr) bool) []netip.Addr {
 	return kept
 }
 
-// maxTraced limits how many addresses of one server are explained.
-const maxTraced = 32
-
-// traceAddresses records what became of each address of a server, or of the node itself (nil).
-func (f addrFilter) traceAddresses(trace *source.Trace, addresses filteredAddrs, s *source.Server) {
-	if len(addresses.all) == 0 {
-		detail := "the node has no address"
-		if s != nil {
-			detail = fmt.Sprintf("the server has no address on the configured LANs (NICs there: %d)", len(s.NICs))
-		}
-		trace.Add(source.Failed, source.StageAddress, addressQuestion, "%s", detail)
-	}
-	for _, a := range addresses.all[:min(len(addresses.all), maxTraced)] {
-		result := source.Failed
-		if addresses.chosen[Family(a)] == a {
-			result = source.Passed
-		}
-		trace.Add(
-			result,
-			source.StageAddress,
-			fmt.Sprintf("Can %s be used?", a),
-			"%s%s",
-			describeNIC(s, a),
-			f.describeAddress(addresses, a),
-		)
-	}
-	if more := len(addresses.all) - maxTraced; more > 0 {
-		trace.Add(source.Note, source.StageAddress, "Are there more?", "%d more", more)
-	}
-}
-
-// describeAddress describes at which stage of the filter an address was dropped, or how it was chosen.
-func (f addrFilter) describeAddress(addresses filteredAddrs, a netip.Addr) string {
+// describe says at which stage of the filter an address was dropped, or how it was chosen.
+func (f addrFilter) describe(addresses filteredAddrs, a netip.Addr) string {
 	chosen, usable := addresses.chosen[Family(a)], len(addresses.ofFamily(Family(a)))
 	switch {
 	case !canBeNodeAddress(a):
 		return "loopback, link-local, multicast or unspecified address"
 	case !slices.Contains(addresses.inCIDRs, a):
-		return "outside " + joinSome(f.cidrs)
+		return "outside of SECURED_SUBNET_CIDR " + joinSome(f.cidrs)
 	case !slices.Contains(addresses.exclusive, a) && f.cloud.failover[a]:
 		return "a failover address of its LAN, which moves between servers"
 	case !slices.Contains(addresses.exclusive, a):
 		return fmt.Sprintf("listed on %d servers", f.cloud.serverCount[a])
 	case chosen == a && usable == 1:
-		return "chosen as the only usable address of its family"
+		return "the only usable address of its family"
 	case chosen != a:
-		return fmt.Sprintf("not chosen: %s comes first", chosen)
+		return fmt.Sprintf("%s comes first", chosen)
 	case slices.Contains(f.internalIPs, a):
-		return "chosen of several, as the node's first InternalIP"
+		return "the first of several that is an InternalIP of the Node"
 	}
-	return "chosen of several as the lowest: none is an InternalIP of the node"
+	return "the lowest of several; none is an InternalIP of the Node"
 }
 
 // describeNIC names the server's NIC that has an address.
 func describeNIC(s *source.Server, a netip.Addr) string {
-	if s == nil {
-		return ""
-	}
 	for _, n := range s.NICs {
 		if slices.Contains(canonical(n.Addresses), a) {
-			return fmt.Sprintf("on LAN %s, NIC %s: ", truncate(n.LAN), truncate(n.ID))
+			return fmt.Sprintf("LAN %s, NIC %s", truncate(n.LAN), truncate(n.ID))
 		}
 	}
 	return ""
 }
 
-func (r *Resolver) adviseServer(s *source.Server, addresses filteredAddrs) Omission {
+// explainServer says why none of a server's addresses can be used.
+func explainServer(s *source.Server, addresses filteredAddrs) Omission {
 	reason, all := addresses.omissionReason(), addresses.all
-	if reason == 0 {
-		return Omission{}
-	}
-	text := fmt.Sprintf("Server %s has %s on %s", s.ID, joinSome(all), describeLANs(s))
 	switch {
-	case reason == source.NoAddressOnLAN && len(all) > 0:
-		text += ", which no node can use. Give its NIC another address"
+	case reason == source.NoAddressOnLAN && len(all) == 0:
+		return Omission{reason, fmt.Sprintf("server %s has no address on the configured LAN (NICs there: %d)", s.ID, len(s.NICs))}
 	case reason == source.NoAddressOnLAN:
-		text = fmt.Sprintf(
-			"Server %s has no address on the configured LAN (NICs there: %d). Attach a NIC to the LAN, or check IONOS_PRIVATE_LAN_ID",
-			s.ID,
-			len(s.NICs),
-		)
+		return Omission{reason, "no node can use the addresses of its server: " + joinSome(all)}
 	case reason == source.OutsideSubnet:
-		text += fmt.Sprintf(", none of them inside %s. Check SECURED_SUBNET_CIDR", joinSome(r.CIDRs))
+		return Omission{reason, "its server has no address in SECURED_SUBNET_CIDR, only " + joinSome(all)}
 	case reason == source.SharedAddress:
-		text += ", each of them a failover address or also listed on another server. Give the server its own address"
+		return Omission{reason, "failover addresses, or also on another server: " + joinSome(all)}
 	}
-	return Omission{reason, text + "."}
+	return Omission{}
 }
 
-func (r *Resolver) adviseNode(addresses filteredAddrs) Omission {
-	reason, all := addresses.omissionReason(), joinSome(addresses.all)
-	subject, none := "The Node's InternalIPs are", "The Node has no address of type InternalIP. Check what its kubelet or cloud controller reports."
-	if r.Method == ByRecord {
-		subject, none = "The addresses in the source are", "The source has no address for this node."
-	}
+// explainNode says why none of the addresses that the source reports can be used.
+func (r *Resolver) explainNode(addresses filteredAddrs) Omission {
+	reason, all := addresses.omissionReason(), addresses.all
 	switch {
 	case reason == 0:
 		return Omission{}
-	case reason == source.NoAddressOnLAN && all != "":
-		return Omission{reason, fmt.Sprintf("%s %s, which no node can use. Correct them where they come from.", subject, all)}
+	case reason == source.NoAddressOnLAN && len(all) > 0:
+		return Omission{reason, "no node can use its addresses: " + joinSome(all)}
+	case reason == source.NoAddressOnLAN && r.Method == ByNodeAddress:
+		return Omission{reason, "the Node has no address of type InternalIP"}
 	case reason == source.NoAddressOnLAN:
-		return Omission{reason, none}
+		return Omission{reason, "the source has no address for it"}
 	}
-	return Omission{reason, fmt.Sprintf("%s %s, none of them inside %s. Check SECURED_SUBNET_CIDR.", subject, all, joinSome(r.CIDRs))}
-}
-
-// describeLANs names the LANs on which a server has NICs.
-func describeLANs(s *source.Server) string {
-	var ids []string
-	for _, n := range s.NICs {
-		ids = append(ids, truncate(n.LAN))
-	}
-	slices.Sort(ids)
-	return "LAN " + strings.Join(slices.Compact(ids), ", ")
+	return Omission{reason, "it has no address in SECURED_SUBNET_CIDR, only " + joinSome(all)}
 }

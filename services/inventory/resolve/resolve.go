@@ -22,13 +22,13 @@ const (
 	ByRecord
 )
 
-// Resolver resolves nodes by the last complete listing of the cloud. The zero value has no listing.
+// Resolver resolves nodes by the last complete listing of the cloud. The zero value has no listing. A copy keeps
+// the listing of its time.
 type Resolver struct {
 	Method Method
 	CIDRs  []netip.Prefix // addresses outside them are ignored
 
-	cloud        cloudIndex
-	listingError string // of the last listing, if it failed
+	cloud cloudIndex
 }
 
 // Result is what was found for a node.
@@ -39,96 +39,86 @@ type Result struct {
 	Unreadable bool     // the cloud has invalid data for the server
 }
 
-// Omission is why a node is omitted, with a sentence that says what was found and what to do.
+// Omission is why a node is omitted, with a message about it of at most 100 characters. Longer ones are cut off.
 type Omission struct {
-	Reason source.OmissionReason
-	Advice string
+	Reason  source.OmissionReason
+	Message string
+}
+
+// Facts are what a node was resolved by, for people.
+type Facts struct {
+	Match      string // how its server was found, or why it was not; empty: addresses do not come from the cloud
+	ServerID   string // of the server that matches, even if it was listed too early
+	Candidates []Candidate
+}
+
+// Candidate is an address that a node could have.
+type Candidate struct {
+	Address netip.Addr
+	From    string // where it was read
+	Reason  string // for or against it
 }
 
 // SetListing replaces the listing by a complete one that was started at this time.
 func (r *Resolver) SetListing(l source.Listing, startedAt time.Time) {
-	r.cloud, r.listingError = newCloudIndex(l, startedAt), ""
+	r.cloud = newCloudIndex(l, startedAt)
 }
 
-// SetListingError records why the last listing failed. The last complete one stays in use.
-func (r *Resolver) SetListingError(text string) { r.listingError = text }
-
-// Resolve resolves a node that was first seen at this time. Trace records the decisions; it may be nil.
-func (r *Resolver) Resolve(c *source.Candidate, firstSeen time.Time, trace *source.Trace) Result {
+// Resolve resolves a node that was first seen at this time.
+func (r *Resolver) Resolve(c *source.Candidate, firstSeen time.Time) Result {
 	if r.Method != ByCloud {
-		filter := addrFilter{cidrs: r.CIDRs, internalIPs: inOrder(c.InternalIPs)}
-		addresses := filter.apply(canonical(c.InternalIPs))
-		if trace != nil {
-			filter.traceAddresses(trace, addresses, nil)
-		}
-		return Result{Addresses: addresses.chosen, Omission: r.adviseNode(addresses)}
+		addresses := r.filterFor(c).apply(canonical(c.InternalIPs))
+		return Result{Addresses: addresses.chosen, Omission: r.explainNode(addresses)}
 	}
-	if r.cloud.startedAt.IsZero() {
-		if trace != nil {
-			trace.Add(source.Failed, source.StageMatch, "Has the cloud been listed?", "%s", joinReason("not yet", r.listingError))
-			trace.Add(source.Skipped, source.StageAddress, addressQuestion, "not reached: the cloud has not been listed")
-		}
-		return Result{Omission: Omission{source.NotResolvedYet, "The cloud has not been listed yet. Wait, or see the status of addresses."}}
-	}
-	return r.resolveInCloud(c, firstSeen, trace)
-}
-
-func (r *Resolver) resolveInCloud(c *source.Candidate, firstSeen time.Time, trace *source.Trace) (result Result) {
-	found := r.cloud.matchServer(c, trace)
-	recent := !r.cloud.startedAt.Before(firstSeen)
-	filter := addrFilter{cidrs: r.CIDRs, cloud: &r.cloud, internalIPs: inOrder(c.InternalIPs)}
-	var addresses filteredAddrs
-	if found.server != nil {
-		addresses = filter.apply(serverAddresses(found.server))
-	}
-	switch {
-	case !recent:
+	switch early := firstSeen.Sub(r.cloud.startedAt); {
+	case r.cloud.startedAt.IsZero():
+		return Result{Omission: Omission{source.NotResolvedYet, "the cloud has not been listed yet"}}
+	case early > 0:
 		// The next server may have the name, and the server another address, so only a listing of this node's time counts.
-		result.Omission = Omission{
-			source.NotResolvedYet,
-			joinReason("The last cloud listing started before the node was first seen. Wait for the next one", r.listingError) + ".",
-		}
-	case found.server != nil:
-		result = Result{ServerID: found.id, Addresses: addresses.chosen, Omission: r.adviseServer(found.server, addresses)}
-	default:
-		result = Result{Omission: found.omission, Unreadable: found.omission.Reason == source.InvalidRecord}
+		return Result{Omission: Omission{source.NotResolvedYet, "the last cloud listing started before it was first seen"}}
 	}
-	if trace != nil {
-		traceListingTime(trace, firstSeen.Sub(r.cloud.startedAt))
-		if found.server == nil {
-			trace.Add(source.Skipped, source.StageAddress, addressQuestion, "not reached: no server matches")
-		} else {
-			filter.traceAddresses(trace, addresses, found.server)
-		}
+	found := r.cloud.matchServer(c)
+	if found.server == nil {
+		return Result{Omission: found.omission, Unreadable: found.omission.Reason == source.InvalidRecord}
 	}
-	return result
+	addresses := r.filterFor(c).apply(serverAddresses(found.server))
+	return Result{ServerID: found.id, Addresses: addresses.chosen, Omission: explainServer(found.server, addresses)}
 }
 
-// traceListingTime records whether the listing, started this long before the node was first seen, is recent enough.
-func traceListingTime(trace *source.Trace, early time.Duration) {
-	const question = "Is the last listing recent enough?"
-	if early <= 0 {
-		trace.Add(source.Passed, source.StageMatch, question, "it started after the node was first seen")
-		return
-	}
-	trace.Add(source.Failed, source.StageMatch, question,
-		"it started %s before the node was first seen; wait for the next one", early.Round(time.Millisecond))
-}
-
-// TraceNotReached records that a node that is not eligible is not resolved.
-func (r *Resolver) TraceNotReached(trace *source.Trace) {
-	const detail = "not reached: the node is not eligible"
+func (r *Resolver) filterFor(c *source.Candidate) addrFilter {
+	f := addrFilter{cidrs: r.CIDRs, internalIPs: inOrder(c.InternalIPs)}
 	if r.Method == ByCloud {
-		trace.Add(source.Skipped, source.StageMatch, "Which server is it?", detail)
+		f.cloud = &r.cloud
 	}
-	trace.Add(source.Skipped, source.StageAddress, addressQuestion, detail)
+	return f
 }
 
-const addressQuestion = "Which address is used?"
-
-func joinReason(what, cause string) string {
-	if cause == "" {
-		return what
+// Describe returns what Resolve decides by.
+func (r *Resolver) Describe(c *source.Candidate) (f Facts) {
+	from := func(netip.Addr) string { return "the Node" }
+	all := canonical(c.InternalIPs)
+	switch {
+	case r.Method == ByRecord:
+		from = func(netip.Addr) string { return "the source" }
+	case r.Method == ByCloud && r.cloud.startedAt.IsZero():
+		f.Match = "the cloud has not been listed yet"
+		return f
+	case r.Method == ByCloud:
+		found := r.cloud.matchServer(c)
+		f.Match, f.ServerID = found.describe(c), found.id
+		if found.server == nil {
+			return f
+		}
+		from = func(a netip.Addr) string { return describeNIC(found.server, a) }
+		all = serverAddresses(found.server)
 	}
-	return what + ": " + cause
+	filter := r.filterFor(c)
+	addresses := filter.apply(all)
+	for _, a := range all[:min(len(all), maxDescribed)] {
+		f.Candidates = append(f.Candidates, Candidate{Address: a, From: from(a), Reason: filter.describe(addresses, a)})
+	}
+	return f
 }
+
+// maxDescribed limits how many addresses of one server are described.
+const maxDescribed = 32

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/inventory/assign"
+	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -50,41 +52,56 @@ type Change struct {
 	Node *Node
 }
 
-// Omission is an omitted node, with a sentence that says what was found and what to do.
-type Omission struct {
-	Name       string
-	Reason     source.OmissionReason
-	Advice     string
-	ProviderID string
+// Member is a node of the source and what was decided about it, at one moment.
+type Member struct {
+	source.Candidate
+
+	Node *Node // as published; nil: omitted
+	// Omission is why the node is omitted; of a published one, why the current data gives it no address: it keeps what
+	// it has.
+	Omission resolve.Omission
+
+	Previous  *Node     // as published before the last change; nil: it was not
+	ChangedAt time.Time // when that was; zero: there was none
+
+	Holding assign.Holding // only set by Members
 }
 
-// Nodes returns the published nodes, sorted by name. Its cost grows with their number.
-func (r *Roster) Nodes() []*Node {
-	var nodes []*Node
-	for _, name := range slices.Sorted(maps.Keys(r.members)) {
-		if n := r.members[name].node; n != nil {
-			nodes = append(nodes, n)
+// Members returns all nodes of the source, in no order. Its cost grows with their number.
+func (r *Roster) Members() []Member {
+	all := make([]Member, 0, len(r.members))
+	for _, m := range r.members {
+		one := m.Member
+		one.Holding = r.assigner.Holding(m.Name)
+		if one.Node != nil {
+			one.Omission = m.resolved.Omission
 		}
+		all = append(all, one)
 	}
-	return nodes
+	return all
 }
 
-// Omitted returns the omitted nodes, sorted by name. Its cost grows with the number of nodes.
-func (r *Roster) Omitted() []Omission {
-	var omitted []Omission
-	for _, name := range slices.Sorted(maps.Keys(r.members)) {
-		if m := r.members[name]; m.node == nil {
-			omitted = append(omitted, Omission{Name: name, Reason: m.omission.Reason, Advice: m.omission.Advice, ProviderID: m.ProviderID})
-		}
-	}
-	return omitted
-}
+// Resolver returns the resolver as it is now, to describe members.
+func (r *Roster) Resolver() resolve.Resolver { return r.resolver }
 
 // Counts are the numbers of published nodes by state and of omitted nodes by reason. Every state and
 // reason has an entry.
 type Counts struct {
 	States  map[source.NodeState]int
 	Omitted map[source.OmissionReason]int
+}
+
+// Add adds the numbers of another roster.
+func (c *Counts) Add(o Counts) {
+	if c.States == nil {
+		*c = Counts{States: map[source.NodeState]int{}, Omitted: map[source.OmissionReason]int{}}
+	}
+	for state, n := range o.States {
+		c.States[state] += n
+	}
+	for reason, n := range o.Omitted {
+		c.Omitted[reason] += n
+	}
 }
 
 // Counts returns the counts. Its cost does not depend on the number of nodes.

@@ -147,8 +147,12 @@ func TestProperties(t *testing.T) {
 				if d := cmp.Diff(r.Nodes(), twin.Nodes(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
 					t.Fatalf("same inputs, other nodes:\n%s", d)
 				}
-				if d := cmp.Diff(r.Omitted(), twin.Omitted()); d != "" {
-					t.Fatalf("same inputs, other omissions:\n%s", d)
+				for i, m := range r.sortedMembers() {
+					other := twin.sortedMembers()[i]
+					if d := cmp.Diff(m.Omission, other.Omission); d != "" {
+						t.Fatalf("same inputs, other omissions:\n%s", d)
+					}
+					descriptionFits(t, r, &m)
 				}
 				restartChangesNothing(t, r, cfg, now)
 				before := addressesOf(r)
@@ -180,6 +184,34 @@ func restartChangesNothing(t *rapid.T, r *Roster, cfg Config, now time.Time) {
 		if !slices.Contains(running, node) {
 			t.Fatalf("after a restart: %s, before it: %v", node, running)
 		}
+	}
+}
+
+// descriptionFits compares what is shown of a member with what was decided about it.
+func descriptionFits(t *rapid.T, r *Roster, m *Member) {
+	resolver := r.Resolver()
+	facts := resolver.Describe(&m.Candidate)
+	described := slices.Clone(m.Holding.Addresses())
+	for _, c := range facts.Candidates {
+		described = append(described, c.Address)
+		if c.From == "" || c.Reason == "" {
+			t.Fatalf("incomplete: %+v", c)
+		}
+	}
+	wanted := r.members[m.Name].resolved.Addresses.List()
+	if m.Node != nil {
+		wanted = append(wanted, m.Node.Addresses...)
+	}
+	for _, a := range wanted {
+		if !slices.Contains(described, a) {
+			t.Fatalf("%s is not described: %+v, %+v", a, facts, m.Holding)
+		}
+	}
+	if usesCloud := resolver.Method == resolve.ByCloud; usesCloud != (facts.Match != "") {
+		t.Fatalf("match %q", facts.Match)
+	}
+	if m.Node == nil && m.Excluded == 0 && m.Omission.Message == "" {
+		t.Fatalf("omitted without a message: %+v", m)
 	}
 }
 
@@ -220,10 +252,12 @@ func countsFit(t *rapid.T, r *Roster) {
 	for _, n := range r.Nodes() {
 		want.States[n.State]++
 	}
-	for _, o := range r.Omitted() {
-		want.Omitted[o.Reason]++
-		if o.Advice == "" && o.Reason != source.ControlPlane {
-			t.Fatalf("%s is left out without advice: %+v", o.Name, o)
+	for _, m := range r.Members() {
+		if m.Node == nil {
+			want.Omitted[m.Omission.Reason]++
+		}
+		if m.Node == nil && m.Omission.Message == "" && m.Omission.Reason != source.ControlPlane {
+			t.Fatalf("%s is omitted without a message: %+v", m.Name, m.Omission)
 		}
 	}
 	if d := cmp.Diff(want, r.Counts()); d != "" {

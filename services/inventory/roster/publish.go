@@ -18,15 +18,15 @@ func (r *Roster) publishAll(names []string, changes observe.MemberChanges) {
 
 // publish publishes or omits a member by what was decided about it.
 func (r *Roster) publish(m *member, changes observe.MemberChanges) {
-	assigned, contested, owner := r.assigner.Holding(m.Name)
+	holding := r.assigner.Holding(m.Name)
 	switch {
 	case m.Excluded != 0:
-		r.setPublished(m, nil, resolve.Omission{Reason: m.Excluded, Advice: m.Advice}, changes)
-	case !assigned.Empty():
+		r.setPublished(m, nil, resolve.Omission{Reason: m.Excluded, Message: m.ExcludedBy}, changes)
+	case !holding.Assigned.Empty():
 		node := &Node{
 			Name:       m.Name,
 			UID:        m.UID,
-			Addresses:  assigned.List(),
+			Addresses:  holding.Assigned.List(),
 			State:      m.State,
 			Since:      m.stateSince,
 			Zone:       m.Zone,
@@ -37,14 +37,14 @@ func (r *Roster) publish(m *member, changes observe.MemberChanges) {
 			ProviderID: m.ProviderID,
 			ServerID:   m.serverID,
 		}
-		if equalNodes(node, m.node) {
-			node = m.node
+		if equalNodes(node, m.Node) {
+			node = m.Node
 		}
 		r.setPublished(m, node, resolve.Omission{}, changes)
-	case contested.IsValid():
-		r.setPublished(m, nil, resolve.Omission{Reason: source.SharedAddress, Advice: fmt.Sprintf(
-			"Its address %s is assigned to node %q, which the same data names. Delete the Node that is gone, or give each its own address.",
-			contested, truncate(owner))}, changes)
+	case !holding.Contested.Empty():
+		contested := holding.Contested.List()[0]
+		r.setPublished(m, nil, resolve.Omission{Reason: source.SharedAddress, Message: fmt.Sprintf(
+			"node %s has its address %s", holding.Owners[resolve.Family(contested)], contested)}, changes)
 	default:
 		r.setPublished(m, nil, m.resolved.Omission, changes)
 	}
@@ -66,15 +66,15 @@ func (r *Roster) exportedLabels(all map[string]string) map[string]string {
 
 // setPublished replaces what is published of a member and updates the counts.
 func (r *Roster) setPublished(m *member, node *Node, omission resolve.Omission, changes observe.MemberChanges) {
-	old, eligible := m.node, m.Excluded == 0
-	if old == node && m.omission == omission && m.eligible == eligible {
+	old, eligible := m.Node, m.Excluded == 0
+	if old == node && m.Omission == omission && m.eligible == eligible {
 		return
 	}
 	if _, ok := r.pending[m.Name]; !ok && old != node {
 		r.pending[m.Name] = old
 	}
 	r.count(m, -1)
-	m.node, m.omission, m.eligible = node, omission, eligible
+	m.Node, m.Omission, m.eligible = node, omission, eligible
 	r.count(m, +1)
 	switch {
 	case old == nil && node != nil:
@@ -89,12 +89,12 @@ func (r *Roster) setPublished(m *member, node *Node, omission resolve.Omission, 
 // count adds what is published of a member to the counts, or removes it from them.
 func (r *Roster) count(m *member, by int) {
 	switch {
-	case m.node != nil:
+	case m.Node != nil:
 		r.published += by
 		r.eligible += by
-		r.states[min(m.node.State, source.NotReady)] += by
-	case m.omission.Reason != 0:
-		r.omitted[min(m.omission.Reason, source.InvalidRecord)] += by
+		r.states[min(m.Node.State, source.NotReady)] += by
+	case m.Omission.Reason != 0:
+		r.omitted[min(m.Omission.Reason, source.InvalidRecord)] += by
 		if m.eligible {
 			r.eligible += by
 		}

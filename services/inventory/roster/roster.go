@@ -16,7 +16,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/assign"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
@@ -56,7 +55,7 @@ type Roster struct {
 
 // member is a node of the source and what was decided about it.
 type member struct {
-	source.Candidate
+	Member
 
 	everValid  bool      // its data could be used once
 	firstSeen  time.Time // of this UID
@@ -66,8 +65,6 @@ type member struct {
 	serverID string // of the server that was found last
 	misses   observe.Misses
 
-	node     *Node // as published; nil: omitted,
-	omission resolve.Omission
 	eligible bool // as counted
 }
 
@@ -106,7 +103,7 @@ func (r *Roster) Apply(now time.Time, update Update) []Change {
 	if update.Listing != nil {
 		r.applyListing(now, *update.Listing)
 	}
-	return r.takeChanges()
+	return r.takeChanges(now)
 }
 
 func (r *Roster) applySource(now time.Time, update source.Update) {
@@ -146,7 +143,7 @@ func (r *Roster) keepLastValid(c source.Candidate) source.Candidate {
 	if m := r.members[c.Name]; m != nil {
 		known = m.Candidate
 	}
-	known.Invalid, known.Steps = c.Invalid, c.Steps
+	known.Invalid, known.StateReason = c.Invalid, c.StateReason
 	return known
 }
 
@@ -175,12 +172,12 @@ func (r *Roster) updateMember(now time.Time, c source.Candidate) assign.Claim {
 func (r *Roster) resolveMember(m *member) assign.Claim {
 	m.resolved = resolve.Result{}
 	if m.Excluded == 0 && m.everValid {
-		m.resolved = r.resolver.Resolve(&m.Candidate, m.firstSeen, nil)
+		m.resolved = r.resolver.Resolve(&m.Candidate, m.firstSeen)
 	}
 	m.serverID = cmp.Or(m.resolved.ServerID, m.serverID)
 	isInvalid := m.Invalid != "" && m.Excluded == 0
 	if isInvalid {
-		m.resolved.Omission = resolve.Omission{Reason: source.InvalidRecord, Advice: m.Invalid}
+		m.resolved.Omission = resolve.Omission{Reason: source.InvalidRecord, Message: m.Invalid}
 	}
 	setMember(r.unreadable, m, m.resolved.Unreadable)
 	setMember(r.invalid, m, isInvalid)
@@ -191,7 +188,6 @@ func (r *Roster) resolveMember(m *member) assign.Claim {
 // an owner gives way depends on what this listing gives it.
 func (r *Roster) applyListing(now time.Time, result observe.ListingResult) {
 	r.observer.ListingDone(now, result)
-	r.resolver.SetListingError(r.observer.ListingError())
 	if result.Err != nil {
 		return
 	}
@@ -235,7 +231,7 @@ func (r *Roster) remove(name string, changes observe.MemberChanges) {
 
 // requestListing requests a listing if an eligible node has no address.
 func (r *Roster) requestListing(m *member) {
-	if m.node == nil && m.Excluded == 0 {
+	if m.Node == nil && m.Excluded == 0 {
 		r.observer.RequestListing(m.misses.Next)
 	}
 }
@@ -269,23 +265,25 @@ func setMember(set map[string]*member, m *member, in bool) {
 }
 
 // takeChanges returns the nodes that changed since the last call, each once.
-func (r *Roster) takeChanges() []Change {
+func (r *Roster) takeChanges(now time.Time) []Change {
 	if len(r.pending) == 0 || !r.observer.Publishable() {
 		return nil
 	}
 	changes := make([]Change, 0, len(r.pending))
 	for _, name := range slices.Sorted(maps.Keys(r.pending)) {
 		var node *Node
-		if m := r.members[name]; m != nil {
-			node = m.node
+		m, old := r.members[name], r.pending[name]
+		if m != nil {
+			node = m.Node
 		}
-		if !equalNodes(node, r.pending[name]) {
-			changes = append(changes, Change{Name: name, Node: node})
+		if equalNodes(node, old) {
+			continue
 		}
+		if m != nil {
+			m.Previous, m.ChangedAt = old, now
+		}
+		changes = append(changes, Change{Name: name, Node: node})
 	}
 	clear(r.pending)
 	return changes
 }
-
-// truncate limits a name or an identifier that someone else chose.
-func truncate(text string) string { return display.Truncate(text, 120) }

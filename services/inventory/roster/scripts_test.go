@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,9 +80,8 @@ func (w *world) play(line string) string {
 			output = w.describeNodes()
 		case "status":
 			output = w.describeStatus()
-		case "explain":
-			e, _ := w.Explain(args[0])
-			output = e.text()
+		case "describe":
+			output = w.describe(args[0])
 		default:
 			update = cmp.Or(update, &Update{})
 			w.addToUpdate(update, command, args)
@@ -194,12 +194,8 @@ func (w *world) changeNode(name string, args []string) source.Candidate {
 			c.Excluded = lookUp(w, map[string]source.OmissionReason{
 				"": 0, "label": source.ExcludedByLabel, "selector": source.NotSelected, "control-plane": source.ControlPlane,
 			}, value)
-		case "advice":
-			c.Advice = value
-		case "step":
-			s := strings.SplitN(value, "|", 4)
-			result := lookUp(w, map[string]source.StepResult{"ok": source.Passed, "NO": source.Failed}, s[1])
-			c.Steps = append(c.Steps, source.Step{Stage: s[0], Result: result, Question: s[2], Detail: s[3]})
+		case "by":
+			c.ExcludedBy = value
 		default:
 			w.t.Fatalf("unknown property %s of a node", key)
 		}
@@ -365,8 +361,10 @@ func (w *world) describeNodes() string {
 		}
 		fmt.Fprintln(&out)
 	}
-	for _, o := range w.Omitted() {
-		fmt.Fprintf(&out, "%s omitted, %s: %s\n", o.Name, enumName(o.Reason), o.Advice)
+	for _, m := range w.sortedMembers() {
+		if m.Node == nil {
+			fmt.Fprintf(&out, "%s omitted, %s: %s\n", m.Name, m.Omission.Reason, m.Omission.Message)
+		}
 	}
 	return cmp.Or(out.String(), "no nodes\n")
 }
@@ -380,13 +378,55 @@ func (w *world) describeStatus() string {
 	return out.String()
 }
 
-// text is an explanation as scripts have it.
-func (e Explanation) text() string {
-	var b strings.Builder
-	for _, s := range e.Steps {
-		fmt.Fprintf(&b, "%-11s  %-4s  %s %s\n", s.Stage, []string{"note", "ok", "NO", "-"}[s.Result], s.Question, s.Detail)
+// describe returns what is shown of a node.
+func (w *world) describe(name string) string {
+	m := w.members[name]
+	if m == nil {
+		return "unknown\n"
 	}
-	return b.String() + "=> " + e.Conclusion + "\n"
+	var out strings.Builder
+	one := w.sortedMembers()[slices.IndexFunc(w.sortedMembers(), func(m Member) bool { return m.Name == name })]
+	resolver := w.Resolver()
+	facts := resolver.Describe(&one.Candidate)
+	if one.Excluded == 0 && facts.Match != "" {
+		fmt.Fprintf(&out, "server  %s %s\n", facts.ServerID, facts.Match)
+	}
+	for _, c := range facts.Candidates {
+		fmt.Fprintf(&out, "%s  %s: %s\n", c.Address, c.From, c.Reason)
+	}
+	for _, a := range one.Holding.Addresses() {
+		fmt.Fprintf(&out, "%s  %s\n", a, cmp.Or(one.Holding.Describe(a), "assigned"))
+	}
+	if one.Omission.Reason != 0 {
+		fmt.Fprintf(&out, "%s: %s\n", one.Omission.Reason, one.Omission.Message)
+	}
+	if one.Node != nil {
+		fmt.Fprintf(&out, "=> %s at %s\n", enumName(one.Node.State), joinAddresses(one.Node.Addresses))
+	} else {
+		fmt.Fprintln(&out, "=> omitted")
+	}
+	return out.String()
+}
+
+func (r *Roster) sortedMembers() []Member {
+	return slices.SortedFunc(slices.Values(r.Members()), func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Nodes returns the published nodes, sorted by name.
+func (r *Roster) Nodes() (nodes []*Node) {
+	for _, m := range r.sortedMembers() {
+		if m.Node != nil {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	return nodes
+}
+
+// enumName is the name of an enum value in the contract.
+func enumName(value fmt.Stringer) string { return strings.ToUpper(value.String()) }
+
+func joinAddresses(addresses []netip.Addr) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(addresses), " ", ", "), "[]")
 }
 
 // splitCommand splits a command at spaces outside of double quotes.

@@ -29,23 +29,23 @@ func (c Candidate) ContractProblem() string {
 		{"region", c.Region, maxLabelValueLength},
 	} {
 		if problem := textProblem(f.value, f.limit); problem != "" {
-			return fmt.Sprintf("Its %s %s. Correct it in the source.", f.name, problem)
+			return fmt.Sprintf("its %s %s", f.name, problem)
 		}
 	}
 	switch {
 	case c.Name == "":
-		return "It has no name. Correct it in the source."
+		return "it has no name"
 	case c.Hostname != "" && !contract.IsHostname(c.Hostname):
-		return "Its hostname is no DNS label. Correct it in the source."
+		return "its hostname is no DNS label"
 	case c.State < Ready || c.State > NotReady:
-		return fmt.Sprintf("Its state is %d, want %d to %d.", c.State, Ready, NotReady)
+		return fmt.Sprintf("its state is %d, want %d to %d", c.State, Ready, NotReady)
 	}
 	if len(c.Ports) > contract.MaxPorts || slices.ContainsFunc(c.Ports, func(p contract.Port) bool { return !p.IsValid() }) {
 		return fmt.Sprintf("It has a port that is none, or more than %d. Correct it in the source.", contract.MaxPorts)
 	}
 	for key, value := range c.Labels {
 		if textProblem(key, maxLabelKeyLength) != "" || textProblem(value, maxLabelValueLength) != "" {
-			return "A label is longer than Kubernetes allows, or not UTF-8. Correct it in the source."
+			return "a label is longer than Kubernetes allows, or not UTF-8"
 		}
 	}
 	return ""

@@ -42,8 +42,8 @@ const (
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and, if it
 // exports Services, to those that the client may read. All clients of a set read the same nodes with
-// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client with the role *operator* may also call
-// InventoryOperatorService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
+// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client
+// with the role *operator* may also call InventoryReportService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
 // response to any call: the server ends its connection with a TLS alert. When a client loses its
 // permission, its live streams end with PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
 //
@@ -250,8 +250,8 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and, if it
 // exports Services, to those that the client may read. All clients of a set read the same nodes with
-// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client with the role *operator* may also call
-// InventoryOperatorService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
+// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client
+// with the role *operator* may also call InventoryReportService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
 // response to any call: the server ends its connection with a TLS alert. When a client loses its
 // permission, its live streams end with PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
 //

@@ -45,11 +45,11 @@ type InventoryReport struct {
 	ProblemsOmitted uint32 `protobuf:"varint,7,opt,name=problems_omitted,json=problemsOmitted,proto3" json:"problems_omitted,omitempty"`
 	// totals of all nodes, whatever the filter and page.
 	Totals *NodeTotals `protobuf:"bytes,8,opt,name=totals,proto3" json:"totals,omitempty"`
-	// status of the set. Absent if the inventory exports Services.
+	// status of the set. Absent if the inventory exports Services, which have their own.
 	Status *SourceStatus `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`
 	// cloud is the use of the IONOS API. Absent if addresses come from elsewhere.
 	Cloud *CloudReport `protobuf:"bytes,10,opt,name=cloud,proto3" json:"cloud,omitempty"`
-	// nodes sorted by name, without those of exported Services unless the filter names one.
+	// nodes sorted by name; those of exported Services only if the filter selects a Service, a node or an address.
 	Nodes []*NodeReport `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// services that are exported and in use, sorted by name.
 	Services []*ServiceReport `protobuf:"bytes,12,rep,name=services,proto3" json:"services,omitempty"`
@@ -59,6 +59,12 @@ type InventoryReport struct {
 	SubscribersOmitted uint32 `protobuf:"varint,14,opt,name=subscribers_omitted,json=subscribersOmitted,proto3" json:"subscribers_omitted,omitempty"`
 	// next_page_token requests the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,15,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// published: clients get this set. If not, they keep what they have: too few nodes have an address. Absent if
+	// the inventory exports Services.
+	Published *bool `protobuf:"varint,16,opt,name=published,proto3,oneof" json:"published,omitempty"`
+	// source_error says why the secured cluster did not respond since the start. Empty: it did, or the inventory
+	// publishes one set.
+	SourceError   string `protobuf:"bytes,17,opt,name=source_error,json=sourceError,proto3" json:"source_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +204,20 @@ func (x *InventoryReport) GetNextPageToken() string {
 	return ""
 }
 
+func (x *InventoryReport) GetPublished() bool {
+	if x != nil && x.Published != nil {
+		return *x.Published
+	}
+	return false
+}
+
+func (x *InventoryReport) GetSourceError() string {
+	if x != nil {
+		return x.SourceError
+	}
+	return ""
+}
+
 // NodeTotals counts nodes.
 type NodeTotals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -293,7 +313,8 @@ type NodeReport struct {
 	Age *durationpb.Duration `protobuf:"bytes,4,opt,name=age,proto3" json:"age,omitempty"`
 	// zone of the node.
 	Zone string `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
-	// problem of the node. Absent: it is published and ready, or meant to be excluded.
+	// problem of the node: why it is not published, is not ready, or keeps an address that the current data does not
+	// give it. Of an excluded node, a note that says what excludes it. Absent: none.
 	Problem *v1.Problem `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
 	// excluded says why the node is not meant to be published, such as ControlPlane. Empty: it is.
 	Excluded string `protobuf:"bytes,7,opt,name=excluded,proto3" json:"excluded,omitempty"`
@@ -319,6 +340,8 @@ type NodeReport struct {
 	LastChange string `protobuf:"bytes,17,opt,name=last_change,json=lastChange,proto3" json:"last_change,omitempty"`
 	// last_change_age is how long ago that was.
 	LastChangeAge *durationpb.Duration `protobuf:"bytes,18,opt,name=last_change_age,json=lastChangeAge,proto3" json:"last_change_age,omitempty"`
+	// ports at which the node serves, as the source reports them, such as "http 80/TCP".
+	Ports         []string `protobuf:"bytes,19,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -475,6 +498,13 @@ func (x *NodeReport) GetLastChange() string {
 func (x *NodeReport) GetLastChangeAge() *durationpb.Duration {
 	if x != nil {
 		return x.LastChangeAge
+	}
+	return nil
+}
+
+func (x *NodeReport) GetPorts() []string {
+	if x != nil {
+		return x.Ports
 	}
 	return nil
 }
@@ -722,8 +752,10 @@ type CloudReport struct {
 	RequestsPerMinute uint32 `protobuf:"varint,5,opt,name=requests_per_minute,json=requestsPerMinute,proto3" json:"requests_per_minute,omitempty"`
 	// token_expires_in is the time until the token expires, negative if it has. Absent: it states no expiry.
 	TokenExpiresIn *durationpb.Duration `protobuf:"bytes,6,opt,name=token_expires_in,json=tokenExpiresIn,proto3" json:"token_expires_in,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// token_error says why the token cannot be read. Empty: it can.
+	TokenError    string `protobuf:"bytes,7,opt,name=token_error,json=tokenError,proto3" json:"token_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloudReport) Reset() {
@@ -798,11 +830,18 @@ func (x *CloudReport) GetTokenExpiresIn() *durationpb.Duration {
 	return nil
 }
 
+func (x *CloudReport) GetTokenError() string {
+	if x != nil {
+		return x.TokenError
+	}
+	return ""
+}
+
 var File_slicefeed_inventory_v1_report_proto protoreflect.FileDescriptor
 
 const file_slicefeed_inventory_v1_report_proto_rawDesc = "" +
 	"\n" +
-	"#slicefeed/inventory/v1/report.proto\x12\x16slicefeed.inventory.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&slicefeed/inventory/v1/inventory.proto\x1a slicefeed/report/v1/report.proto\"\xec\x05\n" +
+	"#slicefeed/inventory/v1/report.proto\x12\x16slicefeed.inventory.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&slicefeed/inventory/v1/inventory.proto\x1a slicefeed/report/v1/report.proto\"\xc0\x06\n" +
 	"\x0fInventoryReport\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x1f\n" +
@@ -820,7 +859,11 @@ const file_slicefeed_inventory_v1_report_proto_rawDesc = "" +
 	"\bservices\x18\f \x03(\v2%.slicefeed.inventory.v1.ServiceReportR\bservices\x12J\n" +
 	"\vsubscribers\x18\r \x03(\v2(.slicefeed.inventory.v1.SubscriberReportR\vsubscribers\x12/\n" +
 	"\x13subscribers_omitted\x18\x0e \x01(\rR\x12subscribersOmitted\x12&\n" +
-	"\x0fnext_page_token\x18\x0f \x01(\tR\rnextPageToken\"\xe8\x01\n" +
+	"\x0fnext_page_token\x18\x0f \x01(\tR\rnextPageToken\x12!\n" +
+	"\tpublished\x18\x10 \x01(\bH\x00R\tpublished\x88\x01\x01\x12!\n" +
+	"\fsource_error\x18\x11 \x01(\tR\vsourceErrorB\f\n" +
+	"\n" +
+	"_published\"\xe8\x01\n" +
 	"\n" +
 	"NodeTotals\x12\x19\n" +
 	"\x05ready\x18\x01 \x01(\rH\x00R\x05ready\x88\x01\x01\x12\x1f\n" +
@@ -834,7 +877,7 @@ const file_slicefeed_inventory_v1_report_proto_rawDesc = "" +
 	"_not_readyB\n" +
 	"\n" +
 	"\b_omittedB\v\n" +
-	"\t_excluded\"\x9a\x05\n" +
+	"\t_excluded\"\xb0\x05\n" +
 	"\n" +
 	"NodeReport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
@@ -860,7 +903,8 @@ const file_slicefeed_inventory_v1_report_proto_rawDesc = "" +
 	"candidates\x12\x1f\n" +
 	"\vlast_change\x18\x11 \x01(\tR\n" +
 	"lastChange\x12A\n" +
-	"\x0flast_change_age\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\rlastChangeAge\"\x80\x01\n" +
+	"\x0flast_change_age\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\rlastChangeAge\x12\x14\n" +
+	"\x05ports\x18\x13 \x03(\tR\x05ports\"\x80\x01\n" +
 	"\x10CandidateAddress\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1b\n" +
@@ -879,7 +923,7 @@ const file_slicefeed_inventory_v1_report_proto_rawDesc = "" +
 	"\x03age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03age\x124\n" +
 	"\bsent_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\asentAge\x12\x1b\n" +
 	"\x06behind\x18\x05 \x01(\x04H\x00R\x06behind\x88\x01\x01B\t\n" +
-	"\a_behind\"\xbb\x02\n" +
+	"\a_behind\"\xdc\x02\n" +
 	"\vCloudReport\x12:\n" +
 	"\vlisting_age\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"listingAge\x12\x1d\n" +
@@ -887,7 +931,9 @@ const file_slicefeed_inventory_v1_report_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12(\n" +
 	"\rrequests_left\x18\x04 \x01(\rH\x01R\frequestsLeft\x88\x01\x01\x12.\n" +
 	"\x13requests_per_minute\x18\x05 \x01(\rR\x11requestsPerMinute\x12C\n" +
-	"\x10token_expires_in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0etokenExpiresInB\n" +
+	"\x10token_expires_in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0etokenExpiresIn\x12\x1f\n" +
+	"\vtoken_error\x18\a \x01(\tR\n" +
+	"tokenErrorB\n" +
 	"\n" +
 	"\b_serversB\x10\n" +
 	"\x0e_requests_left2u\n" +
@@ -957,6 +1003,7 @@ func file_slicefeed_inventory_v1_report_proto_init() {
 		return
 	}
 	file_slicefeed_inventory_v1_inventory_proto_init()
+	file_slicefeed_inventory_v1_report_proto_msgTypes[0].OneofWrappers = []any{}
 	file_slicefeed_inventory_v1_report_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slicefeed_inventory_v1_report_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slicefeed_inventory_v1_report_proto_msgTypes[4].OneofWrappers = []any{}

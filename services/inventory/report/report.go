@@ -1,0 +1,225 @@
+// Package report builds the report of an inventory: what it reads, what it publishes of that and to which clients,
+// and what is wrong. It guarantees that a report is bounded whatever the state, and that building one holds up no
+// decision. It decides nothing about nodes, nor how a report is printed.
+package report
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/page"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
+	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
+)
+
+// Limits of a report, which states how much it omits. The lines are limited by the page.
+const (
+	maxProblems    = 100
+	maxSubscribers = 200
+)
+
+// Builder builds reports, and implements InventoryReportService. Only one of Set and Exports is set.
+type Builder struct {
+	inventoryv1.UnimplementedInventoryReportServiceServer
+
+	Version, Instance string // of this replica
+	Kind              string // SOURCE_KIND
+
+	Set         Set     // the only set
+	Exports     Exports // the exported Services
+	Subscribers func() []nodeserver.Subscriber
+	Cloud       Cloud // nil if addresses come from elsewhere
+}
+
+// Set is what is published as one set.
+type Set interface {
+	Snapshot() collector.Snapshot
+	Summary() collector.Snapshot // without the nodes
+}
+
+// Exports are the exported Services in use.
+type Exports interface {
+	InUse() []string // sorted
+	Find(service string) (set Set, found bool)
+	CheckReachable() error // nil once the secured cluster has responded
+}
+
+// Cloud reports the request budget and the token of the IONOS API.
+type Cloud interface {
+	Budget() ionos.Budget
+	TokenExpiry() (at time.Time, known bool, err error)
+}
+
+// GetReport returns a report. Its error is for the client.
+func (b *Builder) GetReport(_ context.Context, req *reportv1.GetReportRequest) (*inventoryv1.InventoryReport, error) {
+	f, err := parseFilter(req.GetFilter(), b.Exports != nil)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	out, lines := b.collect(now, f)
+	problems := Problems(out)
+	out.Problems = problems[:min(len(problems), maxProblems)]
+	out.ProblemsOmitted = uint32(max(len(problems)-maxProblems, 0))
+	out.SubscribersOmitted = uint32(max(len(out.GetSubscribers())-maxSubscribers, 0))
+	out.Subscribers = out.GetSubscribers()[:min(len(out.GetSubscribers()), maxSubscribers)]
+	if b.Exports != nil && !f.hasDetails() {
+		out.Services, out.NextPageToken, err = page.Cut(req, out.GetServices(), (*inventoryv1.ServiceReport).GetName,
+			func(s *inventoryv1.ServiceReport) *inventoryv1.ServiceReport { return s })
+		return out, err
+	}
+	out.Nodes, out.NextPageToken, err = page.Cut(req, lines, nodeLine.key, func(l nodeLine) *inventoryv1.NodeReport {
+		if f.hasDetails() {
+			l.addDetails(now)
+		}
+		return l.NodeReport
+	})
+	return out, err
+}
+
+// CheckServing is the readiness check. Its error says why the inventory cannot serve.
+func (b *Builder) CheckServing() error {
+	for _, p := range Problems(b.collectStatus(time.Now())) {
+		if p.GetLevel() == reportv1.Level_LEVEL_CANNOT_SERVE {
+			return errors.New(p.GetMessage())
+		}
+	}
+	return nil
+}
+
+// collectStatus returns a report of the replica, without nodes, Services and clients.
+func (b *Builder) collectStatus(now time.Time) *inventoryv1.InventoryReport {
+	out := &inventoryv1.InventoryReport{Version: b.Version, Instance: b.Instance, SourceKind: b.Kind, Time: timestamppb.New(now)}
+	if b.Set != nil {
+		s := b.Set.Summary()
+		out.Status, out.Totals, out.Published = encodeStatus(s.Status, now), countNodes(s.Counts), new(s.Status.Publishable)
+		out.Cloud = b.describeCloud(s.Listing, now)
+	} else if err := b.Exports.CheckReachable(); err != nil {
+		out.SourceError = display.Truncate(err.Error(), contract.MaxTextLength)
+	}
+	return out
+}
+
+// collect returns what a filter selects: a report with all lines and all subscribers, and the lines of its nodes.
+func (b *Builder) collect(now time.Time, f filter) (*inventoryv1.InventoryReport, []nodeLine) {
+	out := b.collectStatus(now)
+	out.Filter = f.text
+	streams := map[string]uint32{}
+	for _, s := range b.Subscribers() {
+		streams[s.Service]++
+		if b.Exports == nil || f.selectsService(s.Service) {
+			out.Subscribers = append(out.Subscribers, describeSubscriber(&s, now))
+		}
+	}
+	var lines []nodeLine
+	if b.Set != nil {
+		lines = describeNodes(b.Set.Snapshot(), "", f, now)
+	} else {
+		lines = b.addServices(out, f, streams, now)
+	}
+	for _, l := range lines {
+		out.Nodes = append(out.Nodes, l.NodeReport)
+	}
+	return out, lines
+}
+
+// addServices adds the totals, and the Services that a filter selects. It returns their nodes if it selects any.
+func (b *Builder) addServices(out *inventoryv1.InventoryReport, f filter, streams map[string]uint32, now time.Time) (lines []nodeLine) {
+	var all roster.Counts
+	for _, name := range b.Exports.InUse() {
+		set, found := b.Exports.Find(name)
+		if !found {
+			continue // freed since
+		}
+		s := set.Summary()
+		all.Add(s.Counts)
+		if !f.selectsService(name) {
+			continue
+		}
+		if f.hasDetails() {
+			s = set.Snapshot()
+			nodes := describeNodes(s, name, f, now)
+			if lines = append(lines, nodes...); f.service == "" && len(nodes) == 0 {
+				continue
+			}
+		}
+		out.Services = append(out.Services, &inventoryv1.ServiceReport{
+			Name: name, Totals: countNodes(s.Counts), Status: encodeStatus(s.Status, now), Subscribers: new(streams[name]),
+		})
+	}
+	out.Totals = countNodes(all)
+	return lines
+}
+
+func countNodes(c roster.Counts) *inventoryv1.NodeTotals {
+	var omitted, excluded int
+	for reason, n := range c.Omitted {
+		if reason.IsIntended() {
+			excluded += n
+		} else {
+			omitted += n
+		}
+	}
+	return &inventoryv1.NodeTotals{
+		Ready: new(uint32(c.States[source.Ready])), Draining: new(uint32(c.States[source.Draining])),
+		NotReady: new(uint32(c.States[source.NotReady])), Omitted: new(uint32(omitted)), Excluded: new(uint32(excluded)),
+	}
+}
+
+func describeSubscriber(s *nodeserver.Subscriber, now time.Time) *inventoryv1.SubscriberReport {
+	out := &inventoryv1.SubscriberReport{
+		Name: display.Truncate(s.Name, contract.MaxTextLength), Service: s.Service, Age: age(now, s.Since), Behind: new(s.Lag),
+	}
+	if !s.LastSentAt.IsZero() {
+		out.SentAge = age(now, s.LastSentAt)
+	}
+	return out
+}
+
+func (b *Builder) describeCloud(listing collector.Listing, now time.Time) *inventoryv1.CloudReport {
+	if b.Cloud == nil {
+		return nil
+	}
+	budget := b.Cloud.Budget()
+	out := &inventoryv1.CloudReport{RequestsLeft: new(uint32(budget.Free)), RequestsPerMinute: uint32(budget.PerMinute)}
+	if !listing.StartedAt.IsZero() {
+		out.ListingAge, out.Servers = age(now, listing.StartedAt), new(uint32(listing.Servers))
+	}
+	if listing.Err != nil {
+		out.Error = display.Truncate(listing.Err.Error(), contract.MaxTextLength)
+	}
+	switch at, known, err := b.Cloud.TokenExpiry(); {
+	case err != nil:
+		out.TokenError = display.Truncate(err.Error(), contract.MaxTextLength)
+	case known:
+		out.TokenExpiresIn = durationpb.New(at.Sub(now).Truncate(time.Second))
+	}
+	return out
+}
+
+// encodeStatus encodes a status with ages in whole seconds.
+func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
+	out := nodeserver.EncodeStatus(s, now)
+	for _, d := range []*durationpb.Duration{out.GetMembership().GetAge(), out.GetAddresses().GetAge(), out.GetObservationAge()} {
+		if d != nil {
+			d.Nanos = 0
+		}
+	}
+	return out
+}
+
+// age is the time since then in whole seconds. Clocks may be set back: it is never negative.
+func age(now, then time.Time) *durationpb.Duration {
+	return durationpb.New(max(now.Sub(then), 0).Truncate(time.Second))
+}
