@@ -53,49 +53,28 @@ const (
 
 func newCommand(getenv func(string) string) *cobra.Command {
 	o := &options{getenv: getenv, forward: forward}
-	root := &cobra.Command{
-		Use:   "kubectl-slicefeed",
-		Short: "Show what the inventory and the writer of Slicefeed do, and why",
-		Long: `Show what the inventory and the writer of Slicefeed do, and why.
+	root := command.NewRoot("kubectl-slicefeed", "Show what the inventory and the writer of Slicefeed do, and why",
+		command.Version(version), command.Commit(commit))
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl slicefeed"}
+	root.Long = root.Short + `.
 
 Each component is looked for in the cluster that its context names, or is at an address that this machine reaches.
 With no context, both are looked for in the current one; with one context or address, only that component.
 
-Exit codes: 0 success; 1 there is a problem, or a component does not respond; 2 invalid flags or arguments.`,
-		Args:         cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl slicefeed"},
-		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
+Exit codes: 0 success; 1 there is a problem, or a component does not respond; 2 invalid flags or arguments.`
 	o.addFlags(root.PersistentFlags())
 	root.AddCommand(
 		o.newReportCommand(&cobra.Command{
-			Use: "status", Short: "Show the state of all inventories and writers, problems first", Args: cobra.NoArgs,
+			Use: "status", Short: "Show the state of all inventories and writers, problems first",
 			Example: "  kubectl slicefeed status --secured-context blue --consuming-context green",
 		}),
 		o.newReportCommand(&cobra.Command{
-			Use:   "explain NODE|ADDRESS|NAMESPACE/SERVICE[/ADDRESS]",
-			Short: "Show what both components know of a node, an address or a Service, and why", Args: cobra.ExactArgs(1),
-			Example: "  kubectl slicefeed explain worker-4\n  kubectl slicefeed explain web/shop/10.0.1.14 -o json",
+			Use: "explain FILTER", Short: "Show what both components know of a node, an address or a Service, and why",
+			Example: "  kubectl slicefeed explain worker-4\n  kubectl slicefeed explain 10.0.1.14\n" +
+				"  kubectl slicefeed explain web/shop\n  kubectl slicefeed explain web/shop/10.0.1.14 -o json",
 		}),
-		newWaitCommand(o),
-		&cobra.Command{
-			Use: "version", Short: "Print version, commit and Go version", Args: cobra.NoArgs,
-			Run: func(cmd *cobra.Command, _ []string) {
-				fmt.Fprint(cmd.OutOrStdout(), command.VersionText("kubectl-slicefeed", command.Version(version), command.Commit(commit)))
-			},
-		},
+		o.newWaitCommand(),
 	)
-	for _, cmd := range append(root.Commands(), root) {
-		check := cmd.Args
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return settings.FlagError(fmt.Errorf("%w; want %s", err, cmd.UseLine()))
-			}
-			return nil
-		}
-	}
 	return root
 }
 
@@ -117,6 +96,7 @@ func (o *options) newReportCommand(cmd *cobra.Command) *cobra.Command {
 	format, watch := command.Table, false
 	cmd.Flags().VarP(&format, "output", "o", "form of the result")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print it again every two seconds")
+	cmd.Args = command.CheckArgs(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return report.Repeat(cmd.Context(), watch, cmd.OutOrStdout(), func(out io.Writer) error {
 			filter := strings.Join(args, "")
@@ -159,13 +139,13 @@ func printAnswers(out io.Writer, format command.Format, answers []answer) (err e
 	return err
 }
 
-func newWaitCommand(o *options) *cobra.Command {
+func (o *options) newWaitCommand() *cobra.Command {
 	timeout := 5 * time.Minute
 	cmd := &cobra.Command{
 		Use:     "wait NAMESPACE/SERVICE",
 		Short:   "Wait until a writer reports a Service as healthy",
 		Example: "  kubectl slicefeed wait web/shop --timeout 2m",
-		Args:    cobra.ExactArgs(1),
+		Args:    command.CheckArgs([]string{"NAMESPACE/SERVICE"}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if namespace, name, _ := strings.Cut(args[0], "/"); namespace == "" || name == "" || strings.Contains(name, "/") {
 				return settings.FlagError(fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", args[0]))

@@ -104,26 +104,8 @@ func (c Component[C]) Main(args []string, stdout, stderr io.Writer) int {
 
 // Command returns the binary's root command, which reads the environment through getenv.
 func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
-	root := &cobra.Command{
-		Use: c.Name, Short: c.Short, SilenceUsage: true, SilenceErrors: true,
-		Version:                    VersionText(c.Name, c.Version, c.Commit),
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SuggestionsMinimumDistance: 2,
-	}
-	root.SetVersionTemplate("{{.Version}}")
+	root := NewRoot(c.Name, c.Short, c.Version, c.Commit)
 	setHelp(root, nil)
-	// Without Args, cobra reports an unknown command itself, with exit code 1 instead of 2.
-	root.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		advice := cmd.CommandPath() + " --help lists all commands"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			advice = "did you mean " + strings.Join(near, " or ") + "?"
-		}
-		return settings.FlagError(fmt.Errorf("unknown command %q; %s", args[0], advice))
-	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
 	root.AddCommand(
 		c.withConfig(
 			getenv,
@@ -151,14 +133,6 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 			},
 		),
 		c.newCheckConfig(getenv),
-		&cobra.Command{
-			Use:   "version",
-			Short: "Print version, commit and Go version",
-			Args:  checkArgs(nil),
-			Run: func(cmd *cobra.Command, _ []string) {
-				fmt.Fprint(cmd.OutOrStdout(), VersionText(c.Name, c.Version, c.Commit))
-			},
-		},
 	)
 	for _, sub := range c.Subcommands {
 		root.AddCommand(c.newSubcommand(getenv, sub))
@@ -166,6 +140,33 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 	for _, standalone := range c.Standalone {
 		root.AddCommand(standalone(getenv))
 	}
+	return root
+}
+
+// NewRoot returns a root command with the command version. Unknown commands and flags are invalid configurations.
+func NewRoot(name, short, version, commit string) *cobra.Command {
+	root := &cobra.Command{
+		Use: name, Short: short, SilenceUsage: true, SilenceErrors: true, Version: versionText(name, version, commit),
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetVersionTemplate("{{.Version}}")
+	// Without Args, cobra reports an unknown command itself, with exit code 1 instead of 2.
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		advice := cmd.CommandPath() + " --help lists all commands"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			advice = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return settings.FlagError(fmt.Errorf("unknown command %q; %s", args[0], advice))
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
+	root.AddCommand(&cobra.Command{
+		Use: "version", Short: "Print version, commit and Go version", Args: CheckArgs(nil),
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), root.Version) },
+	})
 	return root
 }
 
@@ -218,7 +219,7 @@ func (c Component[C]) withConfig(
 	all := settings.List(cfg)
 	setHelp(cmd, all)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.Args = checkArgs(strings.Fields(cmd.Use)[1:])
+	cmd.Args = CheckArgs(strings.Fields(cmd.Use)[1:])
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Name() == "check-config" {
 			for _, warning := range settings.Misspelled(c.environ, cfg) {
@@ -238,9 +239,9 @@ func (c Component[C]) withConfig(
 	return cmd
 }
 
-// checkArgs returns a check of a command's arguments against their names. Optional ones are in brackets
+// CheckArgs returns a check of a command's arguments against their names. Optional ones are in brackets
 // and come last.
-func checkArgs(names []string) cobra.PositionalArgs {
+func CheckArgs(names []string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		for i, name := range names {
 			if i >= len(args) && !strings.HasPrefix(name, "[") {

@@ -29,8 +29,8 @@ func Commit(linked string) string {
 	return commit
 }
 
-// VersionText has the version of a program, the commit if it is known, and the toolchain.
-func VersionText(name, version, commit string) string {
+// versionText has the version of a program, the commit if it is known, and the toolchain.
+func versionText(name, version, commit string) string {
 	text := name + " " + version + "\n"
 	if commit != "" {
 		text += "commit " + commit + "\n"

@@ -64,8 +64,10 @@ func inventory() *inventoryv1.InventoryReport {
 			Ready: new(uint32(3)), Draining: new(uint32(1)), NotReady: new(uint32(1)), Omitted: new(uint32(1)), Excluded: new(uint32(1)),
 		},
 		Status: &inventoryv1.SourceStatus{
-			Membership:  &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: seconds(3600)},
-			Addresses:   &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Age: seconds(60), Reason: "IONOS API: 503 Service Unavailable"},
+			Membership: &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Age: seconds(3600)},
+			Addresses: &inventoryv1.PartStatus{
+				State: inventoryv1.SyncState_SYNC_STATE_DEGRADED, Age: seconds(60), Reason: "IONOS API: 503 Service Unavailable",
+			},
 			Observation: 7, ObservationAge: seconds(20),
 		},
 		Cloud: &inventoryv1.CloudReport{
@@ -108,20 +110,42 @@ func node() *inventoryv1.InventoryReport {
 func writer() *writerv1.WriterReport {
 	of := func(name string, state writerv1.TargetState, ready, draining, notReady, outOfSync, held uint32) *writerv1.ServiceReport {
 		return &writerv1.ServiceReport{
-			Namespace: "web", Name: name, State: state, Ready: &ready, Draining: &draining, NotReady: &notReady, OutOfSync: &outOfSync, Held: &held,
+			Namespace: "web",
+			Name:      name,
+			State:     state,
+			Ready:     &ready,
+			Draining:  &draining,
+			NotReady:  &notReady,
+			OutOfSync: &outOfSync,
+			Held:      &held,
 		}
 	}
 	const managed = writerv1.TargetState_TARGET_STATE_MANAGED
 	r := &writerv1.WriterReport{
-		Version: "v1.2.3", Instance: "slicefeed-writer-6d5c9b7f4-x2v8k", Time: now, Leading: new(true), Leader: "slicefeed-writer-6d5c9b7f4-x2v8k",
+		Version:  "v1.2.3",
+		Instance: "slicefeed-writer-6d5c9b7f4-x2v8k",
+		Time:     now,
+		Leading:  new(true),
+		Leader:   "slicefeed-writer-6d5c9b7f4-x2v8k",
 		Problems: []*reportv1.Problem{
-			problem(failure, "ServiceHasSelector", "Service web/cart", "it has a selector, so Kubernetes writes its slices", "Remove spec.selector."),
+			problem(
+				failure,
+				"ServiceHasSelector",
+				"Service web/cart",
+				"it has a selector, so Kubernetes writes its slices",
+				"Remove spec.selector.",
+			),
 			problem(failure, "NoReadyEndpoints", "Service web/search", "no endpoint is ready",
 				"See the addresses of the Service in the report: each says why it is not ready."),
 			problem(warning, "Paused", "Service web/mail", "paused by annotation: nothing is written; 4 addresses would change",
 				"Remove annotation slicefeed.dev/paused to resume."),
-			problem(warning, "ShrinkLimited", "Service web/shop, source default", "1 ready endpoint stays: more left than SHRINK_WINDOW allows",
-				"At most half leave per SHRINK_WINDOW. If this is unexpected, check its inventory."),
+			problem(
+				warning,
+				"ShrinkLimited",
+				"Service web/shop, source default",
+				"1 ready endpoint stays: more left than SHRINK_WINDOW allows",
+				"At most half leave per SHRINK_WINDOW. If this is unexpected, check its inventory.",
+			),
 			problem(note, "TrafficDistribution", "Service web/api", "trafficDistribution PreferClose has no effect in kube-proxy", ""),
 		},
 		Totals: &writerv1.ServiceTotals{
@@ -139,8 +163,19 @@ func writer() *writerv1.WriterReport {
 			},
 		},
 		Services: []*writerv1.ServiceReport{
-			of("api", managed, 1, 0, 0, 0, 0), of("cart", writerv1.TargetState_TARGET_STATE_REJECTED, 0, 0, 0, 0, 0),
-			of("mail", writerv1.TargetState_TARGET_STATE_PAUSED, 0, 0, 0, 4, 0), of("search", managed, 0, 0, 0, 0, 0), of("shop", managed, 4, 0, 1, 0, 1),
+			of("api", managed, 1, 0, 0, 0, 0),
+			of("cart", writerv1.TargetState_TARGET_STATE_REJECTED, 0, 0, 0, 0, 0),
+			of(
+				"mail",
+				writerv1.TargetState_TARGET_STATE_PAUSED,
+				0,
+				0,
+				0,
+				4,
+				0,
+			),
+			of("search", managed, 0, 0, 0, 0, 0),
+			of("shop", managed, 4, 0, 1, 0, 1),
 		},
 	}
 	for n, of := range []int{1, 3, 2, 4, 0} {
@@ -178,8 +213,17 @@ func service() *writerv1.WriterReport {
 	s.Writes = []*writerv1.WriteReport{
 		{Age: seconds(10), Slice: "shop-slicefeed", Verb: "update", Result: "rejected", Message: "exceeded quota", Attempts: 3},
 		{
-			Age: seconds(60), Slice: "shop-slicefeed", Verb: "update", Result: "ok", Attempts: 1, ChangesOmitted: 2,
-			Changes: []string{"~ endpoint 10.0.1.15 not ready -> ready", "- endpoint 10.0.1.9 ready", "+ label app.kubernetes.io/part-of shop"},
+			Age:            seconds(60),
+			Slice:          "shop-slicefeed",
+			Verb:           "update",
+			Result:         "ok",
+			Attempts:       1,
+			ChangesOmitted: 2,
+			Changes: []string{
+				"~ endpoint 10.0.1.15 not ready -> ready",
+				"- endpoint 10.0.1.9 ready",
+				"+ label app.kubernetes.io/part-of shop",
+			},
 		},
 	}
 	return r
