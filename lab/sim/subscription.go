@@ -35,8 +35,8 @@ type subscription struct {
 	synced  time.Time
 	silence *event
 
-	told    oracle.Told // to the oracle
-	members uint64      // generation of what it was told
+	told    oracle.Told          // to the oracle
+	members []*subscriber.Member // what it was told
 }
 
 func newSubscription(w *writer, c *cluster, line *wire) *subscription {
@@ -159,8 +159,8 @@ func (s *subscription) confide() {
 		Epoch: snap.ObservationEpoch, Observation: snap.Observation, Received: snap.ObservationReceivedAt,
 		Members: s.told.Members,
 	}
-	if s.members != snap.Generation {
-		s.members, t.Members = snap.Generation, nil
+	if !subscriber.SameSet(s.members, snap.Members) {
+		s.members, t.Members = snap.Members, nil
 		states := map[subscriber.NodeState]oracle.State{
 			subscriber.Ready:    oracle.Ready,
 			subscriber.Draining: oracle.Draining,

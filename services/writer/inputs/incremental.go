@@ -81,33 +81,32 @@ func (p *patch[T]) apply(list []T) ([]T, bool) {
 
 // members are those of a snapshot that concern a target.
 type members struct {
-	generation uint64
-	choice     string
-	from       []*subscriber.Member
-	list       []verdict.Member
+	choice string
+	from   []*subscriber.Member
+	list   []verdict.Member
 }
 
-// convert returns the chosen members of a snapshot, one for each address, sorted by address.
-func (m *members) convert(s subscriber.Snapshot, choice Choice) []verdict.Member {
+// convert returns the chosen members of a set, one for each address, sorted by address.
+func (m *members) convert(set []*subscriber.Member, choice Choice) []verdict.Member {
 	key := choice.key()
 	if m.list != nil && m.choice == key {
-		if m.generation == s.Generation {
+		if subscriber.SameSet(m.from, set) {
 			return m.list
 		}
-		if list, ok := m.follow(s.Members, choice); ok && !choice.exceeds(list) {
-			*m = members{s.Generation, key, s.Members, list}
+		if list, ok := m.follow(set, choice); ok && !choice.exceeds(list) {
+			*m = members{key, set, list}
 			return list
 		}
 	}
-	list := make([]verdict.Member, 0, min(len(s.Members), max(choice.Limit, 64)))
-	for _, member := range s.Members {
+	list := make([]verdict.Member, 0, min(len(set), max(choice.Limit, 64)))
+	for _, member := range set {
 		if list = choice.appendMembers(list, member); choice.exceeds(list) {
 			*m = members{}
 			return list
 		}
 	}
 	slices.SortFunc(list, func(a, b verdict.Member) int { return a.Address.Compare(b.Address) })
-	*m = members{s.Generation, key, s.Members, list}
+	*m = members{key, set, list}
 	return list
 }
 

@@ -124,15 +124,14 @@ func (s *Source) deselected(snapshot subscriber.Snapshot, choice Choice) (all []
 
 // members returns the chosen members of a snapshot, and those of its last trusted report.
 func (s *Source) members(snapshot subscriber.Snapshot, choice Choice) (current, trusted []verdict.Member) {
-	current = s.current.convert(snapshot, choice)
+	current = s.current.convert(snapshot.Members, choice)
 	switch {
-	case snapshot.TrustedGeneration == snapshot.Generation && len(snapshot.TrustedMembers) == len(snapshot.Members):
+	case subscriber.SameSet(snapshot.TrustedMembers, snapshot.Members):
 		s.trusted = s.current
 	case snapshot.TrustedMembers == nil:
 		s.trusted = members{}
 	default:
-		snapshot.Members, snapshot.Generation = snapshot.TrustedMembers, snapshot.TrustedGeneration
-		return current, s.trusted.convert(snapshot, choice)
+		return current, s.trusted.convert(snapshot.TrustedMembers, choice)
 	}
 	return current, s.trusted.list
 }

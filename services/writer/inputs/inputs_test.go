@@ -20,7 +20,7 @@ var addresses = cmpopts.EquateComparable(netip.Addr{})
 func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}) }
 
 func dualStack() subscriber.Snapshot {
-	return subscriber.Snapshot{Generation: 1, Members: []*subscriber.Member{
+	return subscriber.Snapshot{Members: []*subscriber.Member{
 		{Name: "b", State: subscriber.Draining, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.2"), netip.MustParseAddr("fd00::2")}},
 		{Name: "a", State: subscriber.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.1")}},
 		{Name: "c", State: subscriber.Unknown, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.3")}},
@@ -35,6 +35,7 @@ func TestMembersAreTheAddressesOfTheServicesFamilies(t *testing.T) {
 	}
 	ipv6 := []verdict.Member{{Address: netip.MustParseAddr("fd00::2"), Name: "b", State: verdict.Draining}}
 	var m members
+	set := dualStack().Members
 	for _, tt := range []struct {
 		name     string
 		families []discoveryv1.AddressType
@@ -45,7 +46,7 @@ func TestMembersAreTheAddressesOfTheServicesFamilies(t *testing.T) {
 		{"both, sorted", []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeIPv4}, append(ipv4[:3:3], ipv6...)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, m.convert(dualStack(), Choice{Families: tt.families}), addresses); diff != "" {
+			if diff := cmp.Diff(tt.want, m.convert(set, Choice{Families: tt.families}), addresses); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -67,7 +68,7 @@ func TestMembersAreThoseThatTheNodeSelectorMatches(t *testing.T) {
 		of   Choice
 		want int
 	}{{all, 3}, {some, 1}, {all, 3}} {
-		if got := m.convert(s, tt.of); len(got) != tt.want {
+		if got := m.convert(s.Members, tt.of); len(got) != tt.want {
 			t.Errorf("%q selects %v", tt.of.selectorText(), got)
 		}
 	}
@@ -78,7 +79,7 @@ func TestMapsZonesAndOmitsUnknownOnes(t *testing.T) {
 	s.Members[0].Zone, s.Members[1].Zone = "theirs", "another"
 	var m members
 	got := m.convert(
-		s,
+		s.Members,
 		Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Zones: map[string]string{"theirs": "ours"}},
 	)
 	if got[0].Zone != "" || got[1].Zone != "ours" {
@@ -90,7 +91,7 @@ func TestHostnamesGoFromTheSourceToTheSlicesAndBack(t *testing.T) {
 	s := dualStack()
 	s.Members[0].Hostname = "db-0"
 	var m members
-	got := m.convert(s, Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}})
+	got := m.convert(s.Members, Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}})
 	if got[0].Hostname != "" || got[1].Hostname != "db-0" {
 		t.Errorf("hostnames %q and %q", got[0].Hostname, got[1].Hostname)
 	}
@@ -100,14 +101,22 @@ func TestHostnamesGoFromTheSourceToTheSlicesAndBack(t *testing.T) {
 	}
 }
 
-func TestMembersFollowTheGeneration(t *testing.T) {
-	ipv4 := []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}
-	var m members
-	s := dualStack()
-	m.convert(s, Choice{Families: ipv4})
-	s.Generation, s.Members = 2, s.Members[1:2]
-	if got := m.convert(s, Choice{Families: ipv4}); len(got) != 1 || got[0].Name != "a" {
-		t.Errorf("got %v", got)
+// A target that was inactive meanwhile has the members of a client that was started again since.
+func TestMembersOfAnotherClientAreReadAgain(t *testing.T) {
+	ipv4 := Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}}
+	of := func(address string) (s subscriber.Snapshot) {
+		s.Members = []*subscriber.Member{{Name: "a", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
+		s.TrustedMembers = s.Members
+		return s
+	}
+	var source Source
+	for _, address := range []string{"10.0.0.1", "10.0.0.2"} {
+		got := source.Convert(of(address), ipv4, verdict.Allowlist{})
+		for name, members := range map[string][]verdict.Member{"current": got.Members, "trusted": got.Trusted} {
+			if len(members) != 1 || members[0].Address != netip.MustParseAddr(address) {
+				t.Errorf("%s members %v, want %s", name, members, address)
+			}
+		}
 	}
 }
 
@@ -150,14 +159,13 @@ func TestListedEndpointsHaveThePortsOfTheirSource(t *testing.T) {
 
 func TestReportAboveTheLimitIsNotUsed(t *testing.T) {
 	ipv4 := Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Limit: 3}
-	report := func(generation uint64, nodes int) (s subscriber.Snapshot) {
-		s.Generation = generation
+	report := func(nodes int) (s subscriber.Snapshot) {
 		for i := range nodes {
 			s.Members = append(s.Members, &subscriber.Member{
 				Name: fmt.Sprintf("node-%05d", i), State: subscriber.Ready, Addresses: []netip.Addr{address(i)},
 			})
 		}
-		s.TrustedMembers, s.TrustedGeneration = s.Members, generation
+		s.TrustedMembers = s.Members
 		return s
 	}
 	var source Source
@@ -165,7 +173,7 @@ func TestReportAboveTheLimitIsNotUsed(t *testing.T) {
 		nodes  int
 		usable bool
 	}{{3, true}, {4, false}, {1000, false}, {3, true}, {5, false}, {2, true}} {
-		s := report(uint64(step.nodes), step.nodes)
+		s := report(step.nodes)
 		got := source.Convert(s, ipv4, verdict.Allowlist{})
 		want := 0
 		if step.usable {
@@ -175,8 +183,8 @@ func TestReportAboveTheLimitIsNotUsed(t *testing.T) {
 			t.Errorf("%d nodes: %q, %d members, %d trusted", step.nodes, got.Unusable, len(got.Members), len(got.Trusted))
 		}
 	}
-	s, before := report(7, 3), report(6, 4)
-	s.TrustedMembers, s.TrustedGeneration = before.Members, 6
+	s := report(3)
+	s.TrustedMembers = report(4).Members
 	if got := source.Convert(s, ipv4, verdict.Allowlist{}); got.Unusable != "" || len(got.Members) != 3 || got.Trusted != nil {
 		t.Errorf("a trusted report above the limit counts: %+v", got)
 	}
@@ -190,7 +198,7 @@ func TestDeselectedIsWhatTheLastSelectorWouldStillChoose(t *testing.T) {
 		}
 		return Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, Selector: selector}
 	}
-	report := func(generation uint64, pools ...string) (s subscriber.Snapshot) {
+	report := func(pools ...string) (s subscriber.Snapshot) {
 		for i, value := range pools {
 			if value != "" {
 				s.Members = append(s.Members, &subscriber.Member{
@@ -198,7 +206,7 @@ func TestDeselectedIsWhatTheLastSelectorWouldStillChoose(t *testing.T) {
 				})
 			}
 		}
-		s.Generation, s.TrustedMembers, s.TrustedGeneration = generation, s.Members, generation
+		s.TrustedMembers = s.Members
 		return s
 	}
 	var source Source
@@ -208,10 +216,10 @@ func TestDeselectedIsWhatTheLastSelectorWouldStillChoose(t *testing.T) {
 		choice Choice
 		want   []netip.Addr
 	}{
-		{"first", report(1, "a", "a", "a", "b"), pool("a"), nil},
-		{"the source relabels one", report(2, "a", "a", "b", "b"), pool("a"), nil},
-		{"another selector, while the source deletes one", report(3, "", "a", "b", "b"), pool("b"), []netip.Addr{address(1)}},
-		{"the same selector", report(3, "", "a", "b", "b"), pool("b"), nil},
+		{"first", report("a", "a", "a", "b"), pool("a"), nil},
+		{"the source relabels one", report("a", "a", "b", "b"), pool("a"), nil},
+		{"another selector, while the source deletes one", report("", "a", "b", "b"), pool("b"), []netip.Addr{address(1)}},
+		{"the same selector", report("", "a", "b", "b"), pool("b"), nil},
 	} {
 		got := source.Convert(step.report, step.choice, verdict.Allowlist{})
 		if diff := cmp.Diff(step.want, got.Deselected, addresses); diff != "" {

@@ -53,7 +53,6 @@ func (f fakeFeed) Snapshot(string) subscriber.Snapshot {
 	s.EverSynced, s.Connected, s.SyncedInStream = true, true, true
 	s.Membership.State, s.MembershipSyncedAt = subscriber.Synced, time.Now()
 	s.ObservationEpoch, s.Observation, s.ObservationReceivedAt = "e", 1, time.Now()
-	s.Generation, s.TrustedGeneration = 1, 1
 	for _, a := range f.ready {
 		s.Members = append(
 			s.Members,

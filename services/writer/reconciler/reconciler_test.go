@@ -538,13 +538,11 @@ func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
 	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
 	snapshot := subscriber.Snapshot{
-		EverSynced:        true,
-		SyncedInStream:    true,
-		Connected:         true,
-		Generation:        1,
-		Members:           members,
-		TrustedMembers:    members,
-		TrustedGeneration: 1,
+		EverSynced:     true,
+		SyncedInStream: true,
+		Connected:      true,
+		Members:        members,
+		TrustedMembers: members,
 		Membership: subscriber.PartStatus{
 			State: subscriber.Synced,
 		},

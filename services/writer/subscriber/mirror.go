@@ -108,7 +108,7 @@ func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesRespons
 		}
 	}
 	if current.SyncedInStream && current.Membership.State == Synced {
-		current.TrustedMembers, current.TrustedGeneration = current.Members, current.Generation
+		current.TrustedMembers = current.Members
 	}
 	return m.GetSynced(), nil
 }
@@ -258,7 +258,6 @@ func (mirror *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodes
 	mirror.staged = nil
 	if s.reset || len(s.changed) > 0 {
 		current.Members = current.mergeStaged(s)
-		current.Generation++
 	}
 	mirror.digest, mirror.memoryCost = s.digest, s.memoryCost
 	current.Digest = s.digest

@@ -90,15 +90,13 @@ type Snapshot struct {
 	SyncedInStream bool // a synced set was received in the current stream; false without a stream
 	Connected      bool // the current stream delivered a message within three heartbeat intervals
 
-	// Members are the nodes of the last synced set, sorted by name. Snapshots share the slice, so it
-	// must not be modified. Generation increases when the set changes, and only then.
-	Members    []*Member
-	Generation uint64
+	// Members are the nodes of the last synced set, sorted by name. Snapshots of the same set share the slice, see
+	// SameSet, so it must not be modified.
+	Members []*Member
 
 	// TrustedMembers are the Members as last reported while the stream was synced and membership was
-	// Synced, and TrustedGeneration is their Generation. They equal Members while the source is trusted.
-	TrustedMembers    []*Member
-	TrustedGeneration uint64
+	// Synced. They are the same set while the source is trusted.
+	TrustedMembers []*Member
 
 	// Cursor and Digest identify the last synced set; the cursor's epoch also identifies the run of
 	// the inventory. After a protocol violation both are zero until the next synced set.
@@ -152,6 +150,12 @@ func (s Snapshot) Ports() (all []contract.Port) {
 	return all
 }
 
+// SameSet reports whether Members of two snapshots, or TrustedMembers, are one set. A number would not identify it: the
+// sets of a client that was started again have those of its predecessor.
+func SameSet(a, b []*Member) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
 // Member returns the member with the name, or nil.
 func (s Snapshot) Member(name string) *Member {
 	at, found := slices.BinarySearchFunc(s.Members, name, func(m *Member, name string) int { return cmp.Compare(m.Name, name) })
@@ -165,7 +169,7 @@ func (s Snapshot) Member(name string) *Member {
 func (s Snapshot) Differs(o Snapshot) bool {
 	equal := func(a, b PartStatus) bool { return a.State == b.State && a.Reason == b.Reason }
 	return s.EverSynced != o.EverSynced || s.SyncedInStream != o.SyncedInStream || s.Connected != o.Connected ||
-		s.Generation != o.Generation || s.Denial != o.Denial || s.Cursor.Epoch != o.Cursor.Epoch ||
+		!SameSet(s.Members, o.Members) || s.Denial != o.Denial || s.Cursor.Epoch != o.Cursor.Epoch ||
 		s.Observation != o.Observation || s.ObservationEpoch != o.ObservationEpoch ||
 		!equal(
 			s.Membership,
