@@ -8,7 +8,8 @@ import (
 
 // expireSources removes the endpoints of each source that has not been trusted for Limits.ExpireAfter, while another
 // source, which has not expired itself, has ready ones that answer. A new leader waits for as long, because it cannot know
-// since when the source has not been trusted.
+// since when the source has not been trusted. A source that answers, and whose report only cannot be used, does not
+// expire: that is a mistake in settings, and its endpoints may work.
 //
 // It runs after the table. Shrink does not count what it removes, because our own setting asks for that; floor may keep
 // an endpoint.
@@ -20,10 +21,10 @@ func (e *evaluation) expireSources() (guards []Guard) {
 	expired, anyExpired := make([]bool, len(e.sources)), false
 	for i := range e.sources {
 		s := &e.sources[i]
-		if s.trusted() {
+		if s.memory.lostSince.IsZero() {
 			continue
 		}
-		at := s.memory.untrustedSince.Add(after)
+		at := s.memory.lostSince.Add(after)
 		if first := e.input.LeadingSince.Add(after); at.Before(first) {
 			at = first
 		}

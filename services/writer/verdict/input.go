@@ -105,7 +105,7 @@ type Source struct {
 	// sorted.
 	Selector   string
 	Deselected []netip.Addr
-	// Unusable says why its report cannot be used for this target, although it is synced; empty: it can.
+	// Unusable says why its report cannot be used for this target, although its inventory answers; empty: it can.
 	Unusable string
 	// Tier is its failover tier: endpoints of tier 0 are always listed, those of a later one while the earlier ones have
 	// fewer than Limits.FailoverBelow ready.

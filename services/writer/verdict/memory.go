@@ -46,8 +46,8 @@ type sourceMemory struct {
 
 	window shrinkWindow
 
-	untrustedSince time.Time // zero: it is trusted
-	enoughSince    time.Time // since when the tiers before its own have enough ready endpoints; zero: they have not
+	lostSince   time.Time // since when nothing current is known of it; zero: it is, or its report is Unusable
+	enoughSince time.Time // since when the tiers before its own have enough ready endpoints; zero: they have not
 }
 
 // rememberReport notes what the owner of an address reports, and since when. Unknown: nothing new.

@@ -10,8 +10,8 @@ import (
 // emptyGap is how far apart, by our clock, observations must come to count as two.
 const emptyGap = 4 * time.Second
 
-// distrustReason says why a source is not trusted; empty: it is.
-func (s *Source) distrustReason(input *Input, now time.Time) string {
+// lostReason says why nothing current is known of a source; empty: it is.
+func (s *Source) lostReason(input *Input, now time.Time) string {
 	switch {
 	case input.Rejected:
 		return "the Service is rejected"
@@ -21,8 +21,6 @@ func (s *Source) distrustReason(input *Input, now time.Time) string {
 		return "link down"
 	case !s.MembershipSynced:
 		return "membership not synced"
-	case s.Unusable != "":
-		return s.Unusable
 	case now.Sub(s.MembershipSyncedAt) > input.Limits.MaxStaleness:
 		return "last synced membership is older than MAX_STALENESS"
 	}

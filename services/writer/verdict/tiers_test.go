@@ -121,7 +121,7 @@ func TestEndpointsExpireOnlyBesidesReadyOnes(t *testing.T) {
 			w.decide()
 			for i := range w.in.Sources {
 				s := &w.in.Sources[i]
-				if s.distrustReason(&w.in, w.now) == "" {
+				if s.lostReason(&w.in, w.now) == "" {
 					delete(untrusted, s.Name)
 				} else if untrusted[s.Name].IsZero() {
 					untrusted[s.Name] = w.now

@@ -141,7 +141,8 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 	for i := range input.Sources {
 		s := &e.sources[i]
 		s.Source = &input.Sources[i]
-		s.distrust = s.distrustReason(&input, now)
+		lost := s.lostReason(&input, now)
+		s.distrust = cmp.Or(lost, s.Unusable)
 		s.memory = sourceMemory{name: s.Name, selector: s.Selector, emptyEpoch: s.Epoch, emptyLast: s.Observation}
 		if at := slices.IndexFunc(memory.sources, func(m sourceMemory) bool { return m.name == s.Name }); at >= 0 {
 			m := &memory.sources[at]
@@ -152,13 +153,13 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 			if !m.window.opened.Before(input.LeadingSince) {
 				s.memory.window = m.window
 			}
-			s.memory.untrustedSince, s.enoughBefore = m.untrustedSince, m.enoughSince
+			s.memory.lostSince, s.enoughBefore = m.lostSince, m.enoughSince
 		}
 		switch {
-		case s.trusted():
-			s.memory.untrustedSince = time.Time{}
-		case s.memory.untrustedSince.IsZero():
-			s.memory.untrustedSince = now
+		case lost == "", s.Unusable != "":
+			s.memory.lostSince = time.Time{}
+		case s.memory.lostSince.IsZero():
+			s.memory.lostSince = now
 		}
 	}
 	e.joinByAddress()
