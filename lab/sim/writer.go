@@ -229,11 +229,11 @@ func (w *writer) sooner(earlier *event, wait time.Duration, do func()) *event {
 // keeps to itself.
 func (w *writer) planned() uint64 {
 	w.plans++
-	view := w.catalog.Get(target)
+	view := w.catalog.Get(target, w.catalog.leadingSince)
 	current := w.applier.Observed(view.Slices, view.ResourceVersion)
-	writes := len(current)
+	desired := view.Target.Desired()
+	writes := planner.Withdraw(desired, current).Writes()
 	if !view.OptedOut {
-		desired := view.Target.Desired()
 		for _, e := range w.loop.Decision(target).Endpoints {
 			if e.Listed {
 				desired.Endpoints = append(desired.Endpoints, planner.Endpoint{
@@ -295,6 +295,8 @@ type catalog struct {
 	rv     uint64
 	memory targets.Memory
 	told   string // to the oracle
+
+	leadingSince time.Time // as of the last decision
 }
 
 func newCatalog(w *writer, cfg targets.Config) *catalog {
@@ -327,11 +329,11 @@ func newCatalog(w *writer, cfg targets.Config) *catalog {
 }
 
 // Get judges the Service.
-func (c *catalog) Get(key targets.Key) targets.Resolution {
-	if !c.synced {
+func (c *catalog) Get(key targets.Key, leadingSince time.Time) targets.Resolution {
+	if c.leadingSince = leadingSince; !c.synced {
 		return targets.Resolution{}
 	}
-	found := targets.Input{Key: key, Previous: c.memory, Now: time.Now()}
+	found := targets.Input{Key: key, Previous: c.memory, Now: time.Now(), LeadingSince: leadingSince}
 	for _, name := range slices.Sorted(maps.Keys(c.known)) {
 		switch o := c.known[name].(type) {
 		case *corev1.Service:
@@ -359,7 +361,7 @@ func (c *catalog) Synced() error { return nil }
 // confide tells the oracle what the writer knows of the settings, and pokes the writer.
 func (c *catalog) confide() {
 	c.w.see(oracle.Noticed{Writer: c.w.name, Target: target.String(), Version: c.rv})
-	view := c.Get(target)
+	view := c.Get(target, c.leadingSince)
 	s := view.Target.Settings
 	is := oracle.Configured{
 		Writer:         c.w.name,

@@ -40,6 +40,9 @@ const (
 	minConflictDelay   = 250 * time.Millisecond
 )
 
+// withdrawalDelay is how long a withdrawal waits that the API server shows to be too early.
+const withdrawalDelay = time.Second
+
 // Config has what an Applier needs. Only Store is required.
 type Config struct {
 	Store Store
@@ -101,11 +104,13 @@ func (a *Applier) LastApplied(service corev1.ObjectReference, observed []*discov
 
 // Order is what the slices of a Service should become.
 type Order struct {
-	Service   corev1.ObjectReference // that Desired is for
-	Desired   planner.Desired
-	Current   []*discoveryv1.EndpointSlice // as Observed returned it
-	Adjust    bool                         // only change the conditions of what is listed, see planner.AdjustExisting
-	ReasonFor func(netip.Addr) string      // of the decision about an address, for Hooks; may be nil
+	Service corev1.ObjectReference // that Desired is for
+	Desired planner.Desired
+	Current []*discoveryv1.EndpointSlice // as Observed returned it
+	Adjust  bool                         // only change the conditions of what is listed, see planner.AdjustExisting
+	// Condition must be true of what the API server has, or nothing is withdrawn; nil: always.
+	Condition func([]*discoveryv1.EndpointSlice) bool
+	ReasonFor func(netip.Addr) string // of the decision about an address, for Hooks; may be nil
 }
 
 func (o *Order) plan() planner.Plan {
@@ -159,19 +164,30 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 	return plan, nil
 }
 
-// Withdraw deletes these owned slices: their Service is no longer a target. Its errors are those of Apply.
-func (a *Applier) Withdraw(ctx context.Context, service corev1.ObjectReference, owned []*discoveryv1.EndpointSlice) error {
-	m, order := a.begin(service), Order{Service: service, Current: owned}
-	if len(a.unsureNames(m)) > 0 { // the preconditions of a delete make any other listing unnecessary
-		if err := a.resolveUnsure(ctx, m, &order); err != nil {
-			return err
-		}
+// Withdraw deletes what planner.Withdraw finds of a Service that is no longer a target, as the API server has it now. Its
+// errors are those of Apply.
+func (a *Applier) Withdraw(ctx context.Context, order Order) (planner.Plan, error) {
+	m, plan := a.begin(order.Service), planner.Withdraw(order.Desired, order.Current)
+	if plan.Empty() {
+		return plan, nil
 	}
-	if err := a.writePlan(ctx, m, planner.Plan{Delete: owned}, &order); err != nil {
-		return err
+	if !a.cfg.Leading() {
+		return plan, ErrNotLeader
+	}
+	read, err := a.readSlices(ctx, m, &order)
+	if err != nil {
+		return plan, err
+	}
+	if order.Condition != nil && !order.Condition(read) {
+		err := errors.New("the slices are still needed")
+		return plan, &RetryLaterError{At: time.Now().Add(withdrawalDelay), Err: err}
+	}
+	order.Current, plan = read, planner.Withdraw(order.Desired, read)
+	if err := a.writePlan(ctx, m, plan, &order); err != nil {
+		return plan, err
 	}
 	m.conflicts, m.rejectionReported = 0, time.Time{}
-	return nil
+	return plan, nil
 }
 
 // writePlan writes until it is done or something is not as expected.

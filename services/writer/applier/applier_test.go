@@ -14,6 +14,8 @@ import (
 	"go.uber.org/goleak"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -377,18 +379,74 @@ func TestWithdrawDeletesSlicesOnlyWhileLeading(t *testing.T) {
 	w.api.sent()
 
 	w.leading = false
-	if err := w.Withdraw(t.Context(), shop, w.Observed(cached, version)); !errors.Is(err, ErrNotLeader) {
+	order := Order{Service: shop, Desired: desired(), Current: w.Observed(cached, version)}
+	if _, err := w.Withdraw(t.Context(), order); !errors.Is(err, ErrNotLeader) {
 		t.Fatalf("got %v", err)
 	}
 	w.wantSent(t)
 	w.leading = true
-	if err := w.Withdraw(t.Context(), shop, w.Observed(cached, version)); err != nil {
+	if _, err := w.Withdraw(t.Context(), order); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSent(t, "DELETE shop-nodes")
 	if left := w.Observed(cached, version); len(left) != 0 { // though the cache still shows it
 		t.Errorf("left: %v", left)
 	}
+}
+
+// A listing, as at a leader's start, shows all slices of the Service. Once it is newer than the cache, Observed returns
+// them all.
+func TestWithdrawLeavesSlicesOfOthers(t *testing.T) {
+	w := newWriter(t)
+	for name, manager := range map[string]string{"by-hand": "hand", "of-blue": "slicefeed-blue"} {
+		w.api.edit(name, func(s *discoveryv1.EndpointSlice) {
+			s.Labels = map[string]string{
+				discoveryv1.LabelServiceName: "shop",
+				discoveryv1.LabelManagedBy:   manager,
+				planner.LabelWriter:          "slicefeed",
+			}
+			s.Endpoints = []discoveryv1.Endpoint{endpoint("10.0.0.7")}
+		})
+	}
+	w.must(t, desired("10.0.0.1"))
+	w.api.sent()
+	plan, err := w.Withdraw(t.Context(), Order{Service: shop, Desired: desired(), Current: w.Observed(nil, "1")})
+	if err != nil || plan.Writes() != 1 {
+		t.Errorf("%d writes, %v", plan.Writes(), err)
+	}
+	w.wantSent(t, "DELETE shop-nodes")
+	if plan, err := w.Withdraw(
+		t.Context(),
+		Order{Service: shop, Desired: desired(), Current: w.Observed(nil, "1")},
+	); err != nil ||
+		!plan.Empty() {
+		t.Errorf("the slices of others: %d writes, %v", plan.Writes(), err)
+	}
+	w.wantSent(t)
+}
+
+func TestWithdrawReadsWhetherItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t)
+		w.must(t, desired("10.0.0.1"))
+		successor := func(s *discoveryv1.EndpointSlice) { s.Labels = map[string]string{discoveryv1.LabelServiceName: "shop"} }
+		w.api.edit("successor", successor)
+		cached, version := w.api.cache() // shows the successor, which is gone
+		w.api.edit("successor", nil)
+		w.api.sent()
+		order := Order{Service: shop, Desired: desired(), Condition: func(all []*discoveryv1.EndpointSlice) bool { return len(all) > 1 }}
+		for _, exists := range []bool{false, true} {
+			if exists {
+				w.api.edit("successor", successor)
+			}
+			order.Current = w.Observed(cached, version)
+			_, err := w.Withdraw(t.Context(), order)
+			if later := (*RetryLaterError)(nil); errors.As(err, &later) == exists || !exists && time.Until(later.At) != time.Second {
+				t.Errorf("the successor exists: %t: %v", exists, err)
+			}
+		}
+		w.wantSent(t, "DELETE shop-nodes")
+	})
 }
 
 func TestSendsNothingWithoutTheLease(t *testing.T) {

@@ -2,8 +2,10 @@ package planner
 
 import (
 	"net/netip"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // AdjustExisting plans changes for a rejected Service. It changes only endpoints that the slices list now:
@@ -37,6 +39,21 @@ func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan
 			out := slice.DeepCopy()
 			out.ManagedFields, out.Endpoints = nil, list // see renderSlice
 			plan.Update = append(plan.Update, out)
+		}
+	}
+	return plan
+}
+
+// Withdraw plans the deletion of what this writer certainly wrote for an object that it no longer manages. That is less
+// than what Compute repairs: a slice whose label names another object may belong to that one by now. Only d's naming
+// fields, its Owner and its Writer matter.
+func Withdraw(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
+	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == d.Owner.UID }
+	for _, slice := range d.ownedSlices(existing) {
+		owned, name := slices.ContainsFunc(slice.OwnerReferences, isOwner), slice.Labels[d.nameLabel()]
+		ofOther := !owned && slices.ContainsFunc(slice.OwnerReferences, IsTarget)
+		if slice.Labels[LabelWriter] == d.Writer && (name == d.Service && !ofOther || name == "" && owned) {
+			plan.Delete = append(plan.Delete, slice)
 		}
 	}
 	return plan

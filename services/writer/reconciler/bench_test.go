@@ -114,7 +114,7 @@ type abreast struct {
 	of *shelf
 }
 
-func (a abreast) Get(targets.Key) targets.Resolution {
+func (a abreast) Get(targets.Key, time.Time) targets.Resolution {
 	a.of.looks++
 	return a.of.view
 }

@@ -79,7 +79,7 @@ type Feeds interface {
 
 // Targets finds the Services to manage.
 type Targets interface {
-	Get(key targets.Key) targets.Resolution
+	Get(key targets.Key, leadingSince time.Time) targets.Resolution
 	TakeChanged() []targets.Key // those that may have changed since the last call
 	Changed() <-chan struct{}   // TakeChanged may return some; one reader
 	Synced() error              // nil: all that existed at the start are known
@@ -203,11 +203,20 @@ func (r *Reconciler) state(key targets.Key) *state {
 // Decide takes a decision about a target and orders what has to be written. It must not be called twice at a time for
 // the same key.
 func (r *Reconciler) Decide(key targets.Key, now time.Time) {
-	s, view := r.state(key), r.Targets.Get(key)
+	s := r.state(key)
+	newTerm := s.term.notice(r.Lease.Term(), now)
+	view := r.Targets.Get(key, s.term.since)
+	if s.applier == nil {
+		s.applier = r.Applier()
+	}
+	// Another leader may have written in between, or a person edits the slices during a pause.
+	if newTerm || view.Paused {
+		s.applier.StartTerm()
+	}
 	if !view.Synced {
 		return
 	}
-	r.startOver(s, view, now)
+	r.startOver(s, view.ServiceRef.UID, now)
 	var input verdict.Input
 	var order *order
 	snapshots := r.snapshots(key, view)
@@ -226,7 +235,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		order = orderOf(view, s.decision, current)
 	} else {
 		s.propagation = propagation.Tracker{}
-		order = withdrawal(view, s.applier)
+		order = withdrawal(view, s.applier.Observed(view.Slices, view.ResourceVersion))
 	}
 	if r.DryRun == nil && s.slot.put(order, s.term.number, s.propagation.Causes()) {
 		r.writes.Add(key)
@@ -255,16 +264,8 @@ func (r *Reconciler) Decision(key targets.Key) verdict.Decision {
 	return verdict.Decision{}
 }
 
-// startOver forgets what was known of an earlier Service of the same name, or in an earlier term: another leader may
-// have written since. What this term wrote before a pause does not count either: a person edits the slices meanwhile.
-func (r *Reconciler) startOver(s *state, view targets.Resolution, now time.Time) {
-	uid := view.ServiceRef.UID
-	if s.applier == nil {
-		s.applier = r.Applier()
-	}
-	if s.term.notice(r.Lease.Term(), now) || view.Paused {
-		s.applier.StartTerm()
-	}
+// startOver forgets what was known of an earlier Service of the same name.
+func (r *Reconciler) startOver(s *state, uid types.UID, now time.Time) {
 	if uid != s.uid {
 		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, events.Current{Leading: s.term.number != 0}, now)
 		s.uid, s.memory, s.ports = uid, verdict.Memory{}, nil
@@ -309,7 +310,6 @@ func (r *Reconciler) Write(ctx context.Context, key targets.Key, now time.Time) 
 		r.handleFailure(key, s, err)
 		return
 	}
-	s.slot.setWritten(order, s.applier.Observed(order.Current, ""))
 	failedBefore := r.backoff.NumRequeues(key) > 0
 	r.backoff.Forget(key)
 	if changed {

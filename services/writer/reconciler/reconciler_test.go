@@ -126,10 +126,14 @@ func (q *recordedQueue) take() (added int, after []time.Duration) {
 type oneService struct {
 	Targets
 
-	view targets.Resolution
+	view         targets.Resolution
+	leadingSince time.Time // as it was resolved last
 }
 
-func (s *oneService) Get(targets.Key) targets.Resolution { return s.view }
+func (s *oneService) Get(_ targets.Key, leadingSince time.Time) targets.Resolution {
+	s.leadingSince = leadingSince
+	return s.view
+}
 
 // fakeProber has one status for all that is probed.
 type fakeProber struct {
@@ -167,6 +171,7 @@ type fakeStore struct {
 
 	slices  []*discoveryv1.EndpointSlice
 	updated *discoveryv1.EndpointSlice
+	deleted []string
 	err     error  // of each update
 	during  func() // called during each update
 }
@@ -189,6 +194,11 @@ func (s *fakeStore) Update(_ context.Context, slice *discoveryv1.EndpointSlice) 
 	s.updated = slice.DeepCopy()
 	s.updated.ResourceVersion = "2"
 	return s.updated, nil
+}
+
+func (s *fakeStore) Delete(_ context.Context, slice *discoveryv1.EndpointSlice) error {
+	s.deleted = append(s.deleted, slice.Name)
+	return nil
 }
 
 // silentFeeds have never received anything.
@@ -270,7 +280,7 @@ func TestTermThatEndedUnseenIsOver(t *testing.T) {
 		{"standby", 0, later, time.Time{}},
 	} {
 		f.lease.term = step.term
-		if f.Decide(fixtureKey, step.at); !f.states[fixtureKey].term.since.Equal(step.since) {
+		if f.Decide(fixtureKey, step.at); !f.states[fixtureKey].term.since.Equal(step.since) || !f.service.leadingSince.Equal(step.since) {
 			t.Errorf("%s: leads since %s, want %s", step.name, f.states[fixtureKey].term.since, step.since)
 		}
 	}
@@ -346,6 +356,29 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 		}
 		if views, _ := f.Board.Views(nil); len(views) != 1 || views[0].FollowsProbes != rejected {
 			t.Errorf("rejected: %t: published is %+v", rejected, views)
+		}
+	}
+}
+
+// The cache shows the slices of the other class, which has deleted them since.
+func TestHandOverWaitsForWhatTheAPIServerHas(t *testing.T) {
+	view := withSlice()
+	view.OptedOut, view.Successor = true, "blue"
+	theirs := view.Slices[0].DeepCopy()
+	theirs.Name, theirs.Labels[discoveryv1.LabelManagedBy] = "shop-of-blue", "slicefeed-blue"
+	f := newFixture(view)
+	for _, step := range []struct {
+		existing []*discoveryv1.EndpointSlice
+		want     []string
+	}{
+		{view.Slices, nil},
+		{append(view.Slices, theirs), []string{"shop-slicefeed"}},
+	} {
+		f.store.slices = step.existing
+		f.Decide(fixtureKey, time.Now())
+		f.Write(t.Context(), fixtureKey, time.Now().Add(time.Minute))
+		if !slices.Equal(f.store.deleted, step.want) {
+			t.Errorf("with %d slices at the API server: deleted %v, want %v", len(step.existing), f.store.deleted, step.want)
 		}
 	}
 }

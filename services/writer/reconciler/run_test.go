@@ -201,7 +201,7 @@ func (s *hangingStore) Delete(context.Context, *discoveryv1.EndpointSlice) error
 
 // hang has the deletes of a cluster hang.
 func (c *cluster) hang() *hangingStore {
-	store := &hangingStore{respond: make(chan struct{})}
+	store := &hangingStore{Store: applier.Kubernetes(c.client, recorder.FieldManager), respond: make(chan struct{})}
 	hooks := recorder.New(prometheus.NewRegistry(), c.Reporter, nil).Hooks()
 	c.Applier = func() *applier.Applier {
 		leading := func() bool { return c.Lease.Term() != 0 }

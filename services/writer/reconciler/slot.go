@@ -3,14 +3,13 @@ package reconciler
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -20,7 +19,7 @@ import (
 type order struct {
 	applier.Order
 
-	withdraw bool                               // delete the current slices
+	withdraw bool                               // delete the owned slices
 	decided  []verdict.Endpoint                 // Desired.Endpoints are made of these when it is carried out
 	kept     map[netip.Addr]targets.SourcePorts // endpoints with port groups of their own in Desired
 	term     int                                // in which it was given
@@ -41,46 +40,43 @@ func orderOf(view targets.Resolution, decision verdict.Decision, current []*disc
 	}
 }
 
-// withdrawal returns the deletion of the slices of a Service that is opted out, else nil.
-func withdrawal(view targets.Resolution, a *applier.Applier) *order {
+// withdrawal returns the deletion of the owned slices of a Service that is opted out, else nil.
+func withdrawal(view targets.Resolution, current []*discoveryv1.EndpointSlice) *order {
 	if !view.OptedOut || view.Paused {
 		return nil
 	}
-	return &order{Order: applier.Order{Service: view.ServiceRef, Current: a.Observed(view.Slices, view.ResourceVersion)}, withdraw: true}
+	o := &order{Order: applier.Order{Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current}, withdraw: true}
+	if view.Successor != "" {
+		o.Condition = func(existing []*discoveryv1.EndpointSlice) bool {
+			return view.Target.IsReplaced(view.Successor, existing)
+		}
+	}
+	return o
 }
 
 // carryOut writes, and reports whether there was anything to write.
 func (o *order) carryOut(ctx context.Context, a *applier.Applier) (changed bool, err error) {
-	if o.withdraw {
-		return len(o.Current) > 0, a.Withdraw(ctx, o.Service, o.Current)
+	var plan planner.Plan
+	if complete := o.Order; o.withdraw {
+		plan, err = a.Withdraw(ctx, complete)
+	} else {
+		complete.Desired.Endpoints = listedEndpoints(o.decided, o.kept)
+		plan, err = a.Apply(ctx, complete)
 	}
-	complete := o.Order
-	complete.Desired.Endpoints = listedEndpoints(o.decided, o.kept)
-	plan, err := a.Apply(ctx, complete)
 	return !plan.Empty(), err
-}
-
-// repeats reports whether an order would write nothing, since the slices are as a written order left them.
-func (o *order) repeats(written *order) bool {
-	return written != nil && o.term == written.term && o.withdraw == written.withdraw && o.Adjust == written.Adjust &&
-		slices.Equal(o.Current, written.Current) &&
-		slices.EqualFunc(o.decided, written.decided, func(a, b verdict.Endpoint) bool {
-			return a.Address == b.Address && a.Listed == b.Listed && a.Conditions == b.Conditions && a.Source == b.Source &&
-				a.Zone == b.Zone && a.Hostname == b.Hostname
-		}) && equality.Semantic.DeepEqual(o.Desired, written.Desired)
 }
 
 // slot has the newest order of a target until Write takes it.
 type slot struct {
 	mu        sync.Mutex
 	order     *order
-	written   *order             // the last one, if nothing has been written since; its Current are the slices as it left them
 	unwritten propagation.Causes // of earlier orders that were not carried out
 	notBefore time.Time          // when the next write may start
 }
 
-// put replaces the order, and reports whether there is anything to write now. An order of nil, or in no term: nothing.
-// Else its causes include those of earlier orders that were not carried out.
+// put replaces the order, and reports whether there is one now: nil, or one in no term, is none. Its causes include those
+// of earlier orders that were not carried out. Whether an order writes anything is for the applier to find out, which
+// knows what other clients did meanwhile.
 func (s *slot) put(o *order, term int, of propagation.Causes) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,9 +87,7 @@ func (s *slot) put(o *order, term int, of propagation.Causes) bool {
 	if o == nil || term == 0 {
 		return false
 	}
-	if o.term, o.causes = term, of; o.repeats(s.written) {
-		return false
-	}
+	o.term, o.causes = term, of
 	s.order = o
 	return true
 }
@@ -109,17 +103,8 @@ func (s *slot) take(now time.Time) (o *order, wait time.Duration) {
 		return nil, wait
 	}
 	o = s.order
-	s.order, s.written, s.notBefore = nil, nil, time.Time{}
+	s.order, s.notBefore = nil, time.Time{}
 	return o, 0
-}
-
-// setWritten records an order that was carried out, and the slices as it left them.
-func (s *slot) setWritten(o *order, left []*discoveryv1.EndpointSlice) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	written := *o
-	written.Current = left
-	s.written = &written
 }
 
 // keepCauses keeps the causes of an order that was not carried out for the next one.

@@ -132,37 +132,24 @@ func TestOrderWaits(t *testing.T) {
 	}
 }
 
-func TestOrderThatWouldRepeatTheLastOneIsNotQueued(t *testing.T) {
+// The answer to a write arrives after the watch has shown what another client did next.
+func TestEditDuringAWriteIsRepaired(t *testing.T) {
 	f := newFixture(withSlice())
 	f.service.view.ResourceVersion = "1"
-	decide := func() int {
-		f.written.take()
-		f.Decide(fixtureKey, time.Now())
-		added, _ := f.written.take()
-		return added
+	decide := func() { f.Decide(fixtureKey, time.Now()) }
+	decide()
+	f.store.during = func() {
+		f.store.during = nil
+		edited := f.service.view.Slices[0].DeepCopy()
+		edited.ResourceVersion, edited.Endpoints = "3", nil
+		f.service.view.Slices, f.service.view.ResourceVersion = []*discoveryv1.EndpointSlice{edited}, "3"
+		decide()
 	}
+	f.Write(t.Context(), fixtureKey, time.Now())
+	f.store.updated = nil
 	decide()
 	f.Write(t.Context(), fixtureKey, time.Now())
-	if n := decide(); n != 0 {
-		t.Errorf("after the response: %d writes, want none", n)
-	}
-	f.service.view.Target.Labels = map[string]string{"a": "b"}
-	if n := decide(); n != 1 {
-		t.Errorf("when the Service has another label: %d writes, want one", n)
-	}
-	f.service.view.Target.Labels = nil
-	if n := decide(); n != 0 {
-		t.Errorf("when it has its labels again: %d writes, want none", n)
-	}
-	edited := f.store.updated.DeepCopy()
-	edited.ResourceVersion = "3"
-	f.service.view.Slices, f.service.view.ResourceVersion = []*discoveryv1.EndpointSlice{edited}, "3"
-	if n := decide(); n != 1 {
-		t.Errorf("when another client has edited a slice: %d writes, want one", n)
-	}
-	f.Write(t.Context(), fixtureKey, time.Now())
-	f.lease.term = 2
-	if n := decide(); n != 1 {
-		t.Errorf("in another term: %d writes, want one", n)
+	if f.store.updated == nil || len(f.store.updated.Endpoints) != 1 {
+		t.Errorf("written is %v, want the endpoint again", f.store.updated)
 	}
 }

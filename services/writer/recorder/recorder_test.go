@@ -86,7 +86,7 @@ func newRecorded() *recorded {
 	return r
 }
 
-func (r *recorded) apply(t *testing.T, why map[string]string, addrs ...string) error {
+func (r *recorded) order(t *testing.T, why map[string]string, addrs ...string) applier.Order {
 	t.Helper()
 	all, version, _ := r.store.List(t.Context(), corev1.ObjectReference{})
 	desired := planner.Desired{
@@ -96,10 +96,15 @@ func (r *recorded) apply(t *testing.T, why map[string]string, addrs ...string) e
 	for _, addr := range addrs {
 		desired.Endpoints = append(desired.Endpoints, planner.Endpoint{Address: netip.MustParseAddr(addr), Ready: true, Serving: true})
 	}
-	_, err := r.Apply(t.Context(), applier.Order{
+	return applier.Order{
 		Service: shop, Desired: desired, Current: r.Observed(all, version),
 		ReasonFor: func(a netip.Addr) string { return why[a.String()] },
-	})
+	}
+}
+
+func (r *recorded) apply(t *testing.T, why map[string]string, addrs ...string) error {
+	t.Helper()
+	_, err := r.Apply(t.Context(), r.order(t, why, addrs...))
 	return err
 }
 
@@ -115,7 +120,7 @@ func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	if err := r.apply(t, nil, "10.0.0.3"); err == nil {
 		t.Fatal("no error")
 	}
-	if err := r.Withdraw(t.Context(), shop, []*discoveryv1.EndpointSlice{r.store.slice}); err != nil {
+	if _, err := r.Withdraw(t.Context(), r.order(t, nil)); err != nil {
 		t.Fatal(err)
 	}
 	writes, _ := r.history.Recent(nil)

@@ -29,13 +29,13 @@ const (
 func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates settingsCandidates) (Resolution, Memory) {
 	svc, before := in.Service, in.Previous
 	class := svc.Labels[LabelClass]
-	leftovers := slices.DeleteFunc(
-		slices.Clone(in.Slices),
-		func(slice *discoveryv1.EndpointSlice) bool { return !cfg.isLeftover(slice, svc) },
-	)
+	leftovers := planner.Withdraw(resolution.Target.Desired(), in.Slices).Delete
 	since := before.UnlabeledSince
 	if since.IsZero() {
 		since = in.Now
+	}
+	if since.Before(in.LeadingSince) { // while nobody could write, neither could the writer of the other class
+		since = in.LeadingSince
 	}
 	expired := !in.Now.Before(since.Add(optOutGracePeriod))
 	neverTarget := class == "" && !before.Labeled
@@ -50,8 +50,11 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 		return resolution, Memory{}
 	}
 	memory := Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
-	if expired || class == classNone || class != "" && cfg.isReplaced(leftovers, class, svc, in.Slices) {
+	if certain := expired || class == classNone; certain || class != "" && resolution.Target.IsReplaced(class, in.Slices) {
 		resolution.OptedOut, resolution.Slices = true, leftovers
+		if !certain {
+			resolution.Successor = class
+		}
 		return resolution, memory
 	}
 	resolution.RecheckAt, resolution.PendingOptOut = since.Add(optOutGracePeriod), cfg.optOutNotice(svc)
@@ -63,21 +66,16 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 	return resolution, memory
 }
 
-// isReplaced reports whether slices of another class list a ready endpoint for each family in which the
+// IsReplaced reports whether slices of another class list a ready endpoint for each family in which the
 // owned slices list one that consumers may use. Until then deleting the owned slices empties the
 // Service: kube-proxy applies a delete immediately, and a later create up to a second later.
-func (cfg *Config) isReplaced(
-	owned []*discoveryv1.EndpointSlice,
-	class string,
-	svc *corev1.Service,
-	existing []*discoveryv1.EndpointSlice,
-) bool {
-	return !slices.ContainsFunc(owned, func(ownedSlice *discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(ownedSlice.Endpoints, isUsable) &&
+func (t Target) IsReplaced(class string, existing []*discoveryv1.EndpointSlice) bool {
+	return !slices.ContainsFunc(planner.Withdraw(t.Desired(), existing).Delete, func(owned *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(owned.Endpoints, isUsable) &&
 			!slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
-				return other.Namespace == svc.Namespace && other.DeletionTimestamp == nil && other.AddressType == ownedSlice.AddressType &&
-					other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class && other.Labels[nameLabel(svc)] == svc.Name &&
-					slices.ContainsFunc(other.Endpoints, isReady)
+				return other.Namespace == t.Namespace && other.DeletionTimestamp == nil && other.AddressType == owned.AddressType &&
+					other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class &&
+					other.Labels[planner.NameLabel(t.kind())] == t.Name && slices.ContainsFunc(other.Endpoints, isReady)
 			})
 	})
 }
@@ -131,31 +129,6 @@ func (cfg *Config) rejectOrphanedSlices(kind string, leftovers []*discoveryv1.En
 		classNone,
 	))
 }
-
-// isLeftover reports whether this writer wrote a slice for this Service. A slice whose service-name
-// label was changed to another Service may belong to that one by now.
-func (cfg *Config) isLeftover(slice *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
-	if slice.Namespace != svc.Namespace || slice.DeletionTimestamp != nil ||
-		slice.Labels[discoveryv1.LabelManagedBy] != cfg.managedBy() || slice.Labels[planner.LabelWriter] != cfg.Writer {
-		return false
-	}
-	hasOwner, ownedByService := false, false
-	for _, owner := range slice.OwnerReferences {
-		if planner.IsTarget(owner) {
-			hasOwner, ownedByService = true, ownedByService || owner.UID == svc.UID
-		}
-	}
-	switch slice.Labels[nameLabel(svc)] {
-	case svc.Name:
-		return ownedByService || !hasOwner
-	case "":
-		return ownedByService
-	}
-	return false
-}
-
-// nameLabel is the label in which slices have the name of the Service or ServiceImport.
-func nameLabel(svc *corev1.Service) string { return planner.NameLabel(KeyOf(svc).kind()) }
 
 // isOtherClass reports whether another installation writes a slice.
 func isOtherClass(slice *discoveryv1.EndpointSlice) bool {

@@ -27,11 +27,15 @@ type resolver struct {
 	cfg    Config
 	memory Memory
 	now    time.Time
+
+	leadingSince time.Time
 }
 
 func (h *resolver) resolve(svc *corev1.Service, existing ...*discoveryv1.EndpointSlice) Resolution {
 	var resolution Resolution
-	resolution, h.memory = Resolve(h.cfg, Input{Key: shop, Service: svc, Slices: existing, Previous: h.memory, Now: h.now})
+	resolution, h.memory = Resolve(h.cfg, Input{
+		Key: shop, Service: svc, Slices: existing, Previous: h.memory, Now: h.now, LeadingSince: h.leadingSince,
+	})
 	return resolution
 }
 
@@ -204,6 +208,9 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 			if resolution.OptedOut != tc.leaves || !resolution.Relevant {
 				t.Fatalf("opted out %t", resolution.OptedOut)
 			}
+			if want := map[bool]string{true: "blue"}[tc.leaves]; resolution.Successor != want {
+				t.Errorf("successor %q, want %q", resolution.Successor, want)
+			}
 			if !tc.leaves &&
 				(resolution.Rejection != nil || resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "ClassChanged" || len(resolution.Target.ForeignSlices) > 0) {
 				t.Errorf(
@@ -214,7 +221,7 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 				)
 			}
 			h.now = h.now.Add(time.Minute)
-			if resolution := h.resolve(serviceOfClass("blue"), tc.existing...); !resolution.OptedOut {
+			if resolution := h.resolve(serviceOfClass("blue"), tc.existing...); !resolution.OptedOut || resolution.Successor != "" {
 				t.Error("it stays for more than a minute")
 			}
 		})
@@ -228,6 +235,31 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 		}
 		if resolution := h.resolve(serviceOfClass("blue"), mine(), theirs(newEndpoint(true, true))); !resolution.OptedOut {
 			t.Error("the new class serves, and it stays")
+		}
+	})
+	t.Run("while it does not lead, as when the API server is away, the minute does not run", func(t *testing.T) {
+		for _, class := range []string{"blue", ""} {
+			h := newResolver(newConfig())
+			h.leadingSince = h.now
+			h.resolve(newService(), mine())
+			h.resolve(serviceOfClass(class), mine())
+			h.now, h.leadingSince = h.now.Add(75*time.Second), time.Time{}
+			h.resolve(serviceOfClass(class), mine())
+			h.leadingSince = h.now
+			resolution := h.resolve(serviceOfClass(class), mine())
+			if end := h.now.Add(time.Minute); resolution.OptedOut || resolution.Rejection != nil || !resolution.RecheckAt.Equal(end) {
+				t.Errorf(
+					"class %q: opted out %t, rejected %v, again at %s",
+					class,
+					resolution.OptedOut,
+					resolution.Rejection,
+					resolution.RecheckAt,
+				)
+			}
+			h.now = h.now.Add(time.Minute)
+			if resolution := h.resolve(serviceOfClass(class), mine()); !resolution.OptedOut {
+				t.Errorf("class %q: it stays for more than a minute", class)
+			}
 		}
 	})
 	t.Run("from one class to the next, it is one minute in all", func(t *testing.T) {

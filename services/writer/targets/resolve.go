@@ -21,6 +21,9 @@ type Input struct {
 	Slices   []*discoveryv1.EndpointSlice // at least those that affect it; see Resolution
 	Previous Memory
 	Now      time.Time
+	// LeadingSince is when this writer began to lead; zero: it does not. A leader loses its Lease while the API server is
+	// away, so the minute after a label was removed begins again after that.
+	LeadingSince time.Time
 }
 
 // Memory is what a Resolution depends on besides the cluster. It may be lost: then fewer mistakes are

@@ -401,7 +401,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 			if !resolution.Relevant || resolution.OptedOut != tc.leaves {
 				t.Fatalf("%+v", resolution)
 			}
-			if diff := cmp.Diff([]string{"unlabeled", "orphan", "shop-slicefeed"}, sliceNames(resolution.Slices)); diff != "" {
+			if diff := cmp.Diff([]string{"shop-slicefeed", "orphan", "unlabeled"}, sliceNames(resolution.Slices)); diff != "" {
 				t.Error(diff)
 			}
 			if tc.leaves {

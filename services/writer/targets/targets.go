@@ -149,6 +149,9 @@ type Resolution struct {
 	// OptedOut: the Service exists and was opted out. Slices are its remaining owned slices, all of
 	// which are deleted unless Paused.
 	OptedOut bool
+	// Successor is the class that the slices wait for, if its ready endpoints in Slices are why OptedOut: the cache may be
+	// behind, so they are deleted only once Target.IsReplaced is true of what the API server has.
+	Successor string
 	// ReadOnly: the Service is no target, and what its slices list is published. Nothing is written.
 	ReadOnly bool
 	// Paused: a person acts by hand, so nothing is written. It is known even if other annotations are

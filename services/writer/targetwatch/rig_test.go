@@ -99,6 +99,9 @@ func startCluster(t *testing.T, watcher *Watcher, client *fake.Clientset) *testC
 	return r
 }
 
+// Get resolves a Service as a standby does.
+func (r *testCluster) Get(key targets.Key) targets.Resolution { return r.Watcher.Get(key, time.Time{}) }
+
 // waitForWatches waits until everything is watched: the fake loses changes between list and watch.
 func (r *testCluster) waitForWatches() {
 	r.t.Helper()

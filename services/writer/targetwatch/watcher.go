@@ -141,16 +141,16 @@ func (w *Watcher) ImportsServed() error {
 	return nil
 }
 
-// Get resolves one Service from the caches. Its cost does not depend on the other objects of the
-// namespace.
-func (w *Watcher) Get(key targets.Key) targets.Resolution {
+// Get resolves one Service from the caches. leadingSince is when this writer began to lead; zero: it does not. The cost
+// does not depend on the other objects of the namespace.
+func (w *Watcher) Get(key targets.Key, leadingSince time.Time) targets.Resolution {
 	a := w.informersFor(key.Namespace)
 	if a == nil || !a.knows(key) {
 		return targets.Resolution{}
 	}
 	// Read the version first: the slices are at least that recent.
 	version := a.slices.GetStore().LastStoreSyncResourceVersion()
-	in := targets.Input{Key: key, Service: a.getService(key), Now: time.Now()}
+	in := targets.Input{Key: key, Service: a.getService(key), Now: time.Now(), LeadingSince: leadingSince}
 	in.Slices = a.slicesFor(key, in.Service)
 	var uid types.UID
 	if in.Service != nil {
