@@ -190,23 +190,38 @@ func (a *Applier) Withdraw(ctx context.Context, order Order) (planner.Plan, erro
 	return plan, nil
 }
 
-// writePlan writes until it is done or something is not as expected.
+// writePlan writes until something is not as expected. A rejected write does not stop those that can do without it; its
+// error is returned at the end.
 func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, order *Order) error {
 	if !plan.Empty() {
 		tracepoint.Log(a.cfg.Logger, tracepoint.Plan, slog.String("service", nameOf(order.Service)),
 			slog.Int("creates", len(plan.Create)), slog.Int("updates", len(plan.Update)), slog.Int("deletes", len(plan.Delete)))
 	}
+	p := newProgress(order)
 	for _, step := range []struct {
 		verb   Verb
 		slices []*discoveryv1.EndpointSlice
 	}{{Create, plan.Create}, {Update, plan.Update}, {Delete, plan.Delete}} {
 		for _, slice := range step.slices {
-			if err := a.writeSlice(ctx, m, step.verb, slice, order); err != nil {
+			after := slice
+			if step.verb == Delete {
+				after = nil
+			}
+			if p.mustWait(slice.Name, after) {
+				continue
+			}
+			err := a.writeSlice(ctx, m, step.verb, slice, order)
+			switch {
+			case err == nil:
+				p.record(slice.Name, after)
+			case errors.Is(err, errRejected):
+				p.reject(after, err)
+			default:
 				return err
 			}
 		}
 	}
-	return nil
+	return p.rejection
 }
 
 // writeSlice sends one request and records its outcome.
@@ -274,7 +289,7 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 			m.rejectionReported = time.Now()
 			a.reportRejection(order.Service, write)
 		}
-		return fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)
+		return fmt.Errorf("%s slice %s %w: %w", verb, slice.Name, errRejected, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

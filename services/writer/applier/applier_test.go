@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -295,6 +296,56 @@ func TestReportsRejectionOncePerTerm(t *testing.T) {
 			}
 			if n := len(w.recoveries); n != 1 {
 				t.Errorf("recovery reported %d times, though the write is still rejected", n)
+			}
+		})
+	}
+}
+
+func TestRejectedWriteStopsOnlyWhatNeedsIt(t *testing.T) {
+	type endpoints = []planner.Endpoint
+	at := func(address, source string) planner.Endpoint {
+		return planner.Endpoint{Address: netip.MustParseAddr(address), Source: source, Ready: true, Serving: true}
+	}
+	without := func(e planner.Endpoint, serving bool) planner.Endpoint {
+		e.Ready, e.Serving, e.Terminating = false, serving, serving
+		return e
+	}
+	one, two, green := at("10.0.0.1", "default"), at("10.0.0.2", "default"), at("10.0.0.9", "green")
+	for name, tt := range map[string]struct {
+		before, after endpoints
+		sent          []string
+	}{
+		"one of two fails":           {endpoints{one, two}, endpoints{without(one, false), two, green}, []string{"PUT shop-nodes"}},
+		"one of two leaves":          {endpoints{one, two}, endpoints{two, green}, []string{"PUT shop-nodes"}},
+		"the only one fails":         {endpoints{one}, endpoints{without(one, false), green}, []string{"PUT shop-nodes"}},
+		"the only one drains":        {endpoints{one}, endpoints{without(one, true), green}, nil},
+		"the only ready one leaves":  {endpoints{one, without(two, false)}, endpoints{without(two, false), green}, nil},
+		"one moves":                  {endpoints{one, two}, endpoints{one, at("10.0.0.2", "green")}, nil},
+		"another one is to be added": {endpoints{one}, endpoints{one, two, green}, []string{"PUT shop-nodes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWriter(t)
+			d := desired()
+			d.Endpoints = tt.before
+			w.must(t, d)
+			w.api.sent()
+			forbidden := answers(http.StatusForbidden, nil)
+			w.api.setFault(false, func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPost {
+					return forbidden(r)
+				}
+				return nil, nil
+			})
+			d.Endpoints = tt.after
+			if err := w.apply(t, d); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes-green") {
+				t.Errorf("got %v", err)
+			}
+			w.wantSent(t, append([]string{"POST endpointslices"}, tt.sent...)...)
+			w.api.setFault(false, nil)
+			w.must(t, d)
+			w.must(t, d)
+			if now, _ := w.api.cache(); w.repaired != 0 || len(planner.CurrentEndpoints(d, now)) != len(tt.after) {
+				t.Errorf("when it is allowed again, %d slices are repaired and %q is listed", w.repaired, listed(now))
 			}
 		})
 	}

@@ -1,0 +1,87 @@
+package applier
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+)
+
+// errRejected marks the errors of requests with ResultRejected.
+var errRejected = errors.New("rejected")
+
+// progress is how far a plan has been carried out.
+type progress struct {
+	listing   []*discoveryv1.EndpointSlice // the slices that list the Service's endpoints by now
+	rejected  []*discoveryv1.EndpointSlice // those that could not be written
+	rejection error                        // the first
+}
+
+func newProgress(order *Order) *progress {
+	p, label := &progress{}, planner.NameLabel(order.Service.Kind)
+	for _, slice := range order.Current {
+		if slice.DeletionTimestamp == nil && order.Desired.Owns(slice) && slice.Labels[label] == order.Desired.Service {
+			p.listing = append(p.listing, slice)
+		}
+	}
+	return p
+}
+
+// record notes a slice as it was written; nil: it was deleted.
+func (p *progress) record(name string, written *discoveryv1.EndpointSlice) {
+	p.listing = replace(p.listing, name, written)
+}
+
+// reject notes a write that was rejected.
+func (p *progress) reject(slice *discoveryv1.EndpointSlice, err error) {
+	if p.rejection == nil {
+		p.rejection = err
+	}
+	if slice != nil {
+		p.rejected = append(p.rejected, slice)
+	}
+}
+
+// mustWait reports whether a write needs one that was rejected. That is so if it removes an endpoint that was to move, or
+// takes the last ready one of a family, unless its probe fails.
+func (p *progress) mustWait(name string, written *discoveryv1.EndpointSlice) bool {
+	if len(p.rejected) == 0 {
+		return false
+	}
+	missing, after := planner.EndpointsOf(p.rejected...), planner.EndpointsOf(replace(p.listing, name, written)...)
+	for _, before := range planner.EndpointsOf(p.listing...) {
+		now, listed := find(after, before.Address)
+		_, moves := find(missing, before.Address)
+		last := before.Ready && !now.Ready && anyReady(missing, before.Address) && !anyReady(after, before.Address)
+		if !listed && moves || last && (!listed || now.Serving) {
+			return true
+		}
+	}
+	return false
+}
+
+// replace returns the slices with one of them as it is now; nil: it is gone.
+func replace(all []*discoveryv1.EndpointSlice, name string, now *discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	others := slices.DeleteFunc(slices.Clone(all), func(s *discoveryv1.EndpointSlice) bool { return s.Name == name })
+	if now != nil {
+		others = append(others, now)
+	}
+	return others
+}
+
+// find returns the endpoint of an address in a list that is sorted by it.
+func find(all []planner.Endpoint, address netip.Addr) (e planner.Endpoint, found bool) {
+	at, found := slices.BinarySearchFunc(all, address, func(e planner.Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
+	if !found {
+		return e, false
+	}
+	return all[at], true
+}
+
+// anyReady reports whether an endpoint of the same family as an address is ready.
+func anyReady(all []planner.Endpoint, address netip.Addr) bool {
+	return slices.ContainsFunc(all, func(e planner.Endpoint) bool { return e.Ready && e.Address.Is4() == address.Is4() })
+}
