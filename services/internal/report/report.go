@@ -117,8 +117,13 @@ func (v *view) Component() string {
 	return Writer
 }
 
-// Level is that of the most severe problem.
-func (v *view) Level() reportv1.Level { return Worst(v.GetProblems()).GetLevel() }
+// Level is that of the most severe problem. A note is none.
+func (v *view) Level() reportv1.Level {
+	if IsHealthy(v.GetProblems()) {
+		return reportv1.Level_LEVEL_UNSPECIFIED
+	}
+	return Worst(v.GetProblems()).GetLevel()
+}
 
 // Headline says how many problems there are.
 func (v *view) Headline() string {
