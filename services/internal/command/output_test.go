@@ -12,34 +12,22 @@ import (
 func TestWritesMessagesAsProtoJSON(t *testing.T) {
 	for format, want := range map[Format]string{
 		JSON: `{
-  "name": "a<b>",
-  "steps": [
-    {
-      "stage": "EXPLANATION_STAGE_STATE",
-      "question": "",
-      "result": "STEP_RESULT_PASSED",
-      "detail": "\u001b[2J\u009b\u202e\u007f\udb40\udc01é"
-    }
-  ],
-  "conclusion": ""
+  "membership": {
+    "state": "SYNC_STATE_SYNCED",
+    "reason": "a<b> \u001b[2J\u009b\u202e\u007f\udb40\udc01é"
+  },
+  "observation": "0"
 }
 `,
-		YAML: `conclusion: ""
-name: a<b>
-steps:
-- detail: "\e[2J    é"
-  question: ""
-  result: STEP_RESULT_PASSED
-  stage: EXPLANATION_STAGE_STATE
+		YAML: `membership:
+  reason: "a<b> \e[2J    é"
+  state: SYNC_STATE_SYNCED
+observation: "0"
 `,
 	} {
 		var out bytes.Buffer
-		err := format.Write(&out, &inventoryv1.NodeExplanation{Name: "a<b>", Steps: []*inventoryv1.ExplanationStep{
-			{
-				Stage:  inventoryv1.ExplanationStage_EXPLANATION_STAGE_STATE,
-				Result: inventoryv1.StepResult_STEP_RESULT_PASSED,
-				Detail: "\x1b[2J\u009b\u202e\x7f\U000e0001é",
-			},
+		err := format.Write(&out, &inventoryv1.SourceStatus{Membership: &inventoryv1.PartStatus{
+			State: inventoryv1.SyncState_SYNC_STATE_SYNCED, Reason: "a<b> \x1b[2J\u009b\u202e\x7f\U000e0001é",
 		}})
 		if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
 			t.Errorf("%s: error %v (-want +got):\n%s", format, err, diff)
@@ -51,11 +39,9 @@ func TestWritesPartsOfResult(t *testing.T) {
 	var out bytes.Buffer
 	format := JSON
 	if err := format.Write(&out, map[string]any{
-		"absent": Message{
-			(*inventoryv1.Omission)(nil),
-		},
-		"list": Messages([]*inventoryv1.Cursor{{Revision: 7}}),
-		"none": Messages[*inventoryv1.Cursor](nil),
+		"absent": Message{(*inventoryv1.Node)(nil)},
+		"list":   Messages([]*inventoryv1.Cursor{{Revision: 7}}),
+		"none":   Messages[*inventoryv1.Cursor](nil),
 	}); err != nil {
 		t.Fatal(err)
 	}

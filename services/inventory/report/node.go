@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
@@ -15,6 +19,64 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
+
+const maxFilter = 512 // bytes
+
+// filter is the filter of a request. The zero value selects everything.
+type filter struct {
+	text string
+
+	namespace, service string // only of exported Services; the service as namespace/name, empty: all of the namespace
+	node               string
+	address            netip.Addr
+}
+
+// parseFilter reads a filter, as the comments of GetReportRequest define it. Its error is for the client.
+func parseFilter(text string, exports bool) (f filter, err error) {
+	if len(text) > maxFilter || !utf8.ValidString(text) {
+		return f, status.Errorf(codes.InvalidArgument, "filter is longer than %d bytes or not UTF-8", maxFilter)
+	}
+	f.text, f.node = text, text
+	if namespace, rest, ok := strings.Cut(text, "/"); ok {
+		var name string
+		name, f.node, _ = strings.Cut(rest, "/")
+		if exports {
+			f.namespace = namespace
+			if name != "" {
+				f.service = namespace + "/" + name
+			}
+		}
+	}
+	if a, err := netip.ParseAddr(f.node); err == nil {
+		f.node, f.address = "", a.Unmap().WithZone("")
+	}
+	return f, nil
+}
+
+// hasDetails reports whether the filter selects single nodes, which are shown in full.
+func (f *filter) hasDetails() bool { return f.service != "" || f.isNode() }
+
+func (f *filter) isNode() bool { return f.node != "" || f.address.IsValid() }
+
+func (f *filter) selectsService(name string) bool {
+	if f.service != "" {
+		return name == f.service
+	}
+	return f.namespace == "" || strings.HasPrefix(name, f.namespace+"/")
+}
+
+// selectsNode reports whether the filter selects a node of a Service that it selects.
+func (f *filter) selectsNode(m *roster.Member, resolver *resolve.Resolver) bool {
+	switch {
+	case f.node != "":
+		return m.Name == f.node
+	case !f.address.IsValid():
+		return true
+	case slices.Contains(m.InternalIPs, f.address), slices.Contains(m.Holding.Addresses(), f.address):
+		return true
+	}
+	return slices.ContainsFunc(resolver.Describe(&m.Candidate).Candidates, func(c resolve.Candidate) bool { return c.Address == f.address })
+}
 
 // nodeLine is the line of a node and what its details are made of.
 type nodeLine struct {
@@ -35,15 +97,14 @@ func describeNodes(s collector.Snapshot, service string, f filter, now time.Time
 		if !f.selectsNode(m, &s.Resolver) {
 			continue
 		}
-		n := &inventoryv1.NodeReport{Name: truncate(m.Name), Zone: truncate(m.Zone), Problem: nodeProblem(m, now)}
+		n := &inventoryv1.NodeReport{
+			Name: truncate(m.Name), Zone: truncate(m.Zone), Problem: nodeProblem(m, now), Excluded: m.Excluded.String(),
+		}
 		if m.Node != nil {
-			n.State, n.Age, n.Zone = inventoryv1.NodeState(m.Node.State), age(now, m.Node.Since), m.Node.Zone
+			n.State, n.Age = inventoryv1.NodeState(m.Node.State), age(now, m.Node.Since)
 			for _, a := range m.Node.Addresses {
 				n.Addresses = append(n.Addresses, a.String())
 			}
-		}
-		if m.Excluded != 0 {
-			n.Excluded = m.Excluded.String()
 		}
 		lines = append(lines, nodeLine{NodeReport: n, service: service, member: m, resolver: &s.Resolver})
 	}
@@ -55,9 +116,7 @@ func (l nodeLine) addDetails(now time.Time) {
 	m := l.member
 	l.Service, l.Uid, l.Hostname = l.service, truncate(m.UID), m.Hostname
 	l.StateReason, l.ProviderId, l.SystemUuid = truncate(m.StateReason), truncate(m.ProviderID), truncate(m.SystemUUID)
-	if !m.ChangedAt.IsZero() {
-		l.LastChange, l.LastChangeAge = truncate(describeChange(m.Previous, m.Node)), age(now, m.ChangedAt)
-	}
+	l.LastChange, l.LastChangeAge = truncate(describeChange(m)), age(now, m.ChangedAt)
 	for _, p := range m.Ports {
 		l.Ports = append(l.Ports, p.String())
 	}
@@ -76,39 +135,33 @@ func (l nodeLine) addDetails(now time.Time) {
 			Chosen: new(m.Node != nil && slices.Contains(m.Node.Addresses, c.Address)),
 		})
 	}
-	current := map[netip.Addr]bool{}
 	for _, c := range facts.Candidates {
-		current[c.Address] = true
 		add(c)
 	}
 	for _, a := range m.Holding.Addresses() {
-		if !current[a] {
+		if !slices.ContainsFunc(facts.Candidates, func(c resolve.Candidate) bool { return c.Address == a }) {
 			add(resolve.Candidate{Address: a})
 		}
 	}
 }
 
-// describeChange says what changed in what is published of a node; nil: it was not, or is not published.
-func describeChange(before, now *roster.Node) string {
-	switch {
-	case before == nil:
-		return "published"
-	case now == nil:
-		return "no longer published"
+// describeChange says what changed last in what is published of a node; empty: nothing.
+func describeChange(m *roster.Member) string {
+	if m.ChangedAt.IsZero() {
+		return ""
 	}
-	var all []string
-	for _, c := range []struct{ what, before, now string }{
-		{"state", before.State.String(), now.State.String()},
-		{"addresses", fmt.Sprint(before.Addresses), fmt.Sprint(now.Addresses)},
-		{"zone", before.Zone, now.Zone},
-		{"server", before.ServerID, now.ServerID},
-		{"ports", fmt.Sprint(before.Ports), fmt.Sprint(now.Ports)},
-	} {
-		if c.before != c.now {
-			all = append(all, fmt.Sprintf("%s %s → %s", c.what, cmp.Or(c.before, "none"), cmp.Or(c.now, "none")))
-		}
+	before, now := describePublished(m.Previous), describePublished(m.Node)
+	if before == now {
+		return "zone, labels, ports or identifiers"
 	}
-	return cmp.Or(strings.Join(all, ", "), "labels or identifiers")
+	return before + " → " + now
+}
+
+func describePublished(n *roster.Node) string {
+	if n == nil {
+		return "not published"
+	}
+	return fmt.Sprintf("%s at %s", n.State, strings.Trim(fmt.Sprint(n.Addresses), "[]"))
 }
 
 // truncate limits a text that someone else chose.

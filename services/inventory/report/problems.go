@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -21,32 +20,28 @@ const (
 	warning     = reportv1.Level_LEVEL_WARNING
 	severe      = reportv1.Level_LEVEL_ERROR
 	cannotServe = reportv1.Level_LEVEL_CANNOT_SERVE
-)
 
-// maxSilence is how long a subscriber may get nothing: three heartbeat intervals of 5 s.
-const maxSilence = 15 * time.Second
+	// maxSilence is how long a subscriber may get nothing: three heartbeat intervals of 5 s.
+	maxSilence = 15 * time.Second
+)
 
 // Problems returns what is wrong, the most severe first. It is the only definition of a healthy inventory. The report
 // must have all lines that its filter selects; problems of single nodes are in their lines.
-func Problems(r *inventoryv1.InventoryReport) (all []*reportv1.Problem) {
+func Problems(r *inventoryv1.InventoryReport) []*reportv1.Problem {
 	f, _ := parseFilter(r.GetFilter(), r.GetStatus() == nil)
-	add := func(level reportv1.Level, since *durationpb.Duration, reason, object, format string, args ...any) {
-		p := report.NewProblem(level, reason, object, format, args...)
-		p.Age = since
-		all = append(all, p)
-	}
-	addSource(r, add)
+	var all problems
+	all.addSource(r)
 	if f.namespace == "" && !f.isNode() {
-		addGeneral(r, add)
+		all.addGeneral(r)
 	}
 	if f.service != "" && len(r.GetServices()) == 0 {
-		add(warning, nil, "ServiceNotInUse", "Service "+f.service, "no client has requested it in the last minutes")
+		all.add(warning, "ServiceNotInUse", "Service "+f.service, "no client has requested it in the last minutes")
 	} else if f.isNode() && len(r.GetNodes()) == 0 {
-		addUnknown(r, f, add)
+		all.addUnknown(r, f)
 	}
 	for _, s := range r.GetServices() {
 		if part := s.GetStatus().GetMembership(); part.GetState() != inventoryv1.SyncState_SYNC_STATE_SYNCED {
-			add(warning, part.GetAge(), "ServiceNotSynced", "Service "+s.GetName(), "%s", part.GetReason())
+			all.add(warning, "ServiceNotSynced", "Service "+s.GetName(), "%s", part.GetReason()).Age = part.GetAge()
 		}
 	}
 	for _, n := range r.GetNodes() {
@@ -58,85 +53,88 @@ func Problems(r *inventoryv1.InventoryReport) (all []*reportv1.Problem) {
 	return all
 }
 
-type addFunc = func(level reportv1.Level, since *durationpb.Duration, reason, object, format string, args ...any)
+type problems []*reportv1.Problem
+
+func (all *problems) add(level reportv1.Level, reason, object, format string, args ...any) *reportv1.Problem {
+	p := report.NewProblem(level, reason, object, format, args...)
+	*all = append(*all, p)
+	return p
+}
 
 // addSource adds the problems that concern every node.
-func addSource(r *inventoryv1.InventoryReport, add addFunc) {
+func (all *problems) addSource(r *inventoryv1.InventoryReport) {
 	if r.GetSourceError() != "" {
-		add(cannotServe, nil, "ClusterNotReached", "", "the secured cluster has not responded yet: %s", r.GetSourceError())
+		all.add(cannotServe, "ClusterNotReached", "", "the secured cluster has not responded yet: %s", r.GetSourceError())
 	}
 	s := r.GetStatus()
 	switch {
 	case s == nil: // the Services have their own
 	case s.GetObservation() == 0:
 		cause := cmp.Or(s.GetMembership().GetReason(), s.GetAddresses().GetReason())
-		add(cannotServe, nil, "NotObserved", "", "no complete observation yet: %s", cause)
+		all.add(cannotServe, "NotObserved", "", "no complete observation yet: %s", cause)
 	case !r.GetPublished():
-		add(warning, nil, "NotPublished", "", "clients keep their sets: too few nodes have an address to publish this one")
+		all.add(warning, "NotPublished", "", "clients keep their sets: too few nodes have an address to publish this one")
 	}
-	addPart(s.GetMembership(), "MembershipNotSynced", "membership", add)
-	addPart(s.GetAddresses(), "AddressesNotSynced", "addresses", add)
+	all.addPart(s.GetMembership(), "MembershipNotSynced", "membership")
+	all.addPart(s.GetAddresses(), "AddressesNotSynced", "addresses")
 }
 
 // addGeneral adds the problems of the set as a whole, of the cloud and of the clients.
-func addGeneral(r *inventoryv1.InventoryReport, add addFunc) {
+func (all *problems) addGeneral(r *inventoryv1.InventoryReport) {
 	if t := r.GetTotals(); r.GetStatus().GetObservation() > 0 && t.GetReady() == 0 {
-		add(severe, nil, "NoNodeReady", "", "none of %s is ready",
+		all.add(severe, "NoNodeReady", "", "none of %s is ready",
 			display.Count(int(t.GetDraining()+t.GetNotReady()), "published node", "published nodes"))
 	}
-	addCloud(r.GetCloud(), add)
+	all.addCloud(r.GetCloud())
 	for _, sub := range r.GetSubscribers() {
-		silent := sub.GetSentAge()
-		if silent == nil {
-			silent = sub.GetAge()
-		}
-		if silent.AsDuration() > maxSilence {
-			add(warning, silent, "SubscriberSlow", "client "+sub.GetName(), "it has read nothing for %s", silent.AsDuration())
+		if silent := cmp.Or(sub.GetSentAge(), sub.GetAge()); silent.AsDuration() > maxSilence {
+			all.add(warning, "SubscriberSlow", "client "+sub.GetName(), "it has read nothing for %s", silent.AsDuration()).Age = silent
 		}
 	}
 }
 
-func addPart(part *inventoryv1.PartStatus, reason, object string, add addFunc) {
+func (all *problems) addPart(part *inventoryv1.PartStatus, reason, object string) {
 	switch part.GetState() {
 	case inventoryv1.SyncState_SYNC_STATE_DEGRADED:
-		add(warning, part.GetAge(), reason, object, "degraded: %s", part.GetReason())
+		all.add(warning, reason, object, "degraded: %s", part.GetReason()).Age = part.GetAge()
 	case inventoryv1.SyncState_SYNC_STATE_UNSYNCED:
-		add(severe, part.GetAge(), reason, object, "unsynced: %s", part.GetReason())
+		all.add(severe, reason, object, "unsynced: %s", part.GetReason()).Age = part.GetAge()
 	}
 }
 
-func addCloud(c *inventoryv1.CloudReport, add addFunc) {
+func (all *problems) addCloud(c *inventoryv1.CloudReport) {
 	if c == nil {
 		return
 	}
 	if c.GetRequestsLeft() == 0 {
-		add(warning, nil, "RequestBudgetUsedUp", "", "%d requests per minute are used up: the next listing waits", c.GetRequestsPerMinute())
+		all.add(warning, "RequestBudgetUsedUp", "", "%d requests per minute are used up: the next waits", c.GetRequestsPerMinute())
 	}
 	if c.GetTokenError() != "" {
-		add(severe, nil, "TokenUnreadable", "", "the IONOS token cannot be read: %s", c.GetTokenError())
+		all.add(severe, "TokenUnreadable", "", "the IONOS token cannot be read: %s", c.GetTokenError())
 	}
-	left := c.GetTokenExpiresIn().AsDuration()
-	switch text := "the IONOS token expires in " + duration.HumanDuration(left); {
+	level := warning
+	switch left := c.GetTokenExpiresIn().AsDuration(); {
 	case c.GetTokenExpiresIn() == nil || left > ionoshttp.ExpiryWarning:
 	case left <= 0:
-		add(severe, nil, "TokenExpired", "", "the IONOS token expired %s ago", duration.HumanDuration(-left))
+		all.add(severe, "TokenExpired", "", "the IONOS token expired %s ago", duration.HumanDuration(-left))
 	case left <= ionoshttp.ExpiryCritical:
-		add(severe, nil, "TokenExpires", "", "%s", text)
+		level = severe
+		fallthrough
 	default:
-		add(warning, nil, "TokenExpires", "", "%s", text)
+		all.add(level, "TokenExpires", "", "the IONOS token expires in %s", duration.HumanDuration(left))
 	}
 }
 
 // addUnknown adds that the filter selects no node.
-func addUnknown(r *inventoryv1.InventoryReport, f filter, add addFunc) {
-	switch {
-	case r.GetStatus().GetMembership().GetState() == inventoryv1.SyncState_SYNC_STATE_UNSYNCED:
-		add(warning, nil, "NodeUnknown", "", "the source has not been read completely yet: %s", r.GetStatus().GetMembership().GetReason())
-	case f.address.IsValid():
-		add(warning, nil, "NodeUnknown", "address "+f.address.String(), "no node has it")
-	default:
-		add(warning, nil, "NodeUnknown", "node "+f.node, "it is not in the source")
+func (all *problems) addUnknown(r *inventoryv1.InventoryReport, f filter) {
+	object, message := "node "+f.node, "it is not in the source"
+	if f.address.IsValid() {
+		object, message = "address "+f.address.String(), "no node has it"
 	}
+	if part := r.GetStatus().GetMembership(); part.GetState() == inventoryv1.SyncState_SYNC_STATE_UNSYNCED {
+		message = "the source has not been read completely yet: " + part.GetReason()
+	}
+	all.add(warning, "NodeUnknown", object, "%s", message)
 }
 
 // nodeProblem returns what is wrong with a node, or why it is excluded; nil: it is published, and ready or draining.

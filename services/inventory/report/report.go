@@ -13,8 +13,6 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
-	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/page"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
@@ -75,8 +73,8 @@ func (b *Builder) GetReport(_ context.Context, req *reportv1.GetReportRequest) (
 	out.SubscribersOmitted = uint32(max(len(out.GetSubscribers())-maxSubscribers, 0))
 	out.Subscribers = out.GetSubscribers()[:min(len(out.GetSubscribers()), maxSubscribers)]
 	if b.Exports != nil && !f.hasDetails() {
-		out.Services, out.NextPageToken, err = page.Cut(req, out.GetServices(), (*inventoryv1.ServiceReport).GetName,
-			func(s *inventoryv1.ServiceReport) *inventoryv1.ServiceReport { return s })
+		encode := func(s *inventoryv1.ServiceReport) *inventoryv1.ServiceReport { return s }
+		out.Services, out.NextPageToken, err = page.Cut(req, out.GetServices(), (*inventoryv1.ServiceReport).GetName, encode)
 		return out, err
 	}
 	out.Nodes, out.NextPageToken, err = page.Cut(req, lines, nodeLine.key, func(l nodeLine) *inventoryv1.NodeReport {
@@ -90,10 +88,8 @@ func (b *Builder) GetReport(_ context.Context, req *reportv1.GetReportRequest) (
 
 // CheckServing is the readiness check. Its error says why the inventory cannot serve.
 func (b *Builder) CheckServing() error {
-	for _, p := range Problems(b.collectStatus(time.Now())) {
-		if p.GetLevel() == reportv1.Level_LEVEL_CANNOT_SERVE {
-			return errors.New(p.GetMessage())
-		}
+	if all := Problems(b.collectStatus(time.Now())); len(all) > 0 && all[0].GetLevel() == cannotServe {
+		return errors.New(all[0].GetMessage())
 	}
 	return nil
 }
@@ -105,8 +101,8 @@ func (b *Builder) collectStatus(now time.Time) *inventoryv1.InventoryReport {
 		s := b.Set.Summary()
 		out.Status, out.Totals, out.Published = encodeStatus(s.Status, now), countNodes(s.Counts), new(s.Status.Publishable)
 		out.Cloud = b.describeCloud(s.Listing, now)
-	} else if err := b.Exports.CheckReachable(); err != nil {
-		out.SourceError = display.Truncate(err.Error(), contract.MaxTextLength)
+	} else {
+		out.SourceError = errorText(b.Exports.CheckReachable())
 	}
 	return out
 }
@@ -119,7 +115,9 @@ func (b *Builder) collect(now time.Time, f filter) (*inventoryv1.InventoryReport
 	for _, s := range b.Subscribers() {
 		streams[s.Service]++
 		if b.Exports == nil || f.selectsService(s.Service) {
-			out.Subscribers = append(out.Subscribers, describeSubscriber(&s, now))
+			out.Subscribers = append(out.Subscribers, &inventoryv1.SubscriberReport{
+				Name: truncate(s.Name), Service: s.Service, Age: age(now, s.Since), SentAge: age(now, s.LastSentAt), Behind: new(s.Lag),
+			})
 		}
 	}
 	var lines []nodeLine
@@ -150,7 +148,7 @@ func (b *Builder) addServices(out *inventoryv1.InventoryReport, f filter, stream
 		if f.hasDetails() {
 			s = set.Snapshot()
 			nodes := describeNodes(s, name, f, now)
-			if lines = append(lines, nodes...); f.service == "" && len(nodes) == 0 {
+			if lines = append(lines, nodes...); f.isNode() && len(nodes) == 0 {
 				continue
 			}
 		}
@@ -163,28 +161,14 @@ func (b *Builder) addServices(out *inventoryv1.InventoryReport, f filter, stream
 }
 
 func countNodes(c roster.Counts) *inventoryv1.NodeTotals {
-	var omitted, excluded int
+	count := map[bool]int{} // by whether the omission is intended
 	for reason, n := range c.Omitted {
-		if reason.IsIntended() {
-			excluded += n
-		} else {
-			omitted += n
-		}
+		count[reason.IsIntended()] += n
 	}
 	return &inventoryv1.NodeTotals{
 		Ready: new(uint32(c.States[source.Ready])), Draining: new(uint32(c.States[source.Draining])),
-		NotReady: new(uint32(c.States[source.NotReady])), Omitted: new(uint32(omitted)), Excluded: new(uint32(excluded)),
+		NotReady: new(uint32(c.States[source.NotReady])), Omitted: new(uint32(count[false])), Excluded: new(uint32(count[true])),
 	}
-}
-
-func describeSubscriber(s *nodeserver.Subscriber, now time.Time) *inventoryv1.SubscriberReport {
-	out := &inventoryv1.SubscriberReport{
-		Name: display.Truncate(s.Name, contract.MaxTextLength), Service: s.Service, Age: age(now, s.Since), Behind: new(s.Lag),
-	}
-	if !s.LastSentAt.IsZero() {
-		out.SentAge = age(now, s.LastSentAt)
-	}
-	return out
 }
 
 func (b *Builder) describeCloud(listing collector.Listing, now time.Time) *inventoryv1.CloudReport {
@@ -192,18 +176,13 @@ func (b *Builder) describeCloud(listing collector.Listing, now time.Time) *inven
 		return nil
 	}
 	budget := b.Cloud.Budget()
-	out := &inventoryv1.CloudReport{RequestsLeft: new(uint32(budget.Free)), RequestsPerMinute: uint32(budget.PerMinute)}
-	if !listing.StartedAt.IsZero() {
-		out.ListingAge, out.Servers = age(now, listing.StartedAt), new(uint32(listing.Servers))
+	expiry, known, err := b.Cloud.TokenExpiry()
+	out := &inventoryv1.CloudReport{
+		ListingAge: age(now, listing.StartedAt), Servers: new(uint32(listing.Servers)), Error: errorText(listing.Err),
+		RequestsLeft: new(uint32(budget.Free)), RequestsPerMinute: uint32(budget.PerMinute), TokenError: errorText(err),
 	}
-	if listing.Err != nil {
-		out.Error = display.Truncate(listing.Err.Error(), contract.MaxTextLength)
-	}
-	switch at, known, err := b.Cloud.TokenExpiry(); {
-	case err != nil:
-		out.TokenError = display.Truncate(err.Error(), contract.MaxTextLength)
-	case known:
-		out.TokenExpiresIn = durationpb.New(at.Sub(now).Truncate(time.Second))
+	if known {
+		out.TokenExpiresIn = durationpb.New(expiry.Sub(now).Truncate(time.Second))
 	}
 	return out
 }
@@ -219,7 +198,18 @@ func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 	return out
 }
 
-// age is the time since then in whole seconds. Clocks may be set back: it is never negative.
+// age is the time since then in whole seconds; nil: never. Clocks may be set back: it is never negative.
 func age(now, then time.Time) *durationpb.Duration {
+	if then.IsZero() {
+		return nil
+	}
 	return durationpb.New(max(now.Sub(then), 0).Truncate(time.Second))
+}
+
+// errorText is the text of an error, or "".
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return truncate(err.Error())
 }

@@ -74,7 +74,7 @@ type fixture struct {
 
 func (f *fixture) add(name string, state source.NodeState, omission source.OmissionReason, address string) *roster.Member {
 	m := roster.Member{
-		Candidate: source.Candidate{Name: name, UID: "uid-" + name, State: state, StateReason: "its kubelet is not ready"},
+		Candidate: source.Candidate{Name: name, UID: "uid-" + name, State: state, Zone: "de-1", StateReason: "its kubelet is not ready"},
 		Omission:  resolve.Omission{Reason: omission},
 	}
 	switch {
@@ -192,7 +192,7 @@ func TestNamesEveryProblem(t *testing.T) {
 		"a silent one":       {func(f *fixture) { f.subscribers[0].LastSentAt = now.Add(-time.Minute) }, []string{"WARNING SubscriberSlow client spiffe://example.org/writer: it has read nothing for 1m0s"}},
 		"one that never did": {func(f *fixture) { f.subscribers[0].LastSentAt = time.Time{} }, []string{"WARNING SubscriberSlow client spiffe://example.org/writer: it has read nothing for 1h0m0s"}},
 		"a failed listing":   {func(f *fixture) { f.state.Listing.Err = errors.New("503") }, nil}, // the addresses degrade
-		"no request is left": {func(f *fixture) { f.cloud.budget.Free = 0 }, []string{"WARNING RequestBudgetUsedUp : 120 requests per minute are used up: the next listing waits"}},
+		"no request is left": {func(f *fixture) { f.cloud.budget.Free = 0 }, []string{"WARNING RequestBudgetUsedUp : 120 requests per minute are used up: the next waits"}},
 		"a token for weeks":  {func(f *fixture) { f.cloud.expires = now.Add(20*24*time.Hour + time.Hour) }, []string{"WARNING TokenExpires : the IONOS token expires in 20d"}},
 		"a token for days":   {func(f *fixture) { f.cloud.expires = now.Add(50 * time.Hour) }, []string{"ERROR TokenExpires : the IONOS token expires in 2d2h"}},
 		"an expired token":   {func(f *fixture) { f.cloud.expires = now.Add(-time.Hour) }, []string{"ERROR TokenExpired : the IONOS token expired 60m ago"}},
@@ -277,8 +277,10 @@ func TestFilterSelectsNodesInFull(t *testing.T) {
 	}
 
 	n := f.get(t, "worker-3").GetNodes()[0]
-	if n.GetUid() != "uid-worker-3" || n.GetLastChange() != "state not_ready → ready" || n.GetLastChangeAge().AsDuration() != time.Minute ||
-		n.GetAge().AsDuration() != 3*time.Hour || n.GetStateReason() == "" || n.GetServerId() != "server-of-worker-3" {
+	if n.GetUid() != "uid-worker-3" || n.GetLastChange() != "not_ready at 10.0.1.13 → ready at 10.0.1.13" || n.GetLastChangeAge().AsDuration() != time.Minute ||
+		n.GetAge().AsDuration() != 3*time.Hour ||
+		n.GetStateReason() == "" ||
+		n.GetServerId() != "server-of-worker-3" {
 		t.Errorf("%v", n)
 	}
 	var candidates []string
@@ -304,7 +306,7 @@ func TestFilterSelectsNodesInFull(t *testing.T) {
 func TestUnknownNodeMayNotBeReadYet(t *testing.T) {
 	f := newFixture()
 	f.state = collector.Snapshot{Status: source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Reason: "forbidden"}}}
-	want := "WARNING NodeUnknown : the source has not been read completely yet: forbidden"
+	want := "WARNING NodeUnknown node worker-1: the source has not been read completely yet: forbidden"
 	if got := describe(f.get(t, "worker-1").GetProblems()); !slices.Contains(got, want) {
 		t.Errorf("got %q", got)
 	}
