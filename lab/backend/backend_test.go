@@ -51,8 +51,8 @@ func set(t *testing.T, b *Backend, mode Mode) {
 }
 
 // What a probe would see, as a word.
-func connect() string {
-	conn, err := net.DialTimeout("tcp", address.String(), 300*time.Millisecond)
+func connect(within time.Duration) string {
+	conn, err := net.DialTimeout("tcp", address.String(), within)
 	if err != nil {
 		return outcome(err)
 	}
@@ -90,7 +90,13 @@ func outcome(err error) string {
 	}
 }
 
-const patience = 300 * time.Millisecond
+// patience is for an answer that is wanted to come, or not to.
+func patience(want string) time.Duration {
+	if want == "timeout" {
+		return 100 * time.Millisecond
+	}
+	return 10 * time.Second
+}
 
 func fresh() *http.Client { return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} }
 
@@ -113,10 +119,10 @@ func TestModesLookFromOutsideLikeWhatTheyStandFor(t *testing.T) {
 		{Serve, "connected", "200 from worker-1"},
 	} {
 		set(t, b, row.mode)
-		if got := connect(); got != row.connect {
+		if got := connect(patience(row.connect)); got != row.connect {
 			t.Errorf("%s: connecting: %s, want %s", row.mode, got, row.connect)
 		}
-		if got := get(fresh(), patience); got != row.get {
+		if got := get(fresh(), patience(row.get)); got != row.get {
 			t.Errorf("%s: a request: %s, want %s", row.mode, got, row.get)
 		}
 	}
@@ -138,11 +144,11 @@ func TestASwitchHoldsForConnectionsThatAreOpen(t *testing.T) {
 				},
 			}}
 			defer client.CloseIdleConnections()
-			if got := get(client, patience); got != "200 from worker-1" {
+			if got := get(client, patience("an answer")); got != "200 from worker-1" {
 				t.Fatal(got)
 			}
 			set(t, b, row.mode)
-			if got := get(client, patience); got != row.want {
+			if got := get(client, patience(row.want)); got != row.want {
 				t.Errorf("got %s, want %s", got, row.want)
 			}
 			if dialled != 1 {
@@ -209,11 +215,7 @@ func TestBackendsOfOtherProtocolsFailInTheSameWays(t *testing.T) {
 				want string
 			}{{Serve, row.serve}, {Silent, "timeout"}, {Error, row.err}, {Hang, "timeout"}, {Refuse, "refused"}, {Serve, row.serve}} {
 				set(t, b, step.mode)
-				within := 10 * time.Second
-				if step.want == "timeout" {
-					within = patience
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), within)
+				ctx, cancel := context.WithTimeout(t.Context(), patience(step.want))
 				if got := row.ask(ctx); got != step.want {
 					t.Errorf("%s: %s, want %s", step.mode, got, step.want)
 				}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
@@ -131,98 +130,6 @@ func TestRemovedLabelOptsOutAfterAMinute(t *testing.T) {
 		if took := time.Since(begun); took < 55*time.Second {
 			f.T.Errorf("that took %s", took)
 		}
-	})
-}
-
-func TestAServiceMadeAnewAtOnceIsServedThroughout(t *testing.T) {
-	f := e2e.NewLabeled(t, e2e.Options{})
-	f.StartAll()
-	workers := f.Join(2)
-	services := f.ConsumingClient().CoreV1().Services(pair.Namespace)
-	ready := pair.AreJust(pair.Ready, e2e.Addresses(workers)...)
-	again := func(f *e2e.Setup, between func()) {
-		f.T.Helper()
-		start := time.Now()
-		f.Must(services.Delete(f.Ctx(), pair.Service, metav1.DeleteOptions{}))
-		between()
-		f.RecreateService(e2e.InClass)
-		f.T.Logf("made anew within %s", time.Since(start))
-		f.Await("its slices are the new one's", e2e.Owned(f))
-		f.Await("both serve", ready)
-	}
-	f.Step("before the garbage collector comes", func(f *e2e.Setup) {
-		before, start := f.Slice().UID, time.Now()
-		again(f, func() {})
-		if f.Slice().UID != before {
-			f.T.Error("the slice was made anew, though an update would have done")
-		}
-		if f.Saw(start, e2e.NameOf(f.Service), func(all []*discoveryv1.EndpointSlice) bool { return !ready(all) }) {
-			f.T.Error("the endpoints were away for a moment")
-		}
-	})
-	f.Step("after it", func(f *e2e.Setup) { // there is none here: its part is done by hand
-		again(f, func() {
-			f.Must(f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Delete(f.Ctx(), f.Slice().Name, metav1.DeleteOptions{}))
-		})
-	})
-}
-
-func TestANamespaceGoesAndComesBackAndHarmsNoOther(t *testing.T) {
-	f := e2e.NewLabeled(t, e2e.Options{Writer: map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace}})
-	removeNamespace(f, pair.OtherNamespace) // of a test before
-	f.Must(f.Inventory.Start(f.Ctx()))
-	f.Must(f.Writers[0].Launch()) // it cannot be ready yet
-	f.Step("that may not be read", func(f *e2e.Setup) {
-		f.Join(1)
-		if err := f.Writers[0].Check(f.Ctx(), "/readyz"); err == nil || !e2e.ContainsAll(err.Error(), pair.OtherNamespace) {
-			f.T.Errorf("the writer says of its readiness: %v", err)
-		}
-	})
-	serve := func(f *e2e.Setup) {
-		f.Must(f.OpenNamespace(f.Ctx(), pair.OtherNamespace))
-		cart := f.CreateService(e2e.NewLabeledService("cart", e2e.InNamespace(pair.OtherNamespace)))
-		f.AwaitOf(cart, "it is served", pair.Are(pair.Ready, f.CatchUp().Address))
-		if got := f.SlicesOf(cart)[0].OwnerReferences; len(got) != 1 || got[0].UID != cart.UID {
-			f.T.Errorf("its slice's owners are %v", got)
-		}
-	}
-	f.Step("that is opened", serve)
-	f.Must(f.Writers[0].Ready(f.Ctx()))
-	f.Step("that goes", func(f *e2e.Setup) {
-		removeNamespace(f, pair.OtherNamespace)
-		f.CatchUp()
-	})
-	f.Step("that is there again", serve)
-}
-
-// removeNamespace deletes a namespace, and does by hand what the controller manager would,
-// which is not there: it deletes what is in it, roles included, and takes the finalizer away.
-func removeNamespace(f *e2e.Setup, name string) {
-	f.T.Helper()
-	ctx, client, at, all := f.Ctx(), f.ConsumingClient(), metav1.DeleteOptions{}, metav1.ListOptions{}
-	namespaces := client.CoreV1().Namespaces()
-	if err := namespaces.Delete(ctx, name, at); apierrors.IsNotFound(err) {
-		return
-	} else if err != nil {
-		f.T.Fatal(err)
-	}
-	f.Must(client.DiscoveryV1().EndpointSlices(name).DeleteCollection(ctx, at, all))
-	services, err := client.CoreV1().Services(name).List(ctx, all)
-	f.Must(err)
-	for _, service := range services.Items {
-		f.Must(client.CoreV1().Services(name).Delete(ctx, service.Name, at))
-	}
-	f.Must(client.RbacV1().RoleBindings(name).DeleteCollection(ctx, at, all))
-	f.Must(client.RbacV1().Roles(name).DeleteCollection(ctx, at, all))
-	f.Must(client.EventsV1().Events(name).DeleteCollection(ctx, at, all))
-	namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-	f.Must(err)
-	namespace.Spec.Finalizers = nil
-	_, err = namespaces.Finalize(ctx, namespace, metav1.UpdateOptions{})
-	f.Must(err)
-	f.Until("the namespace is gone", func() bool {
-		_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
 	})
 }
 
