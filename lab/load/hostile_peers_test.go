@@ -55,13 +55,13 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 		attack   func(context.Context)
 	}{
 		{"rapid resets by an unlisted client, 64 connections", 0, func(ctx context.Context) {
-			resetRapidly(ctx, s.address(), s.as(unlisted), 64, time.Second)
+			ResetRapidly(ctx, s.address(), s.as(unlisted), 64, time.Second)
 		}},
 		{"rapid resets by a listed client, 64 connections", 0, func(ctx context.Context) {
-			resetRapidly(ctx, s.address(), s.as(attacker), 64, time.Second)
+			ResetRapidly(ctx, s.address(), s.as(attacker), 64, time.Second)
 		}},
 		{"rapid resets by a listed client, 8 connections", 0, func(ctx context.Context) {
-			resetRapidly(ctx, s.address(), s.as(attacker), 8, time.Second)
+			ResetRapidly(ctx, s.address(), s.as(attacker), 8, time.Second)
 		}},
 		// A slow machine makes fewer a second: the distance leaves room for that.
 		{"half-open handshakes, 8,500 a second at most, at 300 ms of distance", 300 * time.Millisecond, func(ctx context.Context) {

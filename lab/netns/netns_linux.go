@@ -226,11 +226,9 @@ func onLoopback(verb string, addr netip.Addr, do func(netlink.Link, *netlink.Add
 }
 
 // advice names the kernel settings that forbid the namespace, as far as they can be seen.
-func advice() string { return adviceFrom(os.ReadFile) }
-
-func adviceFrom(read func(string) ([]byte, error)) string {
+func advice() string {
 	value := func(setting string) string {
-		raw, err := read("/proc/sys/" + strings.ReplaceAll(setting, ".", "/"))
+		raw, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(setting, ".", "/"))
 		if err != nil {
 			return ""
 		}

@@ -271,26 +271,7 @@ func (p *Pair) Stop() error {
 }
 
 // Root returns the checkout that the program runs in or was built into.
-func Root() (string, error) {
-	var starts []string
-	if dir, err := os.Getwd(); err == nil {
-		starts = append(starts, dir)
-	}
-	if program, err := os.Executable(); err == nil {
-		starts = append(starts, filepath.Dir(program))
-	}
-	for _, dir := range starts {
-		for ; ; dir = filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, "deploy", "manifests", "writer-rbac.yaml")); err == nil {
-				return dir, nil
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
-	}
-	return "", errors.New("find the checkout: neither the working directory nor the program is in one")
-}
+func Root() (string, error) { return controlplane.Checkout() }
 
 // Programs returns the directory of the two components that tests run: with SLICEFEED_RACE=1 those with the race detector.
 func Programs() (string, error) {

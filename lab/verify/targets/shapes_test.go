@@ -80,31 +80,13 @@ func TestEachShapeThatWorksIsServed(t *testing.T) {
 		ports     []string // name protocol number
 		addresses []netip.Addr
 	}{
-		{"one port", nil, []string{"http TCP 30080"}, v4},
-		{"one port without a name", []func(*corev1.Service){withPorts(e2e.PortTo("", tcp, 80, pair.NodePort))}, []string{" TCP 30080"}, v4},
 		{
-			"one port without a targetPort",
-			[]func(*corev1.Service){withPorts(corev1.ServicePort{Port: pair.NodePort})},
-			[]string{" TCP 30080"},
-			v4,
-		},
-		{
-			"several ports",
+			"several ports of a LoadBalancer, one with an application protocol and one without a targetPort",
 			[]func(*corev1.Service){
-				withPorts(
-					e2e.PortTo("http", tcp, 80, pair.NodePort),
-					e2e.PortTo("https", tcp, 443, 30443),
-					e2e.PortTo("dns", udp, 53, 30053),
-				),
+				withPorts(grpcPort, e2e.PortTo("dns", udp, 53, 30053), corev1.ServicePort{Name: "same", Port: 30443}),
+				ofKind(corev1.ServiceTypeLoadBalancer),
 			},
-			[]string{"dns UDP 30053", "http TCP 30080", "https TCP 30443"},
-			v4,
-		},
-		{"an application protocol", []func(*corev1.Service){withPorts(grpcPort)}, []string{"grpc TCP 30080 kubernetes.io/h2c"}, v4},
-		{
-			"another probe-port",
-			[]func(*corev1.Service){withPorts(e2e.PortTo("quiet", tcp, 80, 30999)), e2e.Annotated("probe-port", "30443")},
-			[]string{"quiet TCP 30999"},
+			[]string{"dns UDP 30053", "grpc TCP 30080 kubernetes.io/h2c", "same TCP 30443"},
 			v4,
 		},
 		{
@@ -120,12 +102,6 @@ func TestEachShapeThatWorksIsServed(t *testing.T) {
 			v4,
 		},
 		{"both families", []func(*corev1.Service){ofFamilies(both)}, []string{"http TCP 30080"}, []netip.Addr{shapeV4, shapeV6}},
-		{
-			"both families, IPv6 first",
-			[]func(*corev1.Service){ofFamilies(both, corev1.IPv6Protocol, corev1.IPv4Protocol)},
-			[]string{"http TCP 30080"},
-			[]netip.Addr{shapeV4, shapeV6},
-		},
 		{"IPv6 alone", []func(*corev1.Service){ofFamilies(single, corev1.IPv6Protocol)}, []string{"http TCP 30080"}, []netip.Addr{shapeV6}},
 		{
 			"publishing not ready addresses",
@@ -133,7 +109,6 @@ func TestEachShapeThatWorksIsServed(t *testing.T) {
 			[]string{"http TCP 30080"},
 			v4,
 		},
-		{"headless of one family", []func(*corev1.Service){headless, ofFamilies(single)}, []string{"http TCP 30080"}, v4},
 		{
 			"headless, which is of both unless it says otherwise",
 			[]func(*corev1.Service){headless},
@@ -146,8 +121,6 @@ func TestEachShapeThatWorksIsServed(t *testing.T) {
 			nil,
 			v4,
 		},
-		{"of type NodePort", []func(*corev1.Service){ofKind(corev1.ServiceTypeNodePort)}, []string{"http TCP 30080"}, v4},
-		{"of type LoadBalancer", []func(*corev1.Service){ofKind(corev1.ServiceTypeLoadBalancer)}, []string{"http TCP 30080"}, v4},
 		{"the longest name " + strings.Repeat("x", 63), nil, []string{"http TCP 30080"}, v4},
 		{"a hundred ports", []func(*corev1.Service){withPorts(manyPorts(100)...)}, nil, v4}, // of more, the policy passes 8,192 bytes
 	}
