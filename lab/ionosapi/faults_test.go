@@ -1,95 +1,11 @@
 package ionosapi
 
 import (
-	"context"
-	"errors"
-	"io"
 	"slices"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
-
-func TestFaultsThatReplaceOrSpoilTheAnswerLookToTheSDKAsTheRealOnes(t *testing.T) {
-	status := func(want int) func(*testing.T, ionoscloud.Servers, *ionoscloud.APIResponse, error) {
-		return func(t *testing.T, _ ionoscloud.Servers, r *ionoscloud.APIResponse, err error) {
-			if err == nil || r == nil || r.Response == nil || r.StatusCode != want {
-				t.Errorf("got %v", err)
-			}
-		}
-	}
-	silent := func(t *testing.T, s ionoscloud.Servers, _ *ionoscloud.APIResponse, err error) {
-		if err != nil || s.Items != nil {
-			t.Errorf("got %v, items %v: the SDK takes it for success without items", err, s.Items)
-		}
-	}
-	says := func(want string) func(*testing.T, ionoscloud.Servers, *ionoscloud.APIResponse, error) {
-		return func(t *testing.T, _ ionoscloud.Servers, _ *ionoscloud.APIResponse, err error) {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
-			}
-		}
-	}
-	for kind, check := range map[Kind]func(*testing.T, ionoscloud.Servers, *ionoscloud.APIResponse, error){
-		TooManyRequests:        status(429),
-		TooManyRequestsSeconds: status(429),
-		TooManyRequestsDate:    says("invalid duration"),
-		ServerError:            status(500),
-		BadGatewayHTML:         says("text/html"),
-		Unavailable:            status(503),
-		Unauthorized:           status(401),
-		Hang:                   says("context canceled"),
-		Redirect:               status(307),
-		EmptyBody:              silent,
-		EmptyObject:            silent,
-		NoContent:              silent,
-		ErrorIn200:             silent,
-		ItemsNull:              silent,
-		Truncated:              says("unexpected end"),
-		UnknownType:            says("quantum-thing"),
-		StringLAN:              says("int32"),
-		PlainText:              says("text/plain"),
-		Reset: func(t *testing.T, _ ionoscloud.Servers, _ *ionoscloud.APIResponse, err error) {
-			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
-				t.Errorf("got %v", err)
-			}
-		},
-		WrongID: func(t *testing.T, s ionoscloud.Servers, _ *ionoscloud.APIResponse, err error) {
-			if err != nil || *s.Id != "something-else-"+dc+"/servers" {
-				t.Errorf("got %v", err)
-			}
-		},
-		Oversized: func(t *testing.T, s ionoscloud.Servers, r *ionoscloud.APIResponse, err error) {
-			if err != nil || len(*s.Items) != 2 || len(r.Payload) < 3<<20 {
-				t.Errorf("got %v, %d bytes", err, len(r.Payload))
-			}
-		},
-	} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			e, c := start(t, 2)
-			fault(t, e, Fault{Kind: kind, Bytes: 3 << 20, Path: "/datacenters/" + dc + "/servers"})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if kind == Hang { // it would have answered by then
-				ctx = sent(ctx, func() { time.AfterFunc(100*time.Millisecond, cancel) })
-			}
-			get := c.ServersApi.DatacentersServersGet(ctx, dc).Depth(3)
-			s, r, err := get.Execute()
-			check(t, s, r, err)
-			if r != nil && r.Response != nil && strings.HasPrefix(string(kind), "429-") && r.Header.Get("Retry-After") == "" {
-				t.Error("no Retry-After")
-			}
-			e.Cloud.ClearFaults()
-			if got, _, err := c.ServersApi.DatacentersServersGet(t.Context(), dc).Depth(3).Execute(); err != nil || len(*got.Items) != 2 {
-				t.Errorf("after the fault: %v", err)
-			}
-		})
-	}
-}
 
 func TestFaultsThatShowAnotherState(t *testing.T) {
 	first := func(s ionoscloud.Servers) ionoscloud.Server { return (*s.Items)[0] }

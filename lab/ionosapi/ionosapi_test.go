@@ -1,12 +1,10 @@
 package ionosapi
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"testing"
 	"time"
@@ -74,9 +72,4 @@ func fault(t *testing.T, e *Emulator, f Fault) {
 	if _, err := e.Cloud.AddFault(f); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// sent calls then when a request of the context has been sent.
-func sent(ctx context.Context, then func()) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { then() }})
 }

@@ -96,7 +96,6 @@ func TestEveryFaultOfTheCloudAPI(t *testing.T) {
 		})
 	}
 	p.Step("after all of it, the feed is acted upon", func(s *e2e.Setup) { p.on(s).follows() })
-	p.print()
 }
 
 // listed waits until a whole listing that begins after now has been taken in: there is but one

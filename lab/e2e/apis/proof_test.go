@@ -2,9 +2,7 @@ package apis
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +21,6 @@ type proof struct {
 
 	proxy *apifault.Proxy
 	feed  *watchfeed.Recorder
-	rows  *rows
 
 	stay  []*pair.Worker // they live through everything,
 	scout *pair.Worker   // and this one goes and returns
@@ -63,7 +60,7 @@ func prove(t *testing.T, sc e2e.Options) *proof {
 	})
 	s.With(s.Inventory, map[string]string{"SECURED_KUBECONFIG": kubeconfig})
 	s.StartAll()
-	p := &proof{Setup: s, proxy: proxy, rows: &rows{}}
+	p := &proof{Setup: s, proxy: proxy}
 	p.feed = p.record()
 	return p
 }
@@ -117,7 +114,7 @@ func (p *proof) on(s *e2e.Setup) *proof {
 	return &inner
 }
 
-// trial is a fault, of which a row of the table tells: the workers that stay must be in every
+// trial is a fault: the workers that stay must be in every
 // set that is sent from its beginning to its end.
 func (p *proof) trial(fault string, play func(*proof)) {
 	p.T.Helper()
@@ -125,43 +122,19 @@ func (p *proof) trial(fault string, play func(*proof)) {
 		p := p.on(s)
 		p.mark = p.feed.Count()
 		play(p)
-		p.judge(fault)
+		p.judge()
 	})
 }
 
-func (p *proof) judge(fault string) {
+func (p *proof) judge() {
 	p.T.Helper()
-	r := row{fault: fault, truth: len(p.stay), smallest: -1, said: "SYNCED"}
-	var said []string
 	for _, w := range p.feed.Since(p.mark) {
-		for _, part := range []struct {
-			name string
-			is   watchfeed.Part
-		}{{"membership", w.Membership}, {"addresses", w.Addresses}} {
-			if part.is.State != synced {
-				said = append(
-					said,
-					fmt.Sprintf("%s %s: %s", part.name, strings.TrimPrefix(part.is.State.String(), "SYNC_STATE_"), part.is.Reason),
-				)
-			}
-		}
-		if !w.Synced {
-			continue
-		}
-		if r.smallest < 0 || len(w.Set) < r.smallest {
-			r.smallest = len(w.Set)
-		}
 		for _, worker := range p.stay {
-			if w.Set[worker.Name] == nil {
-				r.lost++
+			if w.Synced && w.Set[worker.Name] == nil {
 				p.T.Errorf("%s is not in the set %q, which was sent %s ago", worker.Name, w.Names(), time.Since(w.At))
 			}
 		}
 	}
-	if len(said) > 0 {
-		r.said = said[0]
-	}
-	p.rows.add(r)
 }
 
 // holds wants no write, and the set as it was, from before to after something.
@@ -227,30 +200,4 @@ func (p *proof) once(gone, come *pair.Worker) {
 			p.T.Errorf("%s changed %d times", worker.Name, turns)
 		}
 	}
-}
-
-// rows are what the closing note wants to know of each fault.
-type rows struct{ all []row }
-
-type row struct {
-	fault, said           string
-	truth, smallest, lost int
-}
-
-func (r *rows) add(one row) { r.all = append(r.all, one) }
-
-func (p *proof) print() {
-	var text strings.Builder
-	fmt.Fprintln(
-		&text,
-		"\n| fault | what the feed said | nodes that lived through it | smallest set sent | smaller than the truth |\n|---|---|---|---|---|",
-	)
-	for _, r := range p.rows.all {
-		smaller := "never"
-		if r.lost > 0 {
-			smaller = fmt.Sprintf("%d times", r.lost)
-		}
-		fmt.Fprintf(&text, "| %s | %s | %d | %d | %s |\n", r.fault, r.said, r.truth, r.smallest, smaller)
-	}
-	p.T.Log(text.String())
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/lab/apifault"
-	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -59,19 +58,6 @@ func TestProofOfLife(t *testing.T) {
 		p.Must(p.scout.Leave(p.Ctx()))
 		p.says(membership, degraded, "inconsistent")
 		p.T.Logf("the Nodes were read again %s later", p.Await("the deleted one is gone", pair.Are(pair.Absent, p.scout.Address)))
-		p.says(membership, synced)
-		p.returns()
-	})
-	p.trial("every watch is silent, new ones too, and a Node is deleted behind it", func(p *proof) {
-		e2e.Long(p.T)
-		p.restless()
-		p.holds(func() {
-			p.proxy.Set(apifault.Fault{Silent: true})
-			p.Must(p.scout.Leave(p.Ctx()))
-			p.says(membership, degraded, "inconsistent")
-		})
-		p.proxy.Set(apifault.Fault{})
-		p.Await("the deleted one is gone", pair.Are(pair.Absent, p.scout.Address))
 		p.says(membership, synced)
 		p.returns()
 	})
@@ -163,35 +149,6 @@ func TestProofOfLife(t *testing.T) {
 		})
 		p.follows()
 	})
-	p.Step(
-		"all Nodes are really deleted: accepted after three observations, 4 s apart, and followed as the machines fall silent",
-		func(s *e2e.Setup) {
-			e2e.Long(s.T) // lab/e2e/outages has an inventory that becomes empty
-			p := p.on(s)
-			begun, mark := time.Now(), p.feed.Count()
-			p.Must(p.SecuredClient().CoreV1().Nodes().DeleteCollection(p.Ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-			empty, err := p.feed.Wait(p.Ctx(), mark, func(w word) bool { return w.Synced && len(w.Set) == 0 })
-			p.Must(err)
-			p.AwaitEvent("SourceEmpty")
-			p.AwaitEvent("LastEndpointsKept") // it counts, and what still answers stays
-			took := time.Since(begun)
-			// The first to be deleted are gone before the set is empty, as SHRINK_WINDOW is 0 here.
-			if len(pair.Conditions(p.Now())) == 0 {
-				p.T.Errorf("none is left though %d still answer", len(p.stay))
-			}
-			observed := p.feed.Since(p.feed.Count())[0].Observation - empty.Observation
-			p.T.Logf("sent as empty %s, and accepted %s after the deletion, %d observations later", empty.At.Sub(begun), took, observed)
-			if took < 8*time.Second || observed < 3 {
-				p.T.Errorf("accepted after %s and %d observations, which is too soon", took, observed)
-			}
-			p.rows.add(row{fault: "all Nodes are really deleted at once", said: "SYNCED, empty", truth: 0, smallest: 0})
-			for _, w := range append(p.stay, p.scout) {
-				p.Must(w.Set(backend.Refuse))
-			}
-			p.Await("nothing is left", pair.AreJust(pair.Ready))
-		},
-	)
-	p.print()
 }
 
 // withdraw takes a verb on Nodes from the inventory; the function that it returns gives it back.
@@ -262,7 +219,6 @@ func TestBookmarksOfAFrozenEtcdAreNoProofOfLife(t *testing.T) {
 		})
 		p.follows()
 	})
-	p.print()
 }
 
 func (p *proof) bookmarks() (n int) {
@@ -294,7 +250,6 @@ func TestASilentWatchIsFoundOutAtRest(t *testing.T) {
 		p.says(membership, synced)
 		p.returns()
 	})
-	p.print()
 }
 
 // atRest are the product's own intervals.
