@@ -214,7 +214,7 @@ func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, o
 			switch {
 			case err == nil:
 				p.record(slice.Name, after)
-			case errors.Is(err, errRejected):
+			case errors.Is(err, errAnswered):
 				p.reject(after, err)
 			default:
 				return err
@@ -289,13 +289,16 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 			m.rejectionReported = time.Now()
 			a.reportRejection(order.Service, write)
 		}
-		return fmt.Errorf("%s slice %s %w: %w", verb, slice.Name, errRejected, err)
+		return fmt.Errorf("%s slice %s %w: %w", verb, slice.Name, errAnswered, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m.unsure[slice.Name] = struct{}{}
 	if errors.Is(err, ErrNotLeader) { // from LeaderOnly, perhaps about a repeated attempt
 		return ErrNotLeader
+	}
+	if apierrors.IsInternalError(err) { // as when a webhook of this slice fails
+		return fmt.Errorf("%s slice %s %w, outcome unknown: %w", verb, slice.Name, errAnswered, err)
 	}
 	return fmt.Errorf("%s slice %s, outcome unknown: %w", verb, slice.Name, err)
 }

@@ -351,6 +351,30 @@ func TestRejectedWriteStopsOnlyWhatNeedsIt(t *testing.T) {
 	}
 }
 
+// A webhook may fail for one slice alone.
+func TestInternalErrorDoesNotStopOtherWrites(t *testing.T) {
+	w := newWriter(t)
+	d := desired("10.0.0.1", "10.0.0.2")
+	w.must(t, d)
+	w.api.sent()
+	broken := answers(http.StatusInternalServerError, nil)
+	w.api.setFault(false, func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPost {
+			return broken(r)
+		}
+		return nil, nil
+	})
+	d.Endpoints[0].Ready, d.Endpoints[0].Serving = false, false
+	d.Endpoints = append(
+		d.Endpoints,
+		planner.Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Source: "green", Ready: true, Serving: true},
+	)
+	if err := w.apply(t, d); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes-green failed, outcome unknown") {
+		t.Errorf("got %v", err)
+	}
+	w.wantSent(t, "POST endpointslices", "PUT shop-nodes")
+}
+
 func TestObeysThrottling(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer func(*http.Request) (*http.Response, error)

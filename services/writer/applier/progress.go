@@ -10,8 +10,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
-// errRejected marks the errors of requests with ResultRejected.
-var errRejected = errors.New("rejected")
+// errAnswered marks errors that may concern one slice alone: the API server answered, and not that it is overloaded.
+var errAnswered = errors.New("failed")
 
 // progress is how far a plan has been carried out.
 type progress struct {
