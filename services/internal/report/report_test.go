@@ -6,10 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/docsection"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -383,5 +386,21 @@ func TestServesReports(t *testing.T) {
 		if w.Code != want.code || w.Header().Get("Content-Type") != want.contentType || !strings.Contains(w.Body.String(), want.text) {
 			t.Errorf("%s: %d, %s:\n%s", target, w.Code, w.Header().Get("Content-Type"), w.Body)
 		}
+	}
+}
+
+func TestAdviceIsDocumented(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| reason | what to do |\n|---|---|\n")
+	for _, reason := range slices.Sorted(maps.Keys(advice)) {
+		fmt.Fprintf(&table, "| %s | %s |\n", reason, advice[reason])
+	}
+	if err := docsection.Check(
+		"../../../docs/operate/troubleshooting.md",
+		"advice",
+		*update,
+		func(string) string { return table.String() },
+	); err != nil {
+		t.Error(err)
 	}
 }
