@@ -150,30 +150,27 @@ func (o *options) newWaitCommand() *cobra.Command {
 			if namespace, name, _ := strings.Cut(args[0], "/"); namespace == "" || name == "" || strings.Contains(name, "/") {
 				return settings.FlagError(fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", args[0]))
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			return o.wait(ctx, cmd.ErrOrStderr(), args[0])
+			return o.wait(cmd.Context(), timeout, cmd.ErrOrStderr(), args[0])
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait")
 	return cmd
 }
 
-// wait returns nil when a writer reports the Service and no problem of it. Else it returns what the problem was when ctx
-// was done.
-func (o *options) wait(ctx context.Context, progress io.Writer, service string) error {
+// wait returns nil when a writer reports the Service and no problem of it. Else it returns what the last problem was. A
+// call that has begun ends, so that its answer is not that the time is over.
+func (o *options) wait(ctx context.Context, timeout time.Duration, progress io.Writer, service string) error {
 	last := ""
-	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(context.Context) (bool, error) {
 		answers, err := o.ask(ctx, service, report.Writer)
 		if err != nil {
 			return false, err
 		}
 		problem := findProblem(answers)
-		// The last call may have failed because the time is over: then the one before says more.
-		if problem != "" && problem != last && (last == "" || ctx.Err() == nil) {
-			last = problem
-			fmt.Fprintf(progress, "waiting: %s\n", display.Sanitize(last))
+		if problem != "" && problem != last {
+			fmt.Fprintln(progress, "waiting: "+display.Sanitize(problem))
 		}
+		last = problem
 		return problem == "", nil
 	})
 	if err != nil && last != "" {
