@@ -169,7 +169,7 @@ func TestPrintsWhatEachAddressReports(t *testing.T) {
 	}{
 		{"status", 0, []string{"# slicefeed-inventory at 127", "worker-1", "worker-2", "# slicefeed-writer at 127", "web/shop [2J"}},
 		{"explain web/shop -o yaml", 0, []string{"component: slicefeed-inventory", "name: worker-2", "component: slicefeed-writer", "filter: web/shop"}},
-		{"status --writer-address " + troubled.serve(t, report.Writer), 1, []string{"It is slow.", "Wait [2J.", "web/shop", "web/shop", "problems found"}},
+		{"status --writer-address " + troubled.serve(t, report.Writer), 1, []string{"it is slow", "Wait [2J.", "web/shop", "web/shop", "problems found"}},
 		{"status --writer-address 127.0.0.1:1", 1, []string{"worker-1", "web/shop", "127.0.0.1:1"}},
 	} {
 		t.Run(c.args, func(t *testing.T) {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -200,7 +198,6 @@ var funcs = map[string]any{
 	"conditions": describeConditions,
 	"join":       strings.Join,
 	"label":      label,
-	"sentence":   sentence,
 	"time":       func(t *timestamppb.Timestamp) string { return t.AsTime().Format("2006-01-02 15:04:05 UTC") },
 	"word":       word,
 }
@@ -217,21 +214,6 @@ func word(value any) string {
 		text = after
 	}
 	return strings.ToLower(strings.ReplaceAll(text, "_", " "))
-}
-
-// sentence returns a message as a sentence. A name such as trafficDistribution stays as it is.
-func sentence(message string) string {
-	if message == "" {
-		return ""
-	}
-	if word, _, _ := strings.Cut(message, " "); word == strings.ToLower(word) {
-		first, size := utf8.DecodeRuneInString(message)
-		message = string(unicode.ToUpper(first)) + message[size:]
-	}
-	if !strings.HasSuffix(message, "…") && !strings.ContainsAny(message[len(message)-1:], ".!?") {
-		message += "."
-	}
-	return message
 }
 
 func describeConditions(b *writerv1.Backend) string {
