@@ -18,6 +18,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -49,12 +50,8 @@ type Target struct {
 	// conditions that follow from their probes. No endpoints are added.
 	FollowsProbes bool
 
-	// Ports are the written ports, while Managed.
+	// Ports are those of the Service, while Managed. An endpoint of the Decision may have others.
 	Ports []discoveryv1.EndpointPort
-	// SourcePorts are the written ports of sources that have others, while Managed.
-	SourcePorts map[string][]discoveryv1.EndpointPort
-	// KeptPorts are the written ports of endpoints with other ports than their source, while Managed.
-	KeptPorts map[netip.Addr][]discoveryv1.EndpointPort
 	// ServiceType and ServicePorts are the type of the Service, and the numbers of its own ports by name.
 	ServiceType  string
 	ServicePorts map[string]uint16
@@ -177,22 +174,13 @@ func (e *Entry) setFingerprint() {
 type publishedState struct {
 	TargetStatus
 
-	backends    []Backend             // by address, each address once
-	sourcePorts map[string][]Port     // of sources whose ports are others
-	portsAt     map[netip.Addr][]Port // of endpoints with other ports than their source
-}
-
-// portsOf returns the ports of an endpoint; false: it has those of the target.
-func (p *publishedState) portsOf(source string, address netip.Addr) (ports []Port, others bool) {
-	if ports, others = p.portsAt[address]; !others {
-		ports, others = p.sourcePorts[source]
-	}
-	return ports, others
+	backends []Backend             // by address, each address once
+	portsAt  map[netip.Addr][]Port // of endpoints with other ports than the target
 }
 
 // numberAt returns the number of a port at a backend; 0: the backend does not have it.
 func (p *publishedState) numberAt(b *Backend, port Port) uint16 {
-	ports, others := p.portsOf(cmp.Or(b.Source, verdict.DefaultSource), b.Address)
+	ports, others := p.portsAt[b.Address]
 	if !others {
 		return port.Number
 	}
@@ -204,7 +192,7 @@ func (p *publishedState) numberAt(b *Backend, port Port) uint16 {
 
 // backendsOf returns the backends of one port.
 func (p *publishedState) backendsOf(port Port) []Backend {
-	if len(p.sourcePorts)+len(p.portsAt) == 0 {
+	if len(p.portsAt) == 0 {
 		return p.backends
 	}
 	var all []Backend
@@ -269,12 +257,7 @@ func (t *Target) endpointsToPublish() publishedState {
 		p.Reason, p.Message = "Paused", PausedMessage
 	case Managed:
 		p.Ports = convertPorts(t.Ports)
-		for source, ports := range t.SourcePorts {
-			p.addPorts(source, ports)
-		}
-		for address, ports := range t.KeptPorts {
-			p.addPortsAt(address, ports)
-		}
+		p.addDecided(t.Decision.Endpoints)
 		return p
 	}
 	owned := t.ownedSlices()
@@ -282,7 +265,7 @@ func (t *Target) endpointsToPublish() publishedState {
 	for _, slice := range t.Slices {
 		if slice.DeletionTimestamp == nil && owned.Owns(slice) {
 			listed = append(listed, slice.Ports...)
-			p.addListed(slice)
+			p.addPortsAt(slice)
 		}
 	}
 	p.Ports = convertPorts(listed)
@@ -302,37 +285,32 @@ func (t *Target) ownedSlices() planner.Desired {
 	}
 }
 
-// addPorts adds the ports of a source.
-func (p *publishedState) addPorts(source string, ports []discoveryv1.EndpointPort) {
-	if p.sourcePorts == nil {
-		p.sourcePorts = map[string][]Port{}
-	}
-	p.sourcePorts[source] = convertPorts(ports)
-}
-
-// addListed adds the ports of a slice: as those of its source, or only of its endpoints if an earlier slice of the source
-// lists other ports. The ports of a slice without endpoints are not added.
-func (p *publishedState) addListed(slice *discoveryv1.EndpointSlice) {
-	if len(slice.Endpoints) == 0 {
-		return
-	}
-	source := planner.SourceOf(slice)
-	known, again := p.sourcePorts[source]
-	if !again || samePorts(known, convertPorts(slice.Ports)) {
-		p.addPorts(source, slice.Ports)
-		return
-	}
-	for _, e := range planner.EndpointsOf(slice) {
-		p.addPortsAt(e.Address, slice.Ports)
+// addDecided adds the ports of listed endpoints.
+func (p *publishedState) addDecided(decided []verdict.Endpoint) {
+	p.portsAt = map[netip.Addr][]Port{}
+	text, ports := "", p.Ports
+	for i := range decided {
+		e := &decided[i]
+		if e.Ports.Text != text {
+			text, ports = e.Ports.Text, convertPorts(targets.ParsePorts(e.Ports.Text))
+		}
+		if e.Listed && text != "" && !samePorts(ports, p.Ports) {
+			p.portsAt[e.Address] = ports
+		}
 	}
 }
 
-// addPortsAt adds the ports of an endpoint.
-func (p *publishedState) addPortsAt(address netip.Addr, ports []discoveryv1.EndpointPort) {
+// addPortsAt adds the ports of the endpoints of a slice, unless an earlier one lists them too.
+func (p *publishedState) addPortsAt(slice *discoveryv1.EndpointSlice) {
 	if p.portsAt == nil {
 		p.portsAt = map[netip.Addr][]Port{}
 	}
-	p.portsAt[address] = convertPorts(ports)
+	ports := convertPorts(slice.Ports)
+	for _, e := range planner.EndpointsOf(slice) {
+		if _, again := p.portsAt[e.Address]; !again {
+			p.portsAt[e.Address] = ports
+		}
+	}
 }
 
 // addObserved adds what the slices of a ReadOnly Service list, whoever manages them.

@@ -141,13 +141,13 @@ func (p *storedTarget) explainAddress(address netip.Addr, now time.Time) Explana
 	for i := range t.Input.Sources {
 		e.Reports = append(e.Reports, t.sourceReport(&t.Input.Sources[i], address))
 	}
-	if probe, probed := t.Input.Probe(address); probed && t.Input.Limits.Probing {
+	decided, ok := p.decided(address)
+	if probe, probed := t.Input.Probe(address, decided.Ports.Probe); probed && t.Input.Limits.Probing {
 		e.Probe = &probe
 	}
 	if b, ok := findAddress(p.publishedBackends().backends, address, func(b Backend) netip.Addr { return b.Address }); ok {
 		e.Desired = &b
 	}
-	decided, ok := p.decided(address)
 	if e.Endpoint = decided; !ok && slices.ContainsFunc(e.Reports, func(r SourceReport) bool { return r.Member != nil }) {
 		decided.Rule = verdict.RuleAllowlist // it blocks all writes, so only current endpoints have a decision
 	}

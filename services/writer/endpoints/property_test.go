@@ -33,7 +33,10 @@ func drawTarget(t *rapid.T) Target {
 		if rapid.Bool().Draw(t, "listed") {
 			target.Decision.Endpoints = append(
 				target.Decision.Endpoints,
-				verdict.Endpoint{Address: address, Conditions: conditions, Listed: true, Source: "default"},
+				verdict.Endpoint{
+					Address: address, Conditions: conditions, Listed: true, Source: "default",
+					Ports: verdict.Ports{Text: rapid.SampledFrom([]string{"", "a/TCP:1", "a/TCP:3"}).Draw(t, "its ports")},
+				},
 			)
 			listed = append(listed, newEndpoint(address, conditions))
 		}

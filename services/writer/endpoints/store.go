@@ -85,7 +85,6 @@ func (s *Store) Put(t Target) {
 	changed := !old.published.equal(&updated.published.TargetStatus) || updated.held != old.held || t.Leading != s.leading
 	if s.grouped != nil || s.individual != nil {
 		if changed = changed || !slices.Equal(old.publishedBackends().backends, updated.publishedBackends().backends) ||
-			!maps.EqualFunc(old.published.sourcePorts, updated.published.sourcePorts, slices.Equal[[]Port]) ||
 			!maps.EqualFunc(old.published.portsAt, updated.published.portsAt, slices.Equal[[]Port]); changed {
 			s.publish(updated)
 		}

@@ -124,11 +124,10 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 	b.Remove("web", "unknown")
 }
 
-func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
+func TestBackendsWithOtherPortsHaveTheirNumber(t *testing.T) {
 	b := newSyncedStore()
 	target := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
-	target.Decision.Endpoints[1].Source = "green"
-	target.SourcePorts = map[string][]discoveryv1.EndpointPort{"green": {newPort("http", 31080)}}
+	target.Decision.Endpoints[1].Source, target.Decision.Endpoints[1].Ports.Text = "green", "http/TCP:31080"
 	b.Put(target)
 	each := b.Since(nil, nil, false)
 	checkEqual(t, "an endpoint's port", []uint16{each.Upserts[1].Port.Number, each.Upserts[2].Port.Number}, []uint16{30080, 31080})
@@ -138,23 +137,9 @@ func TestBackendsOfASourceWithOtherPortsHaveTheirNumber(t *testing.T) {
 	checkEqual(t, "its backends", []uint16{grouped.Upserts[1].Backends[0].Port, grouped.Upserts[1].Backends[1].Port}, []uint16{0, 31080})
 
 	other := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
-	other.Decision.Endpoints[1].Source = "green"
-	other.SourcePorts = map[string][]discoveryv1.EndpointPort{"green": {newPort("http", 31081)}}
+	other.Decision.Endpoints[1].Source, other.Decision.Endpoints[1].Ports.Text = "green", "http/TCP:31081"
 	b.Put(other)
 	checkEqual(t, "upserts after a change of the port", upsertKeys(b.Since(&each.At, nil, false)), []string{"web/a/http/10.0.0.2"})
-
-	kept := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
-	kept.Decision.Endpoints[1].Source = "green"
-	kept.SourcePorts = map[string][]discoveryv1.EndpointPort{"green": {newPort("http", 31081)}}
-	kept.KeptPorts = map[netip.Addr][]discoveryv1.EndpointPort{mustParseAddr("10.0.0.2"): {newPort("http", 31080)}}
-	b.Put(kept)
-	each = b.Since(nil, nil, false)
-	checkEqual(
-		t,
-		"the ports of one that keeps its own",
-		[]uint16{each.Upserts[1].Port.Number, each.Upserts[2].Port.Number},
-		[]uint16{30080, 31080},
-	)
 
 	// A Service that is not managed is published as its slices are.
 	other.State = Paused

@@ -88,9 +88,9 @@ func (t *Target) portsDiffer(published publishedState) bool {
 		if s.DeletionTimestamp != nil || len(s.Endpoints) == 0 || !desired.Owns(s) {
 			return false
 		}
-		listed, source := convertPorts(s.Ports), planner.SourceOf(s)
+		listed := convertPorts(s.Ports)
 		differ := func(address netip.Addr) bool {
-			ports, others := published.portsOf(source, address)
+			ports, others := published.portsAt[address]
 			if !others {
 				ports = published.Ports
 			}

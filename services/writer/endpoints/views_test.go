@@ -1,7 +1,6 @@
 package endpoints
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
@@ -42,13 +41,13 @@ func TestViewsCompareDesiredWithCurrent(t *testing.T) {
 		{"one that nothing was decided about", func(w *viewCase) { w.target.Decision.Endpoints = w.target.Decision.Endpoints[1:] }, []string{"10.0.0.1"}, false, false},
 		{"other ports", listed(1, one), nil, true, false},
 		{"the same ports", listed(30080, one), nil, false, false},
-		{"other ports, which the endpoint keeps", func(w *viewCase) {
+		{"other ports, which the endpoint has", func(w *viewCase) {
 			listed(1, one)(w)
-			w.target.KeptPorts = map[netip.Addr][]discoveryv1.EndpointPort{mustParseAddr("10.0.0.1"): {newPort("http", 1)}}
+			w.target.Decision.Endpoints[0].Ports.Text = "http/TCP:1"
 		}, nil, false, false},
-		{"other ports, which one endpoint of two keeps", func(w *viewCase) {
+		{"other ports, which one endpoint of two has", func(w *viewCase) {
 			listed(1, one, newEndpoint(mustParseAddr("10.0.0.2"), ready))(w)
-			w.target.KeptPorts = map[netip.Addr][]discoveryv1.EndpointPort{mustParseAddr("10.0.0.1"): {newPort("http", 1)}}
+			w.target.Decision.Endpoints[0].Ports.Text = "http/TCP:1"
 		}, nil, true, false},
 		{"other ports, of a slice without endpoints", listed(1), nil, false, false},
 		{"other ports, of a slice that is another's", func(w *viewCase) { listed(1, one)(w); w.target.ManagedBy = "another" }, nil, false, false},

@@ -88,7 +88,7 @@ type members struct {
 
 // convert returns the chosen members of a set, one for each address, sorted by address.
 func (m *members) convert(set []*subscriber.Member, choice Choice) []verdict.Member {
-	key := choice.key()
+	key := choice.key() + " " + choice.Ports.Rule
 	if m.list != nil && m.choice == key {
 		if subscriber.SameSet(m.from, set) {
 			return m.list
@@ -129,18 +129,19 @@ func (m *members) follow(now []*subscriber.Member, choice Choice) ([]verdict.Mem
 // Current has the current endpoints of a target.
 type Current struct {
 	desired planner.Desired
+	ports   Ports
 	from    []*discoveryv1.EndpointSlice // which are never altered in place
 	list    []verdict.CurrentEndpoint
 	once    bool // no address was listed twice
 }
 
 // Convert returns what the owned ones of these slices list.
-func (c *Current) Convert(desired planner.Desired, now []*discoveryv1.EndpointSlice) []verdict.CurrentEndpoint {
+func (c *Current) Convert(desired planner.Desired, now []*discoveryv1.EndpointSlice, ports Ports) []verdict.CurrentEndpoint {
 	named := planner.Desired{
 		Namespace: desired.Namespace, Service: desired.Service, Owner: desired.Owner,
 		ManagedBy: desired.ManagedBy, FirstName: desired.FirstName,
 	}
-	if list, ok := c.follow(named, now); ok {
+	if list, ok := c.follow(named, now, ports); ok {
 		c.from, c.list = now, list
 		return list
 	}
@@ -150,15 +151,15 @@ func (c *Current) Convert(desired planner.Desired, now []*discoveryv1.EndpointSl
 			listed += len(slice.Endpoints)
 		}
 	}
-	list := CurrentEndpoints(planner.CurrentEndpoints(named, now))
-	*c = Current{named, now, list, len(list) == listed}
+	list := CurrentEndpoints(named, now, ports)
+	*c = Current{named, ports, now, list, len(list) == listed}
 	return list
 }
 
 // follow changes the list as the slices have changed. False: too many are, or two list the same address, so that their
 // order matters.
-func (c *Current) follow(named planner.Desired, now []*discoveryv1.EndpointSlice) ([]verdict.CurrentEndpoint, bool) {
-	if len(now) != len(c.from) || !c.once || !sameNaming(named, c.desired) {
+func (c *Current) follow(named planner.Desired, now []*discoveryv1.EndpointSlice, ports Ports) ([]verdict.CurrentEndpoint, bool) {
+	if len(now) != len(c.from) || !c.once || !sameNaming(named, c.desired) || ports.Rule != c.ports.Rule {
 		return nil, false
 	}
 	p := patch[verdict.CurrentEndpoint]{address: func(e *verdict.CurrentEndpoint) netip.Addr { return e.Address }}
@@ -166,11 +167,7 @@ func (c *Current) follow(named planner.Desired, now []*discoveryv1.EndpointSlice
 		if slice == c.from[i] {
 			continue
 		}
-		before, after := CurrentEndpoints(
-			planner.CurrentEndpoints(named, c.from[i:i+1]),
-		), CurrentEndpoints(
-			planner.CurrentEndpoints(named, now[i:i+1]),
-		)
+		before, after := CurrentEndpoints(named, c.from[i:i+1], ports), CurrentEndpoints(named, now[i:i+1], ports)
 		if len(after) != len(slice.Endpoints) && len(after) > 0 {
 			return nil, false
 		}

@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"pgregory.net/rapid"
 
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -32,6 +33,9 @@ func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 					continue
 				}
 				one := &subscriber.Member{Name: name, State: subscriber.NodeState(rapid.IntRange(0, 3).Draw(t, "state"))}
+				if rapid.Bool().Draw(t, "serves") {
+					one.Ports = []contract.Port{{Protocol: "TCP", Number: rapid.Uint16Range(1, 2).Draw(t, "port")}}
+				}
 				// An address may go from a node to the next, but no two of a set share one.
 				n += rapid.IntRange(0, 1).Draw(t, "moves")
 				for _, a := range []netip.Addr{address(n), netip.MustParseAddr(fmt.Sprintf("fd00::%d", n))} {
@@ -45,6 +49,7 @@ func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(nodes)) {
 				set = append(set, nodes[name])
 			}
+			of.Ports = drawPorts(t)
 			before, then := followed.list, slices.Clone(followed.list)
 			if diff := cmp.Diff(new(members).convert(set, of), followed.convert(set, of), addresses); diff != "" {
 				t.Fatal(diff)
@@ -81,8 +86,9 @@ func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
 				}
 			}
 			before, then := followed.list, slices.Clone(followed.list)
-			got := followed.Convert(desired, slicesNow)
-			if diff := cmp.Diff(CurrentEndpoints(planner.CurrentEndpoints(desired, slicesNow)), got, addresses); diff != "" {
+			ports := drawPorts(t)
+			got := followed.Convert(desired, slicesNow, ports)
+			if diff := cmp.Diff(CurrentEndpoints(desired, slicesNow, ports), got, addresses, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatal(diff)
 			}
 			if diff := cmp.Diff(then, before, addresses); diff != "" {
@@ -92,10 +98,19 @@ func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
 	})
 }
 
+// drawPorts draws what gives the ports of endpoints: a rule that may have changed.
+func drawPorts(t *rapid.T) Ports {
+	rule := rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(t, "rule of ports")
+	return Ports{Rule: rule, Of: func(source string, known []contract.Port) (targets.Ports, string) {
+		return targets.Ports{Text: fmt.Sprint(rule, source, known)}, ""
+	}}
+}
+
 // drawSlice draws an owned or foreign slice. It may list addresses of another slice too.
 func drawSlice(t *rapid.T, i int) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
 	slice.Namespace, slice.Name = "web", fmt.Sprintf("shop-%d", i)
+	slice.Ports = []discoveryv1.EndpointPort{{Port: new(rapid.Int32Range(1, 2).Draw(t, "port"))}}
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "ours"}
 	if rapid.IntRange(0, 9).Draw(t, "foreign") == 0 {
 		slice.Labels[discoveryv1.LabelManagedBy] = "others"

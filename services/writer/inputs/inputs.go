@@ -7,7 +7,6 @@
 package inputs
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -27,6 +27,24 @@ type Choice struct {
 	Selector labels.Selector   // nil: all nodes
 	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
 	Limit    int               // of chosen members; 0: none
+	Ports    Ports
+
+	source string
+}
+
+// Ports gives the ports of endpoints; the zero value gives none.
+type Ports struct {
+	// Of returns the ports of an endpoint of a source that has these, and why they cannot be used; empty: they can.
+	Of   func(source string, known []contract.Port) (targets.Ports, string)
+	Rule string // equal only if Of returns the same
+}
+
+func (p Ports) of(source string, known []contract.Port) (ports verdict.Ports, unusable string) {
+	if p.Of == nil {
+		return verdict.Ports{}, ""
+	}
+	found, unusable := p.Of(source, known)
+	return verdict.Ports(found), unusable
 }
 
 // exceeds reports whether there are more members than the limit.
@@ -40,7 +58,7 @@ func (c Choice) selectorText() string {
 	return c.Selector.String()
 }
 
-// key is equal for two choices only if they select the same.
+// key is equal for two choices only if they select the same nodes.
 func (c Choice) key() string { return fmt.Sprint(c.Families, " ", c.selectorText()) }
 
 var states = [...]verdict.State{
@@ -55,11 +73,12 @@ func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) 
 	if c.Selector != nil && !c.Selector.Matches(labels.Set(member.Labels)) {
 		return list
 	}
+	ports, unusable := c.Ports.of(c.source, member.Ports)
 	for _, a := range member.Addresses {
 		if slices.Contains(c.Families, planner.FamilyOf(a)) {
 			list = append(list, verdict.Member{
 				Address: a, Name: member.Name, State: states[member.State], Since: member.Since,
-				Zone: c.Zones[member.Zone], Hostname: member.Hostname,
+				Zone: c.Zones[member.Zone], Hostname: member.Hostname, Ports: ports, Unusable: unusable,
 			})
 		}
 	}
@@ -74,6 +93,7 @@ type Source struct {
 
 // Convert returns what a snapshot reports, as input of a decision.
 func (s *Source) Convert(snapshot subscriber.Snapshot, choice Choice, allowlist verdict.Allowlist) verdict.Source {
+	choice.source = snapshot.Source
 	deselected := s.deselected(snapshot, choice)
 	current, trusted := s.members(snapshot, choice)
 	unusable := ""
@@ -136,44 +156,58 @@ func (s *Source) members(snapshot subscriber.Snapshot, choice Choice) (current, 
 	return current, s.trusted.list
 }
 
-// ReportedPorts converts the ports of a source's own endpoints.
-func ReportedPorts(snapshot subscriber.Snapshot) []targets.ReportedPort {
-	ports := snapshot.Ports()
-	reported := make([]targets.ReportedPort, len(ports))
-	for i, p := range ports {
-		reported[i] = targets.ReportedPort(p)
-	}
-	return reported
-}
-
-// CurrentEndpoints converts what slices list.
-func CurrentEndpoints(listed []planner.Endpoint) []verdict.CurrentEndpoint {
-	current := make([]verdict.CurrentEndpoint, len(listed))
-	for i, e := range listed {
-		current[i] = verdict.CurrentEndpoint{
-			Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname,
-			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
-		}
-	}
-	return current
-}
-
-// ListedEndpoints converts what a decision lists to input of the planner. The endpoints of a source have its ports.
-func ListedEndpoints(decided []verdict.Endpoint) []planner.Endpoint {
-	list := make([]planner.Endpoint, 0, len(decided))
-	for i := range decided {
-		if e := &decided[i]; e.Listed {
-			list = append(list, planner.Endpoint{
-				Address:     e.Address,
-				Source:      e.Source,
-				Zone:        e.Zone,
-				Hostname:    e.Hostname,
-				PortGroup:   cmp.Or(e.Source, planner.DefaultSource),
-				Ready:       e.Conditions.Ready,
-				Serving:     e.Conditions.Serving,
-				Terminating: e.Conditions.Terminating,
+// CurrentEndpoints converts what the owned ones of these slices list, sorted by address. Of an address that is listed
+// twice it returns the one that the planner would keep.
+func CurrentEndpoints(desired planner.Desired, existing []*discoveryv1.EndpointSlice, ports Ports) (current []verdict.CurrentEndpoint) {
+	seen := map[netip.Addr]struct{}{}
+	for _, slice := range desired.OwnedSlices(existing) {
+		of, unusable := ports.of(planner.SourceOf(slice), targets.ListedPorts(slice))
+		for _, e := range planner.EndpointsOf(slice) {
+			if _, again := seen[e.Address]; again {
+				continue
+			}
+			seen[e.Address] = struct{}{}
+			current = append(current, verdict.CurrentEndpoint{
+				Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname,
+				Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
+				Ports:      of, Portless: unusable != "" && of.Text == "",
 			})
 		}
 	}
-	return list
+	slices.SortFunc(current, func(a, b verdict.CurrentEndpoint) int { return a.Address.Compare(b.Address) })
+	return current
+}
+
+// ListedEndpoints converts what a decision lists to input of the planner, and returns the port groups. It is the last
+// gate before a write: a port that is not allowed for its source is left out, and an endpoint without another one, too.
+func ListedEndpoints(decided []verdict.Endpoint, allows targets.Allows) ([]planner.Endpoint, map[string][]discoveryv1.EndpointPort) {
+	list, groups := make([]planner.Endpoint, 0, len(decided)), map[string][]discoveryv1.EndpointPort{}
+	for i := range decided {
+		e := &decided[i]
+		if !e.Listed {
+			continue
+		}
+		group := e.Source + " " + e.Ports.Text
+		ports, known := groups[group]
+		if !known && e.Ports.Text != "" {
+			ports = slices.DeleteFunc(targets.ParsePorts(e.Ports.Text), func(p discoveryv1.EndpointPort) bool {
+				return !allows(e.Source, uint16(*p.Port))
+			})
+			groups[group] = ports
+		}
+		if len(ports) == 0 && e.Ports.Text != "" {
+			continue
+		}
+		list = append(list, planner.Endpoint{
+			Address:     e.Address,
+			Source:      e.Source,
+			Zone:        e.Zone,
+			Hostname:    e.Hostname,
+			PortGroup:   group,
+			Ready:       e.Conditions.Ready,
+			Serving:     e.Conditions.Serving,
+			Terminating: e.Conditions.Terminating,
+		})
+	}
+	return list, groups
 }

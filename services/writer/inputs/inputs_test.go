@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -95,9 +96,8 @@ func TestHostnamesGoFromTheSourceToTheSlicesAndBack(t *testing.T) {
 	if got[0].Hostname != "" || got[1].Hostname != "db-0" {
 		t.Errorf("hostnames %q and %q", got[0].Hostname, got[1].Hostname)
 	}
-	listed := ListedEndpoints([]verdict.Endpoint{{Address: got[1].Address, Hostname: "db-0", Listed: true}})
-	if listed[0].Hostname != "db-0" || CurrentEndpoints(listed)[0].Hostname != "db-0" {
-		t.Errorf("listed %+v", listed)
+	if current := written(t, []verdict.Endpoint{{Address: got[1].Address, Hostname: "db-0", Listed: true}}); current[0].Hostname != "db-0" {
+		t.Errorf("listed %+v", current)
 	}
 }
 
@@ -140,20 +140,49 @@ func TestListedEndpointsConvertToCurrentOnes(t *testing.T) {
 		{Address: decided[0].Address, Source: "default", Conditions: decided[0].Conditions},
 		{Address: decided[2].Address, Source: "default", Conditions: decided[2].Conditions},
 	}
-	if diff := cmp.Diff(want, CurrentEndpoints(ListedEndpoints(decided)), addresses); diff != "" {
+	if diff := cmp.Diff(want, written(t, decided), addresses); diff != "" {
 		t.Error(diff)
-	}
-	if got := ListedEndpoints(nil); len(got) > 0 {
-		t.Errorf("got %v, want none", got)
 	}
 }
 
-func TestListedEndpointsHaveThePortsOfTheirSource(t *testing.T) {
-	for source, want := range map[string]string{"blue": "blue", "": planner.DefaultSource} {
-		got := ListedEndpoints([]verdict.Endpoint{{Address: netip.MustParseAddr("10.0.0.1"), Source: source, Listed: true}})
-		if got[0].PortGroup != want {
-			t.Errorf("source %q: port group %q, want %q", source, got[0].PortGroup, want)
+// written returns what the slices list after a decision.
+func written(t *testing.T, decided []verdict.Endpoint) []verdict.CurrentEndpoint {
+	desired := planner.Desired{
+		Namespace: "web",
+		Service:   "shop",
+		ManagedBy: "ours",
+		FirstName: "shop",
+		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+	}
+	desired.Endpoints, desired.PortGroups = ListedEndpoints(decided, func(string, uint16) bool { return true })
+	plan := planner.Compute(desired, nil)
+	if len(plan.Create) != 1 {
+		t.Fatalf("%d slices", len(plan.Create))
+	}
+	return CurrentEndpoints(desired, plan.Create, Ports{})
+}
+
+// This is the last gate before a write, whatever came before it.
+func TestPortsThatAreNotAllowedAreNotWritten(t *testing.T) {
+	allows := func(source string, port uint16) bool { return port >= 30000 && (source == "blue" || port != 30081) }
+	decided := []verdict.Endpoint{
+		{Source: "blue", Listed: true, Ports: verdict.Ports{Text: "http/TCP:30081,ssh/TCP:22"}},
+		{Source: "blue", Listed: true, Ports: verdict.Ports{Text: "ssh/TCP:22"}},
+		{Source: "green", Listed: true, Ports: verdict.Ports{Text: "http/TCP:30081"}},
+		{Source: "green", Listed: true, Ports: verdict.Ports{Text: "http/TCP:30080:h2c"}},
+	}
+	for i := range decided {
+		decided[i].Address = address(i)
+	}
+	listed, groups := ListedEndpoints(decided, allows)
+	got := map[netip.Addr]string{}
+	for _, e := range listed {
+		for _, p := range groups[e.PortGroup] {
+			got[e.Address] += fmt.Sprint(*p.Name, *p.Port, ptr.Deref(p.AppProtocol, ""))
 		}
+	}
+	if diff := cmp.Diff(map[netip.Addr]string{address(0): "http30081", address(3): "http30080h2c"}, got, addresses); diff != "" {
+		t.Error(diff)
 	}
 }
 

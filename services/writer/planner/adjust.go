@@ -16,7 +16,7 @@ func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan
 	for i := range d.Endpoints {
 		desired[d.Endpoints[i].Address] = &d.Endpoints[i]
 	}
-	for _, slice := range d.ownedSlices(existing) {
+	for _, slice := range d.OwnedSlices(existing) {
 		if d.isForOtherService(slice) {
 			continue
 		}
@@ -49,7 +49,7 @@ func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan
 // fields, its Owner and its Writer matter.
 func Withdraw(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
 	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == d.Owner.UID }
-	for _, slice := range d.ownedSlices(existing) {
+	for _, slice := range d.OwnedSlices(existing) {
 		owned, name := slices.ContainsFunc(slice.OwnerReferences, isOwner), slice.Labels[d.nameLabel()]
 		ofOther := !owned && slices.ContainsFunc(slice.OwnerReferences, IsTarget)
 		if slice.Labels[LabelWriter] == d.Writer && (name == d.Service && !ofOther || name == "" && owned) {

@@ -124,7 +124,7 @@ func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string, p
 // planExisting plans the owned slices, each with the endpoints that it keeps.
 func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
 	var planned []*plannedSlice
-	for _, slice := range d.ownedSlices(existing) {
+	for _, slice := range d.OwnedSlices(existing) {
 		ports := set.findPorts(slice.Ports)
 		s := &plannedSlice{base: slice, basePortList: ports, group: set.groupFor(slice.AddressType, SourceOf(slice), max(ports, 0))}
 		s.keepEndpoints(set, d.maxPerSlice())

@@ -143,7 +143,7 @@ func (d Desired) nameLabel() string { return NameLabel(d.Owner.Kind) }
 // is listed twice, it returns the one that Compute would keep. It reads nil conditions as the API
 // defines them, and leaves PortGroup empty. Only d's naming fields matter.
 func CurrentEndpoints(d Desired, existing []*discoveryv1.EndpointSlice) []Endpoint {
-	return EndpointsOf(d.ownedSlices(existing)...)
+	return EndpointsOf(d.OwnedSlices(existing)...)
 }
 
 // EndpointsOf returns what these slices list, sorted by address. Of an address that is listed twice it returns the first.
@@ -164,11 +164,11 @@ func EndpointsOf(all ...*discoveryv1.EndpointSlice) []Endpoint {
 	return current
 }
 
-// ownedSlices returns the owned slices of the Service, FirstName first, then by name, so that a plan does
+// OwnedSlices returns the owned slices of the Service, FirstName first, then by name, so that a plan does
 // not depend on the order of a cache or a map. Slices with a modified service-name label come last:
 // consumers do not find them, so an endpoint that is listed twice must stay in another slice. Slices
 // that are being deleted are left out.
-func (d Desired) ownedSlices(existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+func (d Desired) OwnedSlices(existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	var owned []*discoveryv1.EndpointSlice
 	for _, slice := range existing {
 		if slice.DeletionTimestamp == nil && d.Owns(slice) {

@@ -10,8 +10,8 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -61,88 +61,19 @@ func (s Source) snapshotOf(service string) subscriber.Snapshot {
 	return snapshot
 }
 
-// followPorts sets the ports of each source whose ports are those that it reports. If the report cannot be used, the
-// source keeps its last ports; after a start, those that its slices list. It returns by source why a report cannot be
-// used.
-func (r *Reconciler) followPorts(s *state, view *targets.Resolution, snapshots []subscriber.Snapshot) (unusable map[string]string) {
-	if !view.Target.Settings.PortsFromSource {
-		s.ports = nil
-		return nil
-	}
-	t, followed := &view.Target, map[string]targets.SourcePorts{}
-	if view.Rejection != nil { // it has no ports to find by name, and those of its slices are not rewritten
-		for i := range snapshots {
-			name := snapshots[i].Source
-			ports, known := s.ports[name]
-			if !known {
-				ports, known = t.ListedPorts(name, view.Slices)
-			}
-			if known && t.FollowsPorts(name) && ports.ProbePort != 0 && r.allowsPort(name, ports.ProbePort) {
-				followed[name] = ports
-			}
+// portsOf returns what gives the ports of a target's endpoints. Most endpoints have those of the one before.
+func (r *Reconciler) portsOf(t *targets.Target) inputs.Ports {
+	var lastSource, lastProblem string
+	var lastKnown []contract.Port
+	var last targets.Ports
+	any := false
+	return inputs.Ports{Rule: t.PortRule(), Of: func(source string, known []contract.Port) (targets.Ports, string) {
+		if !any || source != lastSource || !slices.Equal(known, lastKnown) {
+			any, lastSource, lastKnown = true, source, known
+			last, lastProblem = t.PortsOf(source, known, r.allows)
 		}
-		t.SourcePorts = followed
-		return nil
-	}
-	unusable = map[string]string{}
-	for i := range snapshots {
-		name := snapshots[i].Source
-		if !t.FollowsPorts(name) {
-			continue
-		}
-		ports, problem := t.FollowPorts(name, inputs.ReportedPorts(snapshots[i]), r.sources[name].AllowsPort)
-		usable := problem == ""
-		if !usable {
-			unusable[name] = problem
-			if ports, usable = s.ports[name]; !usable {
-				ports, usable = t.ListedPorts(name, view.Slices)
-			}
-		}
-		if usable {
-			followed[name] = ports
-		}
-	}
-	s.ports = followed
-	all := maps.Clone(followed)
-	maps.Copy(all, t.SourcePorts)
-	t.SourcePorts = all
-	return unusable
-}
-
-// keepPorts keeps the ports of the endpoints that their source no longer reports. The slices are those that this writer
-// has applied.
-func (r *Reconciler) keepPorts(view *targets.Resolution, applied []*discoveryv1.EndpointSlice, sources []verdict.Source) {
-	view.Target.KeptPorts = view.Target.KeepPorts(applied, func(source string, address netip.Addr) bool {
-		return slices.ContainsFunc(sources, func(s verdict.Source) bool {
-			if s.Name != source {
-				return false
-			}
-			_, reported := slices.BinarySearchFunc(
-				s.Members,
-				address,
-				func(m verdict.Member, a netip.Addr) int { return m.Address.Compare(a) },
-			)
-			return reported
-		})
-	}, r.allowsPort)
-}
-
-// allowsPort reports whether a port may be written and probed for a source.
-func (r *Reconciler) allowsPort(source string, port uint16) bool {
-	allows := r.sources[source].AllowsPort
-	return allows == nil || allows(port)
-}
-
-// listedEndpoints converts what a decision lists to input of the planner. Endpoints that keep their ports have a port
-// group of their own.
-func listedEndpoints(decided []verdict.Endpoint, kept map[netip.Addr]targets.SourcePorts) []planner.Endpoint {
-	listed := inputs.ListedEndpoints(decided)
-	for i := range listed {
-		if _, own := kept[listed[i].Address]; own {
-			listed[i].PortGroup = listed[i].Address.String() // see targets.Target.Desired
-		}
-	}
-	return listed
+		return last, lastProblem
+	}}
 }
 
 // input returns what a decision depends on.
@@ -151,13 +82,13 @@ func (r *Reconciler) input(
 	view targets.Resolution,
 	snapshots []subscriber.Snapshot,
 	current []verdict.CurrentEndpoint,
-	unusable map[string]string,
+	ports inputs.Ports,
 ) verdict.Input {
 	settings, limits := &view.Target.Settings, r.Limits
 	limits.FailoverBelow, limits.ExpireAfter, limits.ListUnready = settings.FailoverBelow, settings.ExpireAfter, settings.ListUnready
 	limits.Probing = settings.Probe.Mode != probe.Off
 	return verdict.Input{
-		Sources: r.sourceInputs(s, view, snapshots, unusable),
+		Sources: r.sourceInputs(s, view, snapshots, ports),
 		Probes:  r.probes(s.probed),
 		Current: current,
 		Limits:  limits,
@@ -173,13 +104,14 @@ func (r *Reconciler) sourceInputs(
 	s *state,
 	view targets.Resolution,
 	snapshots []subscriber.Snapshot,
-	unusable map[string]string,
+	ports inputs.Ports,
 ) []verdict.Source {
 	choice := inputs.Choice{
 		Families: view.Target.Families,
 		Selector: view.Target.Settings.NodeSelector,
 		Zones:    r.Zones,
 		Limit:    r.MaxEndpoints,
+		Ports:    ports,
 	}
 	all := make([]verdict.Source, 0, len(snapshots))
 	for _, snapshot := range snapshots {
@@ -193,7 +125,7 @@ func (r *Reconciler) sourceInputs(
 		}
 		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
 		source := kept.Convert(snapshot, choice, allowlist)
-		source.Unusable = cmp.Or(source.Unusable, snapshot.Denial, unusable[snapshot.Source])
+		source.Unusable = cmp.Or(source.Unusable, snapshot.Denial)
 		source.Tier = 1 + slices.Index(view.Target.Settings.Failover, snapshot.Source)
 		all = append(all, source)
 	}
@@ -206,13 +138,20 @@ var probeStatuses = [...]verdict.ProbeStatus{
 	prober.Failing: verdict.Failing,
 }
 
-// probes returns the status of each probed address, sorted by address as the requests are.
+// probes returns the status of each probe, sorted by address and port as the requests are.
 func (r *Reconciler) probes(probed []prober.Request) []verdict.Probe {
 	all := make([]verdict.Probe, len(probed))
 	for i, s := range r.Prober.Statuses(probed) {
 		all[i] = verdict.Probe{
-			Address: probed[i].Key.Address, Status: probeStatuses[s.Health], Since: s.Since, Detail: s.Detail, Expired: s.Expired,
-			LastPassed: s.LastPassedAt, RunStart: s.RunStart, RunLast: s.RunLast,
+			Address:    probed[i].Key.Address,
+			Port:       probed[i].Key.Port,
+			Status:     probeStatuses[s.Health],
+			Since:      s.Since,
+			Detail:     s.Detail,
+			Expired:    s.Expired,
+			LastPassed: s.LastPassedAt,
+			RunStart:   s.RunStart,
+			RunLast:    s.RunLast,
 		}
 	}
 	return all

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -28,16 +29,16 @@ func (p *Preview) Managed() bool {
 	return p.View.Relevant && !p.View.OptedOut && p.View.Rejection == nil
 }
 
-func (s *state) preview(view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input) Preview {
+func (s *state) preview(view targets.Resolution, allows targets.Allows, snapshots []subscriber.Snapshot, input verdict.Input) Preview {
 	p := Preview{View: view, Decision: s.decision}
 	if !p.Managed() {
 		return p
 	}
 	p.Desired = view.Target.Desired()
-	p.Desired.Endpoints = listedEndpoints(s.decision.Endpoints, view.Target.KeptPorts)
+	p.Desired.Endpoints, p.Desired.PortGroups = inputs.ListedEndpoints(s.decision.Endpoints, view.Target.Allows(allows))
 	p.Warnings = warnings.OfTarget(view, snapshots)
 	for _, request := range s.probed { // as the decision has it: a probe may have passed since
-		if probe, _ := input.Probe(request.Key.Address); probe.Status == verdict.Pending {
+		if probe, _ := input.Probe(request.Key.Address, request.Key.Port); probe.Status == verdict.Pending {
 			p.PendingProbes++
 		}
 	}

@@ -1,7 +1,8 @@
 package reconciler
 
 import (
-	"iter"
+	"cmp"
+	"slices"
 
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -11,48 +12,52 @@ import (
 
 // setProbes requests the probes of the target's endpoints, and reports whether they are others than before.
 func (r *Reconciler) setProbes(key targets.Key, s *state, view targets.Resolution, current []verdict.CurrentEndpoint) (changed bool) {
-	spec := view.Target.Settings.Probe
-	decided := s.decision.Endpoints
-	if spec.Mode == probe.Off {
-		decided = nil
-	}
-	request := func(e *verdict.Endpoint) prober.Request {
-		return prober.Request{
-			Key:    probe.Key{Address: e.Address, Port: view.Target.ProbePortAt(e.Address, e.Source), Spec: spec},
-			Source: e.Source,
-		}
-	}
-	n := 0
-	for e := range probed(decided, current) {
-		changed = changed || n == len(s.probed) || s.probed[n] != request(e)
-		n++
-	}
-	if !changed && n == len(s.probed) {
+	requests := requests(view.Target.Settings.Probe, s.decision.Endpoints, current, view.Target.Allows(r.allows))
+	if slices.Equal(requests, s.probed) {
 		return false
 	}
-	s.probed = make([]prober.Request, 0, n)
-	for e := range probed(decided, current) {
-		s.probed = append(s.probed, request(e))
-	}
-	r.Prober.Set(key.String(), s.probed)
+	s.probed = requests
+	r.Prober.Set(key.String(), requests)
 	return true
 }
 
-// probed returns the endpoints to probe: not those that an allowlist denies, nor those that are removed from the slices
-// too. An endpoint that leaves is probed as long as it is listed. Without a probe it might be kept, probed again, and so
-// on without end, since the decision may depend on its probe.
-func probed(decided []verdict.Endpoint, current []verdict.CurrentEndpoint) iter.Seq[*verdict.Endpoint] {
-	return func(yield func(*verdict.Endpoint) bool) {
-		current := current
-		for i := range decided {
-			e := &decided[i]
-			for len(current) > 0 && current[0].Address.Less(e.Address) {
-				current = current[1:]
-			}
-			listed := len(current) > 0 && current[0].Address == e.Address
-			if e.Rule != verdict.RuleAllowlist && (e.Verdict != verdict.Remove || listed) && !yield(e) {
-				return
+// requests returns the probes of endpoints, sorted by address and port: not of those that an allowlist denies, nor of
+// those that are removed from the slices too. An endpoint that leaves is probed as long as it is listed. Without a probe
+// it might be kept, probed again, and so on without end, since the decision may depend on its probe.
+//
+// It is the last gate before a probe: none goes to a port that is not allowed.
+func requests(
+	spec probe.Spec,
+	decided []verdict.Endpoint,
+	current []verdict.CurrentEndpoint,
+	allows targets.Allows,
+) (all []prober.Request) {
+	if spec.Mode == probe.Off {
+		return nil
+	}
+	all = make([]prober.Request, 0, len(decided))
+	for i := range decided {
+		e := &decided[i]
+		for len(current) > 0 && current[0].Address.Less(e.Address) {
+			current = current[1:]
+		}
+		listed := len(current) > 0 && current[0].Address == e.Address
+		if e.Rule == verdict.RuleAllowlist || e.Verdict == verdict.Remove && !listed {
+			continue
+		}
+		first := len(all)
+		add := func(ports verdict.Ports) {
+			if ports.Probe != 0 && allows(e.Source, ports.Probe) {
+				all = append(all, prober.Request{Key: probe.Key{Address: e.Address, Port: ports.Probe, Spec: spec}, Source: e.Source})
 			}
 		}
+		add(e.Ports)
+		for _, other := range e.Others {
+			if other.Probe != e.Ports.Probe {
+				add(other)
+			}
+		}
+		slices.SortFunc(all[first:], func(a, b prober.Request) int { return cmp.Compare(a.Key.Port, b.Key.Port) })
 	}
+	return all
 }

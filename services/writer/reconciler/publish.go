@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
@@ -70,8 +69,6 @@ func (r *Reconciler) publishTarget(
 		State:        endpoints.Managed,
 		Leading:      s.term.number != 0 && r.DryRun == nil,
 		Ports:        view.Target.Ports,
-		SourcePorts:  portsOf(view.Target.SourcePorts),
-		KeptPorts:    portsOf(view.Target.KeptPorts),
 		Slices:       view.Slices,
 		ManagedBy:    view.Target.ManagedBy,
 		ServiceType:  view.Target.Type,
@@ -92,18 +89,6 @@ func (r *Reconciler) publishTarget(
 		t.State = endpoints.Paused
 	}
 	r.Board.Put(t)
-}
-
-// portsOf returns the ports without those of the probes; nil: there are none.
-func portsOf[K comparable](all map[K]targets.SourcePorts) map[K][]discoveryv1.EndpointPort {
-	if len(all) == 0 {
-		return nil
-	}
-	ports := make(map[K][]discoveryv1.EndpointPort, len(all))
-	for of, p := range all {
-		ports[of] = p.Ports
-	}
-	return ports
 }
 
 // logDecision logs each address that the decision changes in the slices, and each that a guard holds.

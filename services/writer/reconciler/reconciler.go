@@ -120,6 +120,7 @@ type Reconciler struct {
 	Config
 
 	sources     map[string]Source
+	allows      targets.Allows // which ports may be written and probed
 	health      *health.Metrics
 	propagation *propagation.Metrics
 	decisions   Queue
@@ -145,7 +146,6 @@ type state struct {
 	sources     map[string]*inputs.Source // by subscriber.Snapshot.FeedName
 	current     inputs.Current
 	probed      []prober.Request
-	ports       map[string]targets.SourcePorts // of sources whose ports are followed
 	propagation propagation.Tracker
 }
 
@@ -182,9 +182,11 @@ func New(cfg Config, decisions, writes Queue) *Reconciler {
 		states:      map[targets.Key]*state{},
 		dependents:  newDependents(),
 	}
+	bySource := map[string]func(uint16) bool{}
 	for _, source := range cfg.Sources {
-		r.sources[source.Name] = source
+		r.sources[source.Name], bySource[source.Name] = source, source.AllowsPort
 	}
+	r.allows = targets.NewAllows(bySource)
 	return r
 }
 
@@ -220,19 +222,18 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	var input verdict.Input
 	var order *order
 	snapshots := r.snapshots(key, view)
-	unusable := r.followPorts(s, &view, snapshots)
+	ports := r.portsOf(&view.Target)
 	if s.decision = (verdict.Decision{}); view.Active() {
 		current := s.applier.Observed(view.Slices, view.ResourceVersion)
 		applied := r.applied(s, view, current)
-		input = r.input(s, view, snapshots, s.current.Convert(view.Target.Desired(), applied), unusable)
-		r.keepPorts(&view, applied, input.Sources)
+		input = r.input(s, view, snapshots, s.current.Convert(view.Target.Desired(), applied, ports), ports)
 		s.memory, s.decision = verdict.Decide(s.memory, input, now)
 		tracepoint.Mark(tracepoint.Decision)
 		if tracepoint.Enabled(r.Logger) {
 			r.logDecision(key, input.Current, s.decision.Endpoints)
 		}
 		s.propagation.Observe(r.propagation, now, snapshots, input.Probes)
-		order = orderOf(view, s.decision, current)
+		order = r.orderOf(view, s.decision, current)
 	} else {
 		s.propagation = propagation.Tracker{}
 		order = withdrawal(view, s.applier.Observed(view.Slices, view.ResourceVersion))
@@ -245,7 +246,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
 	}
 	if r.DryRun != nil {
-		r.DryRun(key, s.preview(view, snapshots, input))
+		r.DryRun(key, s.preview(view, r.allows, snapshots, input))
 	}
 	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {
@@ -268,7 +269,7 @@ func (r *Reconciler) Decision(key targets.Key) verdict.Decision {
 func (r *Reconciler) startOver(s *state, uid types.UID, now time.Time) {
 	if uid != s.uid {
 		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, events.Current{Leading: s.term.number != 0}, now)
-		s.uid, s.memory, s.ports = uid, verdict.Memory{}, nil
+		s.uid, s.memory = uid, verdict.Memory{}
 		s.propagation = propagation.Tracker{}
 	}
 }

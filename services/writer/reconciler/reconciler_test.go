@@ -22,6 +22,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -75,9 +76,17 @@ func managed() targets.Resolution {
 	return targets.Resolution{
 		Synced: true, Relevant: true,
 		Target: targets.Target{
-			Key: fixtureKey, UID: "uid", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed", ProbePort: 30080,
-			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-			Settings: targets.Settings{Sources: []string{"default"}, Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
+			Key:       fixtureKey,
+			UID:       "uid",
+			ManagedBy: "slicefeed-default",
+			FirstName: "shop-slicefeed",
+			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			Settings: targets.Settings{
+				Sources:     []string{"default"},
+				Probe:       probe.Spec{Mode: probe.Off},
+				ProbePort:   30080,
+				ListUnready: true,
+			},
 		},
 		ServiceRef: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
 	}
@@ -638,7 +647,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 			view.Slices[0].Labels[planner.LabelSource] = "blue"
 			view.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
 			settings := &view.Target.Settings
-			settings.Sources, settings.SourceService, settings.PortsFromSource = []string{"blue"}, "shop/web", true
+			settings.Sources, settings.SourceService, settings.PortsFromSource, settings.ProbePort = []string{"blue"}, "shop/web", true, 0
 			settings.Probe = probe.Spec{Mode: probe.TCP}
 			f := newFixture(view)
 			f.Limits.ShrinkWindow = time.Minute
@@ -654,7 +663,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 
 			s := f.state(fixtureKey)
 			desired := s.slot.order.Desired
-			desired.Endpoints = listedEndpoints(s.slot.order.decided, s.slot.order.kept)
+			desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(s.slot.order.decided, s.slot.order.allows)
 			got := map[string]int32{}
 			plan := planner.Compute(desired, s.slot.order.Current)
 			for _, slice := range slices.Concat(plan.Create, plan.Update) {
@@ -685,9 +694,9 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	view := withSlice()
 	view.Slices[0].Labels[planner.LabelSource] = "blue"
-	view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "HasSelector"}, true
+	view.Rejection, view.ProbesOnly, view.Target.KeepsPorts = &targets.Rejection{Reason: "HasSelector"}, true, true
 	settings := &view.Target.Settings
-	settings.Sources, settings.SourceService, settings.PortsFromSource = []string{"blue"}, "shop/web", true
+	settings.Sources, settings.SourceService, settings.PortsFromSource, settings.ProbePort = []string{"blue"}, "shop/web", true, 0
 	settings.Probe = probe.Spec{Mode: probe.TCP}
 	f := newFixture(view)
 	feeds := &serviceFeeds{used: map[string]string{}, ports: map[string]uint16{"shop/web": 30090}}
@@ -697,10 +706,12 @@ func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	if len(probed) != 1 || probed[0].Key.Port != 30080 {
 		t.Errorf("probed: %v, want 10.0.0.1 at port 30080", probed)
 	}
-	blue := f.sources["blue"]
-	blue.AllowsPort = func(port uint16) bool { return port == 30000 }
-	f.sources["blue"] = blue
-	f.service.view.Target.ProbePort = 30000 // as resolved, and allowed
+	f.allows = func(_ string, port uint16) bool { return port == 30000 }
+	f.Decide(fixtureKey, time.Now())
+	if probed := f.state(fixtureKey).probed; len(probed) != 0 {
+		t.Errorf("probed: %v, at a port that the source may not use", probed)
+	}
+	f.service.view.Target.Settings.ProbePort = 30000
 	f.Decide(fixtureKey, time.Now())
 	if probed := f.state(fixtureKey).probed; len(probed) != 1 || probed[0].Key.Port != 30000 {
 		t.Errorf("probed: %v, at a port that the source may not use", probed)

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -19,15 +20,15 @@ import (
 type order struct {
 	applier.Order
 
-	withdraw bool                               // delete the owned slices
-	decided  []verdict.Endpoint                 // Desired.Endpoints are made of these when it is carried out
-	kept     map[netip.Addr]targets.SourcePorts // endpoints with port groups of their own in Desired
-	term     int                                // in which it was given
-	causes   propagation.Causes                 // the oldest of each kind
+	withdraw bool               // delete the owned slices
+	decided  []verdict.Endpoint // Desired.Endpoints are made of these when it is carried out
+	allows   targets.Allows
+	term     int                // in which it was given
+	causes   propagation.Causes // the oldest of each kind
 }
 
 // orderOf returns what follows from a decision; nil: nothing may be written.
-func orderOf(view targets.Resolution, decision verdict.Decision, current []*discoveryv1.EndpointSlice) *order {
+func (r *Reconciler) orderOf(view targets.Resolution, decision verdict.Decision, current []*discoveryv1.EndpointSlice) *order {
 	if !decision.Write || view.Paused {
 		return nil
 	}
@@ -36,7 +37,7 @@ func orderOf(view targets.Resolution, decision verdict.Decision, current []*disc
 			Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current, Adjust: view.Rejection != nil,
 			ReasonFor: func(address netip.Addr) string { return why(decision.Endpoints, address) },
 		},
-		decided: decision.Endpoints, kept: view.Target.KeptPorts,
+		decided: decision.Endpoints, allows: view.Target.Allows(r.allows),
 	}
 }
 
@@ -60,7 +61,7 @@ func (o *order) carryOut(ctx context.Context, a *applier.Applier) (changed bool,
 	if complete := o.Order; o.withdraw {
 		plan, err = a.Withdraw(ctx, complete)
 	} else {
-		complete.Desired.Endpoints = listedEndpoints(o.decided, o.kept)
+		complete.Desired.Endpoints, complete.Desired.PortGroups = inputs.ListedEndpoints(o.decided, o.allows)
 		plan, err = a.Apply(ctx, complete)
 	}
 	return !plan.Empty(), err

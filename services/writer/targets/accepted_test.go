@@ -121,6 +121,12 @@ func TestOperatorLimitsOverrideAcceptedSettings(t *testing.T) {
 	}
 }
 
+// probedAt returns where the endpoints of a slice are probed.
+func probedAt(resolution Resolution, slice *discoveryv1.EndpointSlice) uint16 {
+	ports, _ := resolution.Target.PortsOf("blue", ListedPorts(slice), all)
+	return ports.Probe
+}
+
 func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 	port := func(number int32, protocol corev1.Protocol) discoveryv1.EndpointPort {
 		return discoveryv1.EndpointPort{Protocol: &protocol, Port: &number}
@@ -161,8 +167,8 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			resolution := h.resolve(svc, mine)
 			if resolution.Rejection == nil || resolution.ProbesOnly != (tc.probes != 0) ||
 				tc.probes != 0 &&
-					(resolution.Target.ProbePort != tc.probes || !cmp.Equal(resolution.Target.Settings.Sources, []string{"blue"})) {
-				t.Errorf("rejected %v, probed %t at %d", resolution.Rejection, resolution.ProbesOnly, resolution.Target.ProbePort)
+					(probedAt(resolution, mine) != tc.probes || !cmp.Equal(resolution.Target.Settings.Sources, []string{"blue"})) {
+				t.Errorf("rejected %v, probed %t at %d", resolution.Rejection, resolution.ProbesOnly, probedAt(resolution, mine))
 			}
 		})
 	}
@@ -189,9 +195,9 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		if resolution := h.resolve(
 			svc,
 			mine,
-		); !resolution.ProbesOnly || resolution.Target.ProbePort != 30443 ||
+		); !resolution.ProbesOnly || probedAt(resolution, mine) != 30443 ||
 			resolution.Target.Settings.Probe.Mode != probe.TCP {
-			t.Errorf("probed %t at %d", resolution.ProbesOnly, resolution.Target.ProbePort)
+			t.Errorf("probed %t at %d", resolution.ProbesOnly, probedAt(resolution, mine))
 		}
 	})
 	t.Run("but not beside another writer of our name", func(t *testing.T) {

@@ -66,7 +66,7 @@ func TestResolvesTargetOfServiceImport(t *testing.T) {
 		Owner:     metav1.OwnerReference{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "shop", UID: "import-1"},
 		ManagedBy: "slicefeed-default", Writer: "slicefeed", FirstName: "shop.serviceimport-slicefeed",
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-		Ports:    port(80), ProbePort: 80, SourcePorts: map[string]SourcePorts{"default": {port(30080), 30080}},
+		Ports:    port(80), ProbePort: 80,
 		Settings: settings, Type: "ClusterSetIP", ServicePorts: map[string]uint16{"http": 80},
 	}
 	if diff := cmp.Diff(want, resolution.Target); diff != "" {

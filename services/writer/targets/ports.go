@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,43 +12,101 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
-// SourcePorts are the ports of the endpoints of one source.
-type SourcePorts struct {
-	Ports     []discoveryv1.EndpointPort
-	ProbePort uint16 // 0: none, only if probing is off
+// Ports are those of an endpoint.
+type Ports struct {
+	Text  string // names them; see ParsePorts. Empty: those of the Service
+	Probe uint16 // at which it is probed; 0: none
 }
 
-// ReportedPort is a port that a source reports of its own endpoints.
-type ReportedPort struct {
-	Name, Protocol string
-	Number         uint16
-}
+// Allows reports whether a port may be written and probed for a source.
+type Allows func(source string, port uint16) bool
 
-// PortsOf returns the ports of a source's endpoints.
-func (t Target) PortsOf(source string) []discoveryv1.EndpointPort {
-	if p, other := t.SourcePorts[source]; other {
-		return p.Ports
+// NewAllows returns the rule of these sources, each with the ports that it may use; nil: all. A source that is not among
+// them, which only a slice names, may use what one of them may.
+func NewAllows(bySource map[string]func(port uint16) bool) Allows {
+	return func(source string, port uint16) bool {
+		if allows, known := bySource[source]; known {
+			return allows == nil || allows(port)
+		}
+		for _, allows := range bySource {
+			if allows == nil || allows(port) {
+				return true
+			}
+		}
+		return false
 	}
-	return t.Ports
 }
 
-// ProbePortAt returns the port at which an endpoint of a source is probed.
-func (t Target) ProbePortAt(address netip.Addr, source string) uint16 {
-	if p, kept := t.KeptPorts[address]; kept {
-		return p.ProbePort
-	}
-	return t.ProbePortOf(source)
+// Allows returns the rule for the target: TARGET_PORT is always allowed.
+func (t Target) Allows(allows Allows) Allows {
+	return func(source string, port uint16) bool { return port == t.FixedPort || allows(source, port) }
 }
 
-// ProbePortOf returns the port at which a source's endpoints are probed.
-func (t Target) ProbePortOf(source string) uint16 {
-	if p, other := t.SourcePorts[source]; other {
-		return p.ProbePort
+// PortsOf returns the ports of an endpoint of a source: those of the Service, those of the annotation ports.<source>, or,
+// if they follow the source, those of the known ones that have the name and the protocol of a port of the Service and
+// are allowed. Known are the ports of the node; while those cannot be used, and for a rejected Service, the ports of the
+// slice that lists the endpoint. The problem says, for people, why there are none, or none to probe; empty: there are.
+func (t Target) PortsOf(source string, known []contract.Port, allows Allows) (ports Ports, problem string) {
+	allowed := func(port uint16) bool { return t.Allows(allows)(source, port) }
+	var found []discoveryv1.EndpointPort
+	switch {
+	case t.KeepsPorts:
+		for _, p := range known {
+			if allowed(p.Number) {
+				found = append(found, endpointPort(p))
+			}
+		}
+	case !t.FollowsPorts(source): // they were checked when the target was resolved
+		found = t.OwnPorts(source)
+	default:
+		for _, p := range t.Ports {
+			matching := slices.DeleteFunc(slices.Clone(known), func(k contract.Port) bool {
+				return k.Protocol != string(*p.Protocol) || k.Name != *p.Name && (len(t.Ports) > 1 || len(known) > 1)
+			})
+			switch {
+			case len(matching) == 0:
+				problem = cmp.Or(
+					problem,
+					fmt.Sprintf("source %s reports no %s port %q, which this %s has", source, *p.Protocol, *p.Name, t.kind()),
+				)
+			case len(matching) > 1: // as in a rollout that changes it
+				return Ports{}, fmt.Sprintf("source %s reports several numbers of %s port %q", source, *p.Protocol, *p.Name)
+			case !allowed(matching[0].Number):
+				problem = fmt.Sprintf(
+					"port %d, which source %s reports, is not in its ports in SOURCES_FILE or in ALLOWED_PORTS",
+					matching[0].Number,
+					source,
+				)
+			default:
+				p.Port = new(int32(matching[0].Number))
+				found = append(found, p)
+			}
+		}
 	}
-	return t.ProbePort
+	if len(found) == 0 && problem != "" {
+		return Ports{}, problem
+	}
+	ports.Text, ports.Probe = portsText(found), t.probePortAmong(found)
+	if t.Settings.Probe.Mode == probe.Off || ports.Probe != 0 && allowed(ports.Probe) {
+		return ports, ""
+	}
+	if ports.Probe == 0 {
+		return ports, fmt.Sprintf("source %s reports no TCP port to probe", source)
+	}
+	return Ports{Text: ports.Text}, fmt.Sprintf(
+		"probe port %d is not in the ports of source %s in SOURCES_FILE or in ALLOWED_PORTS",
+		ports.Probe,
+		source,
+	)
+}
+
+// OwnPorts returns the ports of a source whose ports do not follow it.
+func (t Target) OwnPorts(source string) []discoveryv1.EndpointPort {
+	return withNumbers(t.Ports, t.Settings.Ports[source])
 }
 
 // FollowsPorts reports whether the ports of a source are those that it reports.
@@ -58,116 +115,80 @@ func (t Target) FollowsPorts(source string) bool {
 	return t.Settings.PortsFromSource && !given
 }
 
-// FollowPorts returns the ports of a source as it reports them, each found by the name and the protocol of a port of the
-// Service. The problem says, for people, why they cannot be used; empty: they can.
-func (t Target) FollowPorts(source string, reported []ReportedPort, allows func(port uint16) bool) (followed SourcePorts, problem string) {
-	numbers := map[string]uint16{}
-	for _, p := range t.Ports {
-		found := slices.DeleteFunc(slices.Clone(reported), func(r ReportedPort) bool {
-			return r.Protocol != string(*p.Protocol) || r.Name != *p.Name && (len(t.Ports) > 1 || len(reported) > 1)
-		})
-		switch {
-		case len(found) == 0:
-			return SourcePorts{}, fmt.Sprintf("source %s reports no %s port %q, which this %s has", source, *p.Protocol, *p.Name, t.kind())
-		case len(found) > 1: // as in a rollout that changes it
-			return SourcePorts{}, fmt.Sprintf("source %s reports several numbers of %s port %q", source, *p.Protocol, *p.Name)
-		case allows != nil && !allows(found[0].Number):
-			return SourcePorts{}, fmt.Sprintf(
-				"port %d, which source %s reports, is not in its ports in SOURCES_FILE or in ALLOWED_PORTS",
-				found[0].Number,
-				source,
-			)
-		}
-		numbers[*p.Name] = found[0].Number
-	}
-	ports := withNumbers(t.Ports, numbers)
-	followed = SourcePorts{ports, t.probePortAmong(ports)}
-	if allows != nil && followed.ProbePort != 0 && !allows(followed.ProbePort) {
-		return SourcePorts{}, fmt.Sprintf(
-			"probe port %d is not in the ports of source %s in SOURCES_FILE or in ALLOWED_PORTS",
-			followed.ProbePort,
-			source,
-		)
-	}
-	return followed, ""
+// PortRule is equal for two targets only if PortsOf returns the same for them, with the same allowlist.
+func (t Target) PortRule() string {
+	s := &t.Settings
+	return fmt.Sprint(
+		t.KeepsPorts,
+		s.PortsFromSource,
+		s.Ports,
+		portsText(t.Ports),
+		s.ProbePort,
+		t.ProbePort,
+		t.FixedPort,
+		s.Probe.Mode == probe.Off,
+	)
 }
 
-// ListedPorts returns the ports that the owned slices of a source list; false: there is none with endpoints.
-func (t Target) ListedPorts(source string, existing []*discoveryv1.EndpointSlice) (SourcePorts, bool) {
-	desired := t.Desired()
-	for _, slice := range existing {
-		if slice.DeletionTimestamp == nil && len(slice.Endpoints) > 0 && desired.Owns(slice) && planner.SourceOf(slice) == source {
-			return SourcePorts{slice.Ports, t.probePortAmong(slice.Ports)}, true
+// ListedPorts returns the ports of a slice that have a number.
+func ListedPorts(slice *discoveryv1.EndpointSlice) (all []contract.Port) {
+	for _, p := range slice.Ports {
+		if number := ptr.Deref(p.Port, 0); number >= 1 && number <= 65535 {
+			all = append(all, contract.Port{
+				Name: ptr.Deref(p.Name, ""), Protocol: string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), Number: uint16(number),
+			})
 		}
 	}
-	return SourcePorts{}, false
+	return all
 }
 
-// KeepPorts returns the ports of endpoints that the owned slices list, but that their source no longer reports, if they
-// differ from the ports of the source. Such an endpoint may not listen at the source's ports: they may have changed since,
-// or belong to another exported Service. Ports that the source may not use are not kept, nor those of sources with fixed
-// ports.
-func (t Target) KeepPorts(
-	listed []*discoveryv1.EndpointSlice,
-	reports func(source string, address netip.Addr) bool,
-	allows func(source string, port uint16) bool,
-) map[netip.Addr]SourcePorts {
-	if !t.Settings.PortsFromSource {
-		return nil
-	}
-	desired := t.Desired()
-	kept, seen := map[netip.Addr]SourcePorts{}, map[netip.Addr]bool{}
-	for _, slice := range listed {
-		source := planner.SourceOf(slice)
-		if slice.DeletionTimestamp != nil || !desired.Owns(slice) || !t.FollowsPorts(source) {
-			continue
-		}
-		ports, differ := t.otherNumbers(t.PortsOf(source), slice.Ports, func(port uint16) bool { return allows(source, port) })
-		for _, e := range planner.EndpointsOf(slice) {
-			switch {
-			case seen[e.Address]: // two slices list it, since it moves to the ports of its source
-				delete(kept, e.Address)
-			case differ && !reports(source, e.Address):
-				kept[e.Address] = ports
-			}
-			seen[e.Address] = true
-		}
-	}
-	return kept
+func endpointPort(p contract.Port) discoveryv1.EndpointPort {
+	return discoveryv1.EndpointPort{Name: &p.Name, Protocol: new(corev1.Protocol(p.Protocol)), Port: new(int32(p.Number))}
 }
 
-// otherNumbers returns the ports with the numbers that a slice lists; false: the numbers are the same, or the slice does
-// not list all of the ports with numbers that are allowed.
-func (t Target) otherNumbers(ports, listed []discoveryv1.EndpointPort, allows func(port uint16) bool) (others SourcePorts, differ bool) {
-	ports = slices.Clone(ports)
-	for i := range ports {
-		p := &ports[i]
-		at := slices.IndexFunc(listed, func(l discoveryv1.EndpointPort) bool {
-			return ptr.Deref(l.Name, "") == ptr.Deref(p.Name, "") &&
-				ptr.Deref(l.Protocol, corev1.ProtocolTCP) == ptr.Deref(p.Protocol, corev1.ProtocolTCP) &&
-				l.Port != nil &&
-				allows(uint16(*l.Port))
-		})
-		if at < 0 {
-			return SourcePorts{}, false
+// portsText returns the ports as http/TCP:30080,dns/UDP:53. An application protocol is a third part.
+func portsText(all []discoveryv1.EndpointPort) string {
+	var text strings.Builder
+	for i, p := range all {
+		if i > 0 {
+			text.WriteByte(',')
 		}
-		differ = differ || ptr.Deref(p.Port, 0) != *listed[at].Port
-		p.Port = listed[at].Port
+		text.WriteString(*p.Name + "/" + string(*p.Protocol) + ":" + strconv.Itoa(int(*p.Port)))
+		if p.AppProtocol != nil {
+			text.WriteString(":" + *p.AppProtocol)
+		}
 	}
-	return SourcePorts{ports, t.probePortAmong(ports)}, differ
+	return text.String()
 }
 
-// probePortAmong returns the port of the settings, or else the first TCP port; 0: there is none.
-func (t Target) probePortAmong(ports []discoveryv1.EndpointPort) uint16 {
+// ParsePorts returns what the Text of Ports names.
+func ParsePorts(text string) (all []discoveryv1.EndpointPort) {
+	for part := range strings.SplitSeq(text, ",") {
+		name, rest, _ := strings.Cut(part, "/")
+		protocol, rest, _ := strings.Cut(rest, ":")
+		number, app, hasApp := strings.Cut(rest, ":")
+		n, _ := strconv.ParseUint(number, 10, 16)
+		p := endpointPort(contract.Port{Name: name, Protocol: protocol, Number: uint16(n)})
+		if hasApp {
+			p.AppProtocol = &app
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// probePortAmong returns the port of the settings, or else the first TCP port; 0: there is none. Of a rejected Service
+// it is the one that was probed before, if it is among them.
+func (t Target) probePortAmong(ports []discoveryv1.EndpointPort) (port uint16) {
 	if t.Settings.ProbePort != 0 {
 		return t.Settings.ProbePort
 	}
 	for _, p := range ports {
-		if ptr.Deref(p.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP && p.Port != nil {
-			return uint16(*p.Port)
+		if number := uint16(*p.Port); *p.Protocol == corev1.ProtocolTCP && (port == 0 || t.KeepsPorts && number == t.ProbePort) {
+			port = number
 		}
 	}
-	return 0
+	return port
 }
 
 // withNumbers returns the ports with other numbers, by name. A number without a name is that of the only port.
@@ -185,24 +206,17 @@ func withNumbers(ports []discoveryv1.EndpointPort, numbers map[string]uint16) []
 	return out
 }
 
-// resolveSourcePorts sets the ports of each source that has others than the Service, and checks the ports of each source
-// against its allowlist. Ports that follow a source are checked when it reports them.
-func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sources []Source) *Rejection {
+// checkSourcePorts checks the ports of each source against its allowlist. PortsOf checks those that follow a source.
+func (t Target) checkSourcePorts(given []corev1.ServicePort, sources []Source) *Rejection {
 	if rejection := t.checkPortNames(); rejection != nil {
 		return rejection
 	}
-	t.SourcePorts = nil
 	for _, source := range sources {
-		if numbers, others := t.Settings.Ports[source.Name]; others {
-			if t.SourcePorts == nil {
-				t.SourcePorts = map[string]SourcePorts{}
-			}
-			ports := withNumbers(t.Ports, numbers)
-			t.SourcePorts[source.Name] = SourcePorts{ports, t.probePortAmong(ports)}
-		} else if t.Settings.PortsFromSource {
+		if t.FollowsPorts(source.Name) {
 			continue
 		}
-		for i, p := range t.PortsOf(source.Name) {
+		ports := t.OwnPorts(source.Name)
+		for i, p := range ports {
 			if t.deniesPort(source, uint16(*p.Port)) {
 				if t.Import { // it has no targetPort
 					return newRejection(
@@ -223,7 +237,7 @@ func (cfg *Config) resolveSourcePorts(t *Target, given []corev1.ServicePort, sou
 				)
 			}
 		}
-		if port := t.ProbePortOf(source.Name); port != 0 && t.deniesPort(source, port) {
+		if port := t.probePortAmong(ports); port != 0 && t.deniesPort(source, port) {
 			return newRejection(
 				ReasonPortNotAllowed,
 				"Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
@@ -192,7 +193,7 @@ func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
 	if t.ProbePort, rejection = t.resolveProbePort(); rejection != nil {
 		return rejection
 	}
-	return cfg.resolveSourcePorts(t, svc.Spec.Ports, sources)
+	return t.checkSourcePorts(svc.Spec.Ports, sources)
 }
 
 // resolveSources returns the sources that the target uses.
@@ -243,7 +244,7 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 }
 
 // resolveProbesOnly completes the target of a rejected Service so far that its listed endpoints can
-// follow their probes: with the first usable settings, and at a port that the slices list. It reports
+// follow their probes: with the first usable settings, and at ports that the slices list. It reports
 // whether that is possible.
 func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settingsCandidates) bool {
 	for _, settings := range []*Settings{candidates.annotated, candidates.accepted} {
@@ -251,41 +252,21 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 			continue
 		}
 		t := *target
-		t.Settings = cfg.withOnlySource(*settings)
+		t.Settings, t.ProbePort, t.KeepsPorts = cfg.withOnlySource(*settings), in.Previous.ProbePort, true
 		sources, rejection := cfg.resolveSources(&t)
-		t.ProbePort = t.listedProbePort(in)
-		if rejection != nil || t.ProbePort == 0 ||
-			slices.ContainsFunc(sources, func(s Source) bool { return t.deniesPort(s, t.ProbePort) }) {
-			continue
+		desired, bySource := t.Desired(), map[string]func(uint16) bool{}
+		for _, s := range sources {
+			bySource[s.Name] = s.AllowsPort
 		}
-		*target = t
-		return true
+		if rejection == nil && slices.ContainsFunc(in.Slices, func(slice *discoveryv1.EndpointSlice) bool {
+			_, problem := t.PortsOf(planner.SourceOf(slice), ListedPorts(slice), NewAllows(bySource))
+			return slice.DeletionTimestamp == nil && desired.Owns(slice) && problem == ""
+		}) {
+			*target = t
+			return true
+		}
 	}
 	return false
-}
-
-// listedProbePort is the port at which endpoints in owned slices are probed: that of the settings, or
-// the TCP port that was probed before, or the first one. Zero: none.
-func (t Target) listedProbePort(in Input) (port uint16) {
-	desired, owned := t.Desired(), false
-	for _, slice := range in.Slices {
-		if !desired.Owns(slice) || slice.DeletionTimestamp != nil {
-			continue
-		}
-		owned = true
-		for _, p := range slice.Ports {
-			if p.Port == nil || p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
-				continue
-			}
-			if number := uint16(*p.Port); port == 0 || number == in.Previous.ProbePort {
-				port = number
-			}
-		}
-	}
-	if owned && t.Settings.ProbePort != 0 {
-		return t.Settings.ProbePort
-	}
-	return port
 }
 
 // IsLabeled reports whether the Service has the label of this class, or counts as if it had.

@@ -100,10 +100,9 @@ type Target struct {
 	FixedPort     uint16
 	Families      []discoveryv1.AddressType
 	Ports         []discoveryv1.EndpointPort
-	ProbePort     uint16                     // 0: none, only if probing is off
-	SourcePorts   map[string]SourcePorts     // of sources with other ports
-	KeptPorts     map[netip.Addr]SourcePorts // of endpoints with other ports than their source; see KeepPorts
-	ForeignSlices []string                   // slices of this Service that others manage; consumers use their endpoints too
+	ProbePort     uint16   // 0: none, only if probing is off
+	KeepsPorts    bool     // the Service is rejected: each endpoint keeps the ports of its slice
+	ForeignSlices []string // slices of this Service that others manage; consumers use their endpoints too
 	// OtherClassSlices are slices of this Service that writers of other classes wrote.
 	OtherClassSlices []string
 	Settings         Settings
@@ -117,23 +116,12 @@ type Target struct {
 	ServicePorts             map[string]uint16 // the numbers of the Service's own ports, by name
 }
 
-// Desired converts the target to the planner's input, without endpoints. Its port groups are named like their sources,
-// or like the address of an endpoint that keeps its ports.
+// Desired converts the target to the planner's input, without endpoints and their port groups.
 func (t Target) Desired() planner.Desired {
-	var groups map[string][]discoveryv1.EndpointPort
-	if n := len(t.SourcePorts) + len(t.KeptPorts); n > 0 {
-		groups = make(map[string][]discoveryv1.EndpointPort, n)
-	}
-	for source, p := range t.SourcePorts {
-		groups[source] = p.Ports
-	}
-	for address, p := range t.KeptPorts {
-		groups[address.String()] = p.Ports
-	}
 	return planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
 		ManagedBy: t.ManagedBy, Writer: t.Writer, FirstName: t.FirstName,
-		Families: t.Families, Ports: t.Ports, PortGroups: groups, Labels: t.Labels, Headless: t.Headless,
+		Families: t.Families, Ports: t.Ports, Labels: t.Labels, Headless: t.Headless,
 	}
 }
 

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -52,13 +53,13 @@ func (e *evaluation) dropDisallowedAddresses() (guards []Guard) {
 			if r.members[j] == nil && j != r.currentSource {
 				continue
 			}
-			reason := s.Allowlist.denyReason(r.address)
+			reason := cmp.Or(s.Allowlist.denyReason(r.address), r.portProblem(j))
 			if reason == "" {
 				continue
 			}
 			r.members[j] = nil
 			if r.deniedBy == noSource || j == r.currentSource {
-				r.deniedBy = j
+				r.deniedBy, r.denied = j, reason
 			}
 			if denied++; denied == 1 {
 				example = fmt.Sprintf("%s (%s)", r.address, reason)
@@ -74,25 +75,44 @@ func (e *evaluation) dropDisallowedAddresses() (guards []Guard) {
 // denyReason says why an address may not be written.
 func (e *evaluation) denyReason(r *row) string {
 	if r.deniedBy == noSource {
-		return alwaysDenied(r.address)
+		return cmp.Or(alwaysDenied(r.address), noPorts)
 	}
-	return e.sources[r.deniedBy].Allowlist.denyReason(r.address)
+	return cmp.Or(e.sources[r.deniedBy].Allowlist.denyReason(r.address), r.denied)
 }
 
-// isDropped reports whether the allowlist removes a current endpoint: no source may report it.
+// noPorts is why an endpoint may not stay as it is listed.
+const noPorts = "all ports that its slice lists are outside the ports allowed for its source"
+
+// portProblem says why a source's report of an address that is not listed cannot be used, or why what is listed may not
+// stay; empty: it can.
+func (r *row) portProblem(source int) string {
+	switch m := r.members[source]; {
+	case m != nil && r.current == nil:
+		return m.Unusable
+	case m == nil && r.portless != nil:
+		return noPorts
+	}
+	return ""
+}
+
+// listed returns what the slices list of an address, whether its ports are allowed or not.
+func (r *row) listed() *CurrentEndpoint { return cmp.Or(r.current, r.portless) }
+
+// isDropped reports whether the allowlist removes a current endpoint: no source may report it, or not at the ports that
+// it is listed with, and it does not pass at others.
 func (r *row) isDropped() bool {
 	for _, m := range r.members {
 		if m != nil {
-			return false
+			return r.portless != nil && r.status != Passing && r.status != notProbed
 		}
 	}
-	return alwaysDenied(r.address) != "" || r.deniedBy != noSource && r.deniedBy == r.currentSource
+	return alwaysDenied(r.address) != "" || r.portless != nil || r.deniedBy != noSource && r.deniedBy == r.currentSource
 }
 
 // allCurrentDropped reports whether the allowlist would empty the Service, which looks like a mistyped setting.
 func (e *evaluation) allCurrentDropped() bool {
 	for i := range e.rows {
-		if r := &e.rows[i]; r.current != nil && !r.isDropped() {
+		if r := &e.rows[i]; r.listed() != nil && !r.isDropped() {
 			return false
 		}
 	}
@@ -105,16 +125,16 @@ func (e *evaluation) repeatCurrent() (Memory, Decision) {
 	d.Endpoints = nil
 	example := ""
 	for i := range e.rows {
-		r := &e.rows[i]
-		if r.current == nil {
+		r, c := &e.rows[i], e.rows[i].listed()
+		if c == nil {
 			continue
 		}
 		if example == "" {
 			example = fmt.Sprintf("%s: %s", r.address, e.denyReason(r))
 		}
 		d.Endpoints = append(d.Endpoints, Endpoint{
-			Address: r.address, Source: r.current.sourceName(), Zone: r.current.Zone, Hostname: r.current.Hostname, Verdict: Hold,
-			Conditions: r.current.Conditions, Listed: true, Rule: RuleAllowlist,
+			Address: r.address, Source: c.sourceName(), Zone: c.Zone, Hostname: c.Hostname, Ports: c.Ports, Verdict: Hold,
+			Conditions: c.Conditions, Listed: true, Rule: RuleAllowlist,
 			Reason: "nothing is written: every endpoint of this Service is outside the allowlist",
 		})
 	}

@@ -49,6 +49,8 @@ type Endpoint struct {
 	Source     string
 	Zone       string
 	Hostname   string
+	Ports      Ports
+	Others     []Ports // probed too: those that it would get once they pass, or those that it is still listed with
 	Verdict    Verdict
 	Conditions Conditions
 	Listed     bool   // whether it belongs into the slices

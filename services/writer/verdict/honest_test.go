@@ -139,7 +139,7 @@ func (w *truth) hear(source int) {
 // judge updates the probes with the truth, unless the prober is broken.
 func (w *truth) judge(n int) {
 	passes := w.nodes[n].alive && !w.broken
-	switch p, known := w.in.Probe(addr(n)); {
+	switch p, known := w.in.Probe(addr(n), 0); {
 	case known && passes == (p.Status == Passing) && p.Status != Pending:
 		p.RunLast = w.now
 		w.setProbe(p)
@@ -171,7 +171,7 @@ func (w *truth) check(t *rapid.T) {
 	}
 	var followed []Probe
 	for _, e := range d.Endpoints { // as the app does: removed addresses are not probed
-		if p, known := w.in.Probe(e.Address); known && e.Verdict != Remove {
+		if p, known := w.in.Probe(e.Address, 0); known && e.Verdict != Remove {
 			followed = append(followed, p)
 		}
 	}

@@ -1,8 +1,10 @@
 package verdict
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -32,9 +34,29 @@ const (
 
 func (s ProbeStatus) String() string { return statusNames[s] }
 
-// Probe is the probe status of one address.
+// Ports are those of an endpoint.
+type Ports struct {
+	Text  string // names them, as in http/TCP:30080,dns/UDP:30053; empty: those of the Service
+	Probe uint16 // at which it is probed
+}
+
+// cover reports whether an endpoint with these ports has all that other ones name.
+func (p Ports) cover(other Ports) bool {
+	if p.Text == "" || other.Text == "" {
+		return true
+	}
+	for port := range strings.SplitSeq(other.Text, ",") {
+		if name, _, _ := strings.Cut(port, ":"); !strings.Contains(","+p.Text, ","+name+":") {
+			return false
+		}
+	}
+	return true
+}
+
+// Probe is the probe status of one address at one port.
 type Probe struct {
 	Address netip.Addr
+	Port    uint16
 	Status  ProbeStatus
 	Since   time.Time // when it got this status
 	Detail  string    // why it fails or is pending, in words that stay the same while it does
@@ -76,6 +98,9 @@ type Member struct {
 	Since    time.Time // when it entered its state
 	Zone     string    // as written, after mapping; usually empty
 	Hostname string    // by which a headless Service names the endpoint; usually empty
+	Ports    Ports
+	// Unusable says why its ports cannot be used; empty: they can. An endpoint that is listed keeps those that it has.
+	Unusable string
 }
 
 // Source is one source of the target at this moment.
@@ -131,6 +156,8 @@ type CurrentEndpoint struct {
 	Source     string // the slice's label; empty stands for DefaultSource
 	Zone       string
 	Hostname   string
+	Ports      Ports
+	Portless   bool // the allowlist denies all ports that the slice has
 }
 
 func (c *CurrentEndpoint) sourceName() string {
@@ -160,7 +187,7 @@ type Limits struct {
 // Input is all that a decision depends on, except Memory and the time.
 type Input struct {
 	Sources []Source
-	Probes  []Probe // by address, each once; an address without one is pending
+	Probes  []Probe // by address and port, each once; what has none is pending
 	Current []CurrentEndpoint
 	Limits  Limits
 
@@ -173,11 +200,15 @@ type Input struct {
 	LeadingSince time.Time
 }
 
-// Probe returns the probe of an address; false: it has none.
-func (i *Input) Probe(a netip.Addr) (Probe, bool) {
-	at, found := slices.BinarySearchFunc(i.Probes, a, func(p Probe, a netip.Addr) int { return p.Address.Compare(a) })
+// Probe returns the probe of an address at a port; false: it has none.
+func (i *Input) Probe(a netip.Addr, port uint16) (Probe, bool) {
+	at, found := slices.BinarySearchFunc(i.Probes, Probe{Address: a, Port: port}, compareProbes)
 	if !found {
-		return Probe{Address: a}, false
+		return Probe{Address: a, Port: port}, false
 	}
 	return i.Probes[at], true
+}
+
+func compareProbes(a, b Probe) int {
+	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port))
 }

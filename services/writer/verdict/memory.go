@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ type addressMemory struct {
 	address    netip.Addr
 	source     string    // its owner
 	grantedBy  string    // the source whose shrink window lets it go; until that is written
+	grantedAt  Ports     // with which it was listed then
 	since      time.Time // of report: shrink releases the oldest first
 	report     State     // the last one of its owner while trusted; Unknown: none, or READY
 	unlisted   bool      // it is not ready and not listed for that: no slice tells its source
@@ -79,9 +81,9 @@ func (e *evaluation) lastTrustedReport(r *row) State {
 		s.lastReports = make(map[netip.Addr]State, len(s.Trusted))
 		for _, m := range s.Trusted {
 			s.lastReports[m.Address] = m.State
-			probe, _ := e.input.Probe(m.Address)
+			probe, _ := e.input.Probe(m.Address, m.Ports.Probe)
 			usable := m.State != NotReady || e.input.Limits.Probing && probe.Status == Passing
-			s.lastReportUsable = s.lastReportUsable || usable && s.Allowlist.denyReason(m.Address) == ""
+			s.lastReportUsable = s.lastReportUsable || usable && m.Unusable == "" && s.Allowlist.denyReason(m.Address) == ""
 		}
 	}
 	report, listed := s.lastReports[r.address]
@@ -99,7 +101,7 @@ func (e *evaluation) rememberAddresses() {
 	for i := range e.rows {
 		r := &e.rows[i]
 		m := r.memory
-		m.address, m.source = r.address, r.result.Source
+		m.address, m.source = r.address, cmp.Or(m.source, r.result.Source)
 		m.unlisted = r.result.Verdict != Remove && r.result.Verdict != StandBy && !r.result.Listed &&
 			(r.current != nil || r.previous.unlisted)
 		if !m.isWorthless() {

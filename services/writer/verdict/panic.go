@@ -17,7 +17,7 @@ func (e *evaluation) summarizeProbes() {
 	anyCurrent := false
 	for i := range e.rows {
 		r := &e.rows[i]
-		d.AnyPassing = d.AnyPassing || r.status == Passing
+		d.AnyPassing = d.AnyPassing || r.passing() != nil
 		anyCurrent = anyCurrent || r.current != nil
 		d.CannotProbe = d.CannotProbe || r.status == Pending && r.probe.Expired && r.conditions().inUse() && !r.isDropped()
 	}
@@ -56,7 +56,7 @@ func (e *evaluation) ignoreFailures(family []row) (panics bool) {
 	var passing []*Probe
 	for i := range family {
 		if r := &family[i]; e.mayCorroborate(r) {
-			passing = append(passing, r.probe)
+			passing = append(passing, r.passing())
 		}
 	}
 	panics = len(passing) == 0
@@ -76,7 +76,7 @@ func (e *evaluation) ignoreFailures(family []row) (panics bool) {
 // mayCorroborate reports whether an endpoint passes that is listed or could be.
 func (e *evaluation) mayCorroborate(r *row) bool {
 	switch {
-	case r.status != Passing:
+	case r.passing() == nil:
 		return false
 	case r.current == nil:
 		return e.isListable(r)
@@ -109,6 +109,9 @@ func (r *row) hold(by Rule) {
 	out := r.result
 	out.Verdict, out.Rule, out.Listed = Hold, by, true
 	out.Conditions, out.Zone, out.Hostname = r.current.Conditions, r.current.Zone, r.current.Hostname
+	if r.moves {
+		out.Ports, out.Others = r.current.Ports, []Ports{r.ports}
+	}
 }
 
 // panicGuard counts what is in use because of a panic.

@@ -152,6 +152,8 @@ func (w *world) changeSource(name string, args []string) {
 
 // changeNode changes what a source reports about a node, its probe, or what the slices list.
 func (w *world) changeNode(what, source string, n int, value string) {
+	value, at, _ := strings.Cut(value, "|")
+	ports := w.parsePorts(at)
 	switch what {
 	case "report":
 		if w.unlist(source, n); value != "-" {
@@ -160,12 +162,19 @@ func (w *world) changeNode(what, source string, n int, value string) {
 				n,
 				lookUp(w, map[string]State{"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady, "?": Unknown}, value),
 			)
+			for i := range w.source(source).Members {
+				if m := &w.source(source).Members[i]; m.Address == addr(n) && at == "none" {
+					m.Unusable = "no port is reported"
+				} else if m.Address == addr(n) {
+					m.Ports = ports
+				}
+			}
 		}
 	case "probe":
 		status, ago, _ := strings.Cut(value, ",")
-		w.probe(n, lookUp(w, map[string]ProbeStatus{"passing": Passing, "failing": Failing, "pending": Pending}, status))
+		w.probeAt(n, ports.Probe, lookUp(w, map[string]ProbeStatus{"passing": Passing, "failing": Failing, "pending": Pending}, status))
 		if status == "failing" {
-			p := w.probeOf(addr(n))
+			p, _ := w.in.Probe(addr(n), ports.Probe)
 			if p.RunStart = w.now; ago != "" {
 				p.RunStart = w.now.Add(-parseAs(w, time.ParseDuration, ago))
 			}
@@ -175,9 +184,20 @@ func (w *world) changeNode(what, source string, n int, value string) {
 		w.in.Current = slices.DeleteFunc(slices.Clone(w.in.Current), func(c CurrentEndpoint) bool { return c.Address == addr(n) })
 		if value != "-" {
 			w.hold(n, source, lookUp(w, map[string]Conditions{"ready": ready, "draining": draining, "notready": notReady}, value))
+			c := &w.in.Current[len(w.in.Current)-1]
+			c.Ports, c.Portless = ports, at == "none"
 		}
 		slices.SortFunc(w.in.Current, func(a, b CurrentEndpoint) int { return a.Address.Compare(b.Address) })
 	}
+}
+
+// parsePorts reads 31999,dns/UDP:53, of which the first is that of http, and is probed.
+func (w *world) parsePorts(text string) Ports {
+	if text == "" || text == "none" {
+		return Ports{}
+	}
+	number, _, _ := strings.Cut(text, ",")
+	return Ports{Text: "http/TCP:" + text, Probe: uint16(parseAs(w, strconv.Atoi, number))}
 }
 
 // playDecision decides, writes the decision unless it must not, and checks that deciding again changes nothing.
@@ -214,6 +234,9 @@ func (w *world) describeDecision() string {
 		conditions := "-"
 		if e.Listed {
 			conditions = strings.NewReplacer("drain", "draining", "out", "notready").Replace(condition(e.Conditions))
+		}
+		if e.Ports.Text != "" && e.Listed {
+			conditions += " at " + strings.TrimPrefix(e.Ports.Text, "http/TCP:")
 		}
 		fmt.Fprintf(&out, "%-9s %-9s %s by %s: %s\n", name, conditions, e.Verdict, e.Rule, e.Reason)
 	}

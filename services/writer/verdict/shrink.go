@@ -34,7 +34,7 @@ func (e *evaluation) limitDepartures() (guards []Guard) {
 		if !r.conditions().Ready || r.currentSource == noSource {
 			continue
 		}
-		if stays := r.result.Listed && r.result.Conditions.Ready; !stays {
+		if stays := r.result.Listed && r.result.Conditions.Ready && !r.moves; !stays {
 			if !e.countsAsDeparture(r) {
 				continue // it may have left already, and only the answer to that write was lost
 			}
@@ -52,7 +52,11 @@ func (e *evaluation) limitDepartures() (guards []Guard) {
 
 // countsAsDeparture reports whether an endpoint that leaves ready does so on its source's report alone.
 func (e *evaluation) countsAsDeparture(r *row) bool {
-	return r.status != Failing && !r.dropped && !r.memory.deselected &&
+	status := r.status
+	if r.moves {
+		status = r.left
+	}
+	return status != Failing && !r.dropped && !r.memory.deselected &&
 		r.deniedBy != r.currentSource && !e.sources[r.currentSource].confirmedEmpty
 }
 
@@ -101,7 +105,7 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 		case may && isGranted(r):
 		case may && w.used < w.budget:
 			if !e.input.Paused {
-				r.memory.grantedBy = s.Name
+				r.memory.grantedBy, r.memory.grantedAt = s.Name, r.current.Ports
 			}
 			w.used++
 			w.epoch, w.observation = s.Epoch, s.Observation

@@ -67,7 +67,7 @@ func (s *sourceState) countObservation(empty bool) {
 func (e *evaluation) isEmpty(source int) bool {
 	for i := range e.rows {
 		r := &e.rows[i]
-		if m := r.members[source]; m != nil && (m.State != NotReady || r.status == Passing) {
+		if m := r.members[source]; m != nil && (m.State != NotReady || r.passing() != nil) {
 			return false
 		}
 	}
@@ -82,6 +82,7 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 	for i := range e.sources {
 		s := &e.sources[i]
 		if s.suppressedBy == "" {
+			guards = append(guards, e.portsGuard(i))
 			continue
 		}
 		g := Guard{Rule: s.suppressedBy, Source: s.Name}
@@ -105,6 +106,21 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 		guards = append(guards, g)
 	}
 	return guards
+}
+
+// portsGuard counts the endpoints of a source that keep their ports, because those that it reports cannot be used.
+func (e *evaluation) portsGuard(source int) Guard {
+	g := Guard{Rule: RuleTrust, Source: e.sources[source].Name}
+	for i := range e.rows {
+		r := &e.rows[i]
+		if m := r.members[source]; r.owner == source && r.current != nil && m != nil && m.Unusable != "" {
+			g.Held++
+			g.Message = m.Unusable
+		}
+	}
+	g.Message = fmt.Sprintf("Ports of source %s cannot be used: %s. %s the ports that their slices list.",
+		g.Source, g.Message, display.Count(g.Held, "endpoint keeps", "endpoints keep"))
+	return g
 }
 
 // isHeld reports whether the suppression of a source changes what becomes of a current endpoint: an empty source

@@ -1,5 +1,7 @@
 package verdict
 
+import "fmt"
+
 // Reports and probe statuses that only the table knows.
 const (
 	unlisted   = NotReady + 1 // the owner is trusted and does not list the address
@@ -91,10 +93,14 @@ func (e *evaluation) isBetterOwner(j, owner int) bool {
 
 // setReport takes the report of the owner, unless a guard suppresses it.
 func (e *evaluation) setReport(r *row) {
-	s := &e.sources[r.owner]
+	s, m := &e.sources[r.owner], r.members[r.owner]
 	r.reported = unlisted
-	if m := r.members[r.owner]; m != nil {
+	if m != nil {
 		r.reported = m.State
+	}
+	if m != nil && r.current == nil {
+		r.ports = m.Ports
+		r.probe, r.status = e.probeAt(r, r.ports)
 	}
 	if s.suppressedBy != "" {
 		e.rememberReport(r, e.lastTrustedReport(r))
@@ -104,7 +110,25 @@ func (e *evaluation) setReport(r *row) {
 	}
 	e.rememberReport(r, r.reported)
 	r.report = r.reported
-	e.explain(r, RuleTable, s.Name, reportNames[r.reported])
+	report := reportNames[r.reported]
+	if m != nil && m.State != Unknown && r.current != nil && m.Unusable == "" && m.Ports != r.ports {
+		report += e.followPorts(r, m.Ports)
+	}
+	e.explain(r, RuleTable, s.Name, report)
+}
+
+// followPorts has an endpoint get the ports that its owner reports instead of those that it is listed with. They are a
+// new endpoint, which must pass its probe, and have all ports that pass now. Shrink counts that as a departure. It
+// returns what is to be explained.
+func (e *evaluation) followPorts(r *row, reported Ports) string {
+	probe, status := e.probeAt(r, reported)
+	r.newPorts = &reported
+	r.moves = status == notProbed || status == Passing && (r.fails() || reported.cover(r.ports))
+	if !r.moves {
+		return fmt.Sprintf(" at other ports (%s, probe: %s)", reported.Text, statusNames[status])
+	}
+	r.left, r.ports, r.probe, r.status = r.status, reported, probe, status
+	return ""
 }
 
 // setReportWithoutOwner handles an address that no source may report: its source's allowlist denies it, or its
@@ -115,9 +139,9 @@ func (e *evaluation) setReportWithoutOwner(r *row, allCount bool) {
 	case r.deniedBy != noSource && (r.current == nil || r.deniedBy == r.currentSource):
 		r.report = disallowed
 		r.result.Source = e.sources[r.deniedBy].Name
-	case alwaysDenied(r.address) != "":
+	case alwaysDenied(r.address) != "" || r.portless != nil:
 		r.report = disallowed
-		r.result.Source = r.current.sourceName()
+		r.result.Source = r.listed().sourceName()
 	case allCount:
 		r.report = unlisted
 		e.explain(r, RuleTable, r.current.sourceName(), "not a source of this Service")
@@ -169,6 +193,7 @@ func (e *evaluation) applyTable() {
 			out.Rule = RulePanic
 		}
 		r.setIdentity()
+		r.setPorts()
 		out.Listed = r.isListed(e.input.Limits.ListUnready)
 		if !out.Listed {
 			out.Conditions = notReady
@@ -217,6 +242,19 @@ func (r *row) setIdentity() {
 	}
 	if m := r.members[r.owner]; m != nil && (r.current == nil || r.result.Verdict != Hold) {
 		r.result.Zone, r.result.Hostname = m.Zone, m.Hostname
+	}
+}
+
+// setPorts sets the ports. An endpoint that keeps its ports keeps its slice, too.
+func (r *row) setPorts() {
+	out := r.result
+	out.Ports, out.Others = r.ports, nil
+	switch {
+	case r.moves:
+		out.Others = []Ports{r.current.Ports}
+	case r.newPorts != nil:
+		out.Others, r.memory.source = []Ports{*r.newPorts}, out.Source
+		out.Source = r.current.sourceName()
 	}
 }
 

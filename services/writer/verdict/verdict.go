@@ -78,16 +78,23 @@ type evaluation struct {
 type row struct {
 	address       netip.Addr
 	current       *CurrentEndpoint // nil: not in the slices
+	portless      *CurrentEndpoint // what current would be if the allowlist did not deny all of its ports; nil: nothing
 	currentSource int              // the source that it is or was listed for; noSource: none of this target's
 	members       []*Member        // by source: what it reports, unless its allowlist denies the address
 	deniedBy      int              // a source whose allowlist denies it; noSource: none
-	probe         *Probe           // noProbe: none
+	denied        string           // why
+	probes        []Probe          // at all ports
+	probe         *Probe           // at ports; noProbe: none
 	previous      *addressMemory   // noMemory: none
 
 	owner    int         // the source whose report counts; noSource: none
 	reported State       // what the owner reports
 	report   State       // as the table reads it
 	status   ProbeStatus // of the probe, as the table reads it
+	ports    Ports       // that it has or gets
+	newPorts *Ports      // that its owner reports, if they are not those that it is listed with; nil: none
+	moves    bool        // it gets newPorts
+	left     ProbeStatus // if it moves: of the probe at the ports that it is listed with
 	dropped  bool        // our own settings take it out of the slices: its source has expired, or its tier is not needed
 
 	result *Endpoint     // in the decision
@@ -213,9 +220,12 @@ func (e *evaluation) joinByAddress() {
 				r.members[i] = &members[i][0]
 			}
 		}
-		if probes = skipTo(a, probes, func(p *Probe) netip.Addr { return p.Address }); len(probes) > 0 && probes[0].Address == a {
-			r.probe = &probes[0]
+		probes = skipTo(a, probes, func(p *Probe) netip.Addr { return p.Address })
+		n := 0
+		for n < len(probes) && probes[n].Address == a {
+			n++
 		}
+		r.probes, probes = probes[:n], probes[n:]
 		if memories = skipTo(
 			a,
 			memories,
@@ -266,18 +276,48 @@ func lowestAddress(current []CurrentEndpoint, members [][]Member) (lowest netip.
 
 // recall adds what follows from the probe and the last decision.
 func (e *evaluation) recall(r *row) {
-	if e.input.Limits.Probing {
-		r.status = r.probe.Status
+	if c := r.current; c != nil {
+		r.currentSource = e.sourceNamed(c.sourceName())
+		if c.Portless && !e.input.Rejected {
+			r.portless, r.current = c, nil
+		}
 	}
 	switch {
 	case r.current != nil:
-		r.currentSource = e.sourceNamed(r.current.sourceName())
-		if r.current.Conditions.Ready && r.previous.grantedBy == r.current.sourceName() {
-			r.memory.grantedBy = r.previous.grantedBy
+		r.ports = r.current.Ports
+		if r.current.Conditions.Ready && r.previous.grantedBy == r.current.sourceName() && r.previous.grantedAt == r.ports {
+			r.memory.grantedBy, r.memory.grantedAt = r.previous.grantedBy, r.ports
 		}
+	case r.portless != nil:
 	case r.previous.unlisted:
 		r.currentSource = e.sourceNamed(r.previous.source)
 	}
+	if at := slices.IndexFunc(r.members, func(m *Member) bool { return m != nil && m.Unusable == "" }); r.current == nil && at >= 0 {
+		r.ports = r.members[at].Ports
+	}
+	r.probe, r.status = e.probeAt(r, r.ports)
+}
+
+// probeAt returns the probe of an address at some ports, and its status.
+func (e *evaluation) probeAt(r *row, ports Ports) (*Probe, ProbeStatus) {
+	for i := range r.probes {
+		if p := &r.probes[i]; p.Port == ports.Probe {
+			return p, p.Status
+		}
+	}
+	if e.input.Limits.Probing {
+		return &noProbe, Pending
+	}
+	return &noProbe, notProbed
+}
+
+// passing returns a probe of the address that passes, at whatever ports; nil: there is none.
+func (r *row) passing() *Probe {
+	at := slices.IndexFunc(r.probes, func(p Probe) bool { return p.Status == Passing })
+	if at < 0 {
+		return nil
+	}
+	return &r.probes[at]
 }
 
 // families returns the rows of each address family that there is: a consumer uses one of them. Without probes there is one

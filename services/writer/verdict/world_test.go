@@ -97,7 +97,7 @@ func (w *world) reselect(source, selector string) {
 
 // setProbe adds or replaces the probe of an address.
 func (w *world) setProbe(p Probe) {
-	at, found := slices.BinarySearchFunc(w.in.Probes, p.Address, func(p Probe, a netip.Addr) int { return p.Address.Compare(a) })
+	at, found := slices.BinarySearchFunc(w.in.Probes, p, compareProbes)
 	if !found {
 		w.in.Probes = slices.Insert(w.in.Probes, at, Probe{})
 	}
@@ -106,14 +106,16 @@ func (w *world) setProbe(p Probe) {
 
 // probeOf returns the probe of an address; without one it is pending.
 func (w *world) probeOf(a netip.Addr) Probe {
-	p, _ := w.in.Probe(a)
+	p, _ := w.in.Probe(a, 0)
 	return p
 }
 
 // probe changes a probe status; one that passed did so until now.
-func (w *world) probe(n int, h ProbeStatus) {
-	p := Probe{Address: addr(n), Status: h, Since: w.now, RunStart: w.now, RunLast: w.now}
-	if before, known := w.in.Probe(addr(n)); !known {
+func (w *world) probe(n int, h ProbeStatus) { w.probeAt(n, 0, h) }
+
+func (w *world) probeAt(n int, port uint16, h ProbeStatus) {
+	p := Probe{Address: addr(n), Port: port, Status: h, Since: w.now, RunStart: w.now, RunLast: w.now}
+	if before, known := w.in.Probe(addr(n), port); !known {
 		p.RunStart = w.now.Add(-time.Minute)
 	} else if before.Status == h {
 		p.RunStart = before.RunStart
@@ -228,7 +230,9 @@ func held(d Decision) []CurrentEndpoint {
 		if e.Listed {
 			out = append(
 				out,
-				CurrentEndpoint{Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname},
+				CurrentEndpoint{
+					Address: e.Address, Conditions: e.Conditions, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname, Ports: e.Ports,
+				},
 			)
 		}
 	}

@@ -183,14 +183,20 @@ func portWarnings(s subscriber.Snapshot, t targets.Target) []events.Warning {
 		return nil
 	}
 	var missing, have []string
-	for _, p := range t.PortsOf(s.Source) {
-		if p.Port == nil || p.Protocol == nil {
-			continue
+	follows := t.FollowsPorts(s.Source)
+	for _, p := range t.OwnPorts(s.Source) {
+		number := fmt.Sprintf("%d/%.8s", *p.Port, *p.Protocol)
+		if follows {
+			number = fmt.Sprintf("%.16s/%.8s", *p.Name, *p.Protocol)
 		}
 		if !slices.ContainsFunc(reported, func(o contract.Port) bool {
-			return int32(o.Number) == *p.Port && o.Protocol == string(*p.Protocol)
+			found := int32(o.Number) == *p.Port
+			if follows {
+				found = o.Name == *p.Name || len(t.Ports) == 1
+			}
+			return found && o.Protocol == string(*p.Protocol)
 		}) {
-			missing = append(missing, fmt.Sprintf("%d/%.8s", *p.Port, *p.Protocol))
+			missing = append(missing, number)
 		}
 	}
 	if len(missing) == 0 {

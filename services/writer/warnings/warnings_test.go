@@ -51,7 +51,7 @@ func TestReportsGuardOfEachSource(t *testing.T) {
 
 func TestReportsPortThatTheSourceDoesNotHave(t *testing.T) {
 	tcp, number := corev1.ProtocolTCP, int32(8080)
-	target := targets.Target{Ports: []discoveryv1.EndpointPort{{Protocol: &tcp, Port: &number}}}
+	target := targets.Target{Ports: []discoveryv1.EndpointPort{{Name: new("http"), Protocol: &tcp, Port: &number}}}
 	for _, tt := range []struct {
 		name     string
 		ports    []contract.Port
