@@ -118,9 +118,9 @@ func (t *changeTracker) toCandidate(r record) source.Candidate {
 		c.State = source.Ready
 	}
 	if !r.worker {
-		c.Excluded, c.ExcludedBy = source.ControlPlane, "worker is false in its record"
+		c.Excluded, c.ExcludedBy = source.ControlPlane, "its record has worker false"
 	}
-	c.StateReason = fmt.Sprintf("ready is %t in its record in %s", r.ready, t.origin)
+	c.StateReason = fmt.Sprintf("its record in %s has ready %t", t.origin, r.ready)
 	return c
 }
 

@@ -58,12 +58,12 @@ func TestReportsRecordsWithReasons(t *testing.T) {
 			State:       source.Ready,
 			InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")},
 			Excluded:    source.ControlPlane,
-			ExcludedBy:  "worker is false in its record",
-			StateReason: "ready is true in its record in the test",
+			ExcludedBy:  "its record has worker false",
+			StateReason: "its record in the test has ready true",
 		},
 		{
 			Name: "w", State: source.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
-			StateReason: "ready is false in its record in the test",
+			StateReason: "its record in the test has ready false",
 		},
 		{
 			Name: "x", Invalid: "private_ip is missing, ready is missing, worker is missing",
