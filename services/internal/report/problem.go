@@ -46,7 +46,7 @@ func IsHealthy(all []*reportv1.Problem) bool {
 }
 
 // advice says how to fix the problems of a reason. Reasons that need nothing done have none.
-var advice = map[string]string{
+var advice = map[string]string{ //nolint:gosec // G101: it names tokens, and has none
 	// Of an inventory.
 	"AddressesNotSynced":  "Known addresses stay. Check the IONOS API and its token, or SECURED_SUBNET_CIDR.",
 	"AmbiguousServer":     "Set the Node's provider ID to ionos://SERVER-ID of the server that it runs on.",
