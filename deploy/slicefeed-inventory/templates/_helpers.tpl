@@ -251,7 +251,7 @@ the names of the other component's credentials. */}}
 {{- end }}
 
 {{- /* Checks across several values, all reported in one failure. The program reports the same, but from a Pod. */}}
-{{/* The Services that the inventory may read, by namespace: their names, or none if it may read all of the namespace. */}}
+{{/* The Services that the inventory reads, by namespace; with SOURCE_SERVICE_SELECTOR it lists all of the namespace. */}}
 {{- define "inventory.readServices" -}}
 {{- $all := dict -}}
 {{- $services := list -}}
@@ -259,14 +259,11 @@ the names of the other component's credentials. */}}
 {{- if .Values.settings.SOURCE_SERVICE_SELECTOR -}}
 {{- range .Values.allowedClients }}{{ $services = concat $services (default list .services) }}{{ end -}}
 {{- end -}}
-{{- $whole := list -}}
 {{- range $services -}}
 {{- $namespace := splitList "/" . | first -}}
 {{- $name := splitList "/" . | last -}}
-{{- if eq $name "*" }}{{ $whole = append $whole $namespace }}{{ end -}}
 {{- $_ := set $all $namespace (append (default list (get $all $namespace)) $name | uniq | sortAlpha) -}}
 {{- end -}}
-{{- range $whole }}{{ $_ := set $all . list }}{{ end -}}
 {{- toYaml $all -}}
 {{- end }}
 {{- define "inventory.validate" -}}

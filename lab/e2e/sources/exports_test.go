@@ -203,10 +203,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	})
 	x.step("a Service without the label waits for it", func(x *exports) {
 		later := x.CreateService(e2e.NewLabeledService("later", e2e.Annotated("source-service", "shop/later")))
-		x.Until(
-			"the inventory logs why",
-			func() bool { return strings.Contains(x.LogOf(x.Inventory), "service shop/later is not exported") },
-		)
+		x.Until("the writer logs why", func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "service shop/later is not exported") })
 		if all := x.SlicesOf(later); len(all) > 0 {
 			x.T.Errorf("it has slices: %s", pair.Describe(all))
 		}
@@ -240,6 +237,18 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		x.AwaitOf(api, "api follows", pair.Are(pair.Draining, c.Address))
 		if now := x.SlicesOf(x.Service); !web(now) {
 			x.T.Errorf("web is %s", pair.Describe(now))
+		}
+	})
+	x.step("a Service that is deleted with its slices keeps its endpoints", func(x *exports) {
+		before := x.VersionsOf(api)
+		client := x.SecuredClient()
+		x.Must(client.CoreV1().Services(e2e.Shop).Delete(x.Ctx(), "api", metav1.DeleteOptions{}))
+		for _, slice := range []string{"web", "api-6"} { // named like another Service, and deleted as by the garbage collector
+			x.Must(client.DiscoveryV1().EndpointSlices(e2e.Shop).Delete(x.Ctx(), slice, metav1.DeleteOptions{}))
+		}
+		x.Until("the writer logs why", func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "service shop/api does not exist") })
+		if after := x.VersionsOf(api); !maps.Equal(before, after) {
+			x.T.Errorf("written: %v, then %v", before, after)
 		}
 	})
 	x.step("a Service that is no longer granted keeps its endpoints", func(x *exports) {

@@ -36,13 +36,20 @@ type Grant struct {
 	Services []string
 }
 
-// AllowsService reports whether the client may see an exported Service, by namespace/name.
-func (g Grant) AllowsService(service string) bool {
-	namespace, name, _ := strings.Cut(service, "/")
-	return slices.ContainsFunc(g.Services, func(pattern string) bool {
-		inNamespace, named, _ := strings.Cut(pattern, "/")
-		return (inNamespace == anyName || inNamespace == namespace) && (named == anyName || named == name)
-	})
+// FindService reports whether the client may see an exported Service, by namespace/name, and returns the namespace
+// that the entry names for it; empty: any.
+func (g Grant) FindService(service string) (namespace string, allowed bool) {
+	inNamespace, named, _ := strings.Cut(service, "/")
+	for _, pattern := range g.Services {
+		switch ns, name, _ := strings.Cut(pattern, "/"); {
+		case name != anyName && name != named:
+		case ns == inNamespace:
+			return ns, true
+		case ns == anyName:
+			allowed = true
+		}
+	}
+	return "", allowed
 }
 
 // anyName in a pattern stands for any namespace or name.

@@ -110,7 +110,7 @@ clients:
 		"kube-system/dns": {true, false, true}, "shop/*": {false, false, true}, "": {false, false, true},
 	} {
 		for i, g := range grants {
-			if got := g.AllowsService(service); got != want[i] {
+			if _, got := g.FindService(service); got != want[i] {
 				t.Errorf("%s may see %q: %v, want %v", g.SAN, service, got, want[i])
 			}
 		}

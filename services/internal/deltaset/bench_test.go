@@ -19,7 +19,7 @@ func (i *item) Identity() (group, key string, fingerprint Digest) {
 }
 
 func newFilledSet(n int) (*Set[*item], []*item) {
-	s := New[*item]("epoch", Window)
+	s := New[*item]("epoch", Window, Window)
 	items := make([]*item, n)
 	for i := range items {
 		items[i] = &item{key: fmt.Sprintf("standardnodes-%06d", i)}

@@ -11,8 +11,7 @@ import (
 	"slices"
 )
 
-// Window is the number of changes that a reader may lag behind and still resume by its cursor
-// (rule R6).
+// Window is the largest number of changes that a reader may lag behind and still resume by its cursor (rule R6).
 const Window = 4096
 
 // Entry is a member of a set. Entries are immutable.
@@ -57,8 +56,11 @@ type Set[E Entry] struct {
 	epoch    string
 	groups   map[string]*group[E]
 	revision uint64
-	window   uint64
-	recent   []change // the last changes, at most window: a ring once it is full, see changeAt
+	least    int
+	window   int
+	size     int      // number of entries
+	peak     int      // the largest size so far
+	recent   []change // the last changes, up to twice as many as keep says
 }
 
 type group[E Entry] struct {
@@ -76,9 +78,10 @@ type change struct {
 }
 
 // New returns an empty set. The epoch must be unique, because a cursor does not distinguish two sets
-// of one epoch. The window is the number of changes kept, usually Window.
-func New[E Entry](epoch string, window int) *Set[E] {
-	return &Set[E]{epoch: epoch, groups: map[string]*group[E]{}, window: uint64(window)}
+// of one epoch. The set keeps as many changes as it had entries, but at least and at most these: to a reader that lags
+// by more, the whole set costs no more than its changes.
+func New[E Entry](epoch string, least, window int) *Set[E] {
+	return &Set[E]{epoch: epoch, groups: map[string]*group[E]{}, least: least, window: window}
 }
 
 // Get returns the entry of a key in a group.
@@ -107,6 +110,9 @@ func (s *Set[E]) Put(e E) bool {
 			return false // only unpublished content differs
 		}
 		xor.XOR(old)
+	} else {
+		s.size++
+		s.peak = max(s.peak, s.size)
 	}
 	s.recordChange(g, change{group: groupName, key: key, existed: existed, xor: xor})
 	return true
@@ -124,6 +130,7 @@ func (s *Set[E]) Remove(groupName, key string) bool {
 	}
 	delete(g.entries, key)
 	g.sorted = nil
+	s.size--
 	_, _, old := prev.Identity()
 	s.recordChange(g, change{group: groupName, key: key, existed: true, xor: old})
 	if len(g.entries) == 0 {
@@ -152,15 +159,14 @@ func (s *Set[E]) Replace(groupName string, entries []E) {
 func (s *Set[E]) recordChange(g *group[E], c change) {
 	g.digest.XOR(c.xor)
 	s.revision++
-	if uint64(len(s.recent)) < s.window { // most of many sets have few changes, and a full window takes 230 KB
-		s.recent = append(s.recent, c)
-		return
+	s.recent = append(s.recent, c)
+	if keep := s.keep(); len(s.recent) >= 2*keep {
+		s.recent = slices.Clone(s.recent[len(s.recent)-keep:])
 	}
-	*s.changeAt(s.revision) = c
 }
 
-// changeAt returns the change that led to a revision in the window.
-func (s *Set[E]) changeAt(revision uint64) *change { return &s.recent[(revision-1)%s.window] }
+// keep is how many of the last changes a reader may lag behind.
+func (s *Set[E]) keep() int { return min(max(s.peak, s.least), s.window) }
 
 // Epoch returns the epoch that New was given.
 func (s *Set[E]) Epoch() string { return s.epoch }
@@ -179,34 +185,42 @@ func (s *Set[E]) Since(from *Position, filter Filter) Delta[E] {
 			d.Count += len(g.entries)
 		}
 	}
-	switch {
-	case from != nil && from.Digest == d.At.Digest: // rule R5
-	case from != nil && s.canResume(*from, d.At.Digest, filter): // rule R6
-		d.Upserts, d.Removed = s.changesSince(from.Revision, filter)
-	default: // rule R7
-		d.Reset, d.Upserts = true, s.sortedEntries(filter)
+	if from != nil && from.Digest == d.At.Digest { // rule R5
+		return d
 	}
+	if changes := s.changesSince(from, d.At.Digest, filter); changes != nil { // rule R6
+		d.Upserts, d.Removed = s.newestStates(changes, filter)
+		return d
+	}
+	d.Reset, d.Upserts = true, s.sortedEntries(filter) // rule R7
 	return d
 }
 
-// canResume reports whether the position is a state of this set that the window still covers. The
-// digest is the current one.
-func (s *Set[E]) canResume(p Position, digest Digest, filter Filter) bool {
-	if p.Epoch != s.epoch || p.Revision >= s.revision || s.revision-p.Revision > s.window {
-		return false
+// changesSince returns the changes since a position; nil: it is none of this set, or they are not kept. The digest is
+// the current one.
+func (s *Set[E]) changesSince(from *Position, digest Digest, filter Filter) []change {
+	if from == nil || from.Epoch != s.epoch || from.Revision >= s.revision {
+		return nil
 	}
-	for r := p.Revision + 1; r <= s.revision; r++ {
-		if c := s.changeAt(r); filter == nil || filter(c.group) {
+	lag := s.revision - from.Revision
+	if lag > uint64(min(len(s.recent), s.keep())) {
+		return nil
+	}
+	changes := s.recent[len(s.recent)-int(lag):]
+	for _, c := range changes {
+		if filter == nil || filter(c.group) {
 			digest.XOR(c.xor)
 		}
 	}
-	return digest == p.Digest
+	if digest != from.Digest {
+		return nil
+	}
+	return changes
 }
 
-func (s *Set[E]) changesSince(revision uint64, filter Filter) (upserts []E, removed []string) {
+func (s *Set[E]) newestStates(changes []change, filter Filter) (upserts []E, removed []string) {
 	seen := map[string]struct{}{}
-	for r := revision + 1; r <= s.revision; r++ {
-		c := s.changeAt(r)
+	for _, c := range changes {
 		if filter != nil && !filter(c.group) {
 			continue
 		}

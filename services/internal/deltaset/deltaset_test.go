@@ -26,7 +26,7 @@ func TestDeltaWithoutChangesIsEmpty(t *testing.T) {
 
 // Groups come and go with their Services: the set must not retain every group that ever existed.
 func TestRemoveDeletesEmptyGroups(t *testing.T) {
-	s := New[named]("e", 4)
+	s := New[named]("e", 4, 4)
 	for _, n := range []named{"a", "b"} {
 		s.Put(n)
 	}
@@ -36,21 +36,26 @@ func TestRemoveDeletesEmptyGroups(t *testing.T) {
 	}
 }
 
-// An inventory has a set for each exported Service, most of which have few changes.
-func TestChangesAreKeptAsTheyComeUpToTheWindow(t *testing.T) {
-	s := New[named]("e", 3)
-	for i, want := range []int{0, 1, 2, 3, 3, 3} {
-		if len(s.recent) != want {
-			t.Errorf("%d changes are kept after %d, want %d", len(s.recent), i, want)
+// An inventory has a set for each exported Service, most of which are small.
+func TestKeepsAsManyChangesAsItHadEntries(t *testing.T) {
+	s := New[named]("e", 2, 8)
+	for i, want := range []int{2, 2, 2, 3, 4, 5, 6, 7, 8, 8, 8} {
+		if got := s.keep(); got != want {
+			t.Errorf("keeps %d changes with %d entries, want %d", got, i, want)
 		}
 		s.Put(named(rune('a' + i)))
 	}
+	for i := range 100 {
+		s.Remove("g-a", "a")
+		s.Put(named("a"))
+		if len(s.recent) >= 2*s.keep() {
+			t.Fatalf("%d changes are kept after %d", len(s.recent), i)
+		}
+	}
 }
 
-// A position one change before the window looks like one inside it when the oldest change is undone by the newest:
-// the ring holds the newest change in the place of the oldest, and their differences cancel out.
 func TestResumesWithinTheWindowOnly(t *testing.T) {
-	s := New[named]("e", 2)
+	s := New[named]("e", 2, 2)
 	beforeWindow := s.Since(nil, nil).At
 	s.Put("a")
 	atWindow := s.Since(nil, nil).At

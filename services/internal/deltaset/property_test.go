@@ -29,7 +29,7 @@ func (i item) Identity() (group, key string, fingerprint deltaset.Digest) {
 func TestR10ReaderCatchesUpFromAnyPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const window = 8
-		replicas := []*deltaset.Set[item]{deltaset.New[item]("a", window), deltaset.New[item]("b", window)}
+		replicas := []*deltaset.Set[item]{deltaset.New[item]("a", window, window), deltaset.New[item]("b", window, window)}
 		truth := map[string]item{}
 		type reader struct {
 			deltasettest.Reader

@@ -19,7 +19,7 @@ type clientConnection struct {
 	limits      *limits
 	names       []certificate.SAN // from the certificate
 	usage       *clientUsage      // shared by all connections of the client
-	excess      bool              // above maxConns: all its calls are rejected
+	excess      bool              // above MaxConns: all its calls are rejected
 	streamCount atomic.Int32
 }
 

@@ -35,7 +35,7 @@ func TestConnectionsOfClientShareByteRate(t *testing.T) {
 			c.usage = u
 			all = append(all, c)
 		}
-		for range maxConns + maxExcessConns {
+		for range MaxConns + maxExcessConns {
 			open(usage, &read)
 		}
 		open(other, &fromOther)
@@ -56,7 +56,7 @@ func TestConnectionsOfClientShareByteRate(t *testing.T) {
 		const seconds = 60
 		time.Sleep(seconds * time.Second)
 		maxBytes := int64(
-			byteBurst + seconds*byteRate + (maxConns+maxExcessConns)*maxReadBytes,
+			byteBurst + seconds*byteRate + (MaxConns+maxExcessConns)*maxReadBytes,
 		) // each connection has read the bytes that it waits for
 		if got := read.Load(); got > maxBytes || got < byteRate*seconds {
 			t.Errorf("%d bytes were read, want at most %d", got, maxBytes)

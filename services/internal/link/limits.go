@@ -23,11 +23,11 @@ import (
 // certificates have its name count together. The limits are far above what a correct client needs, and
 // low enough that a client that misbehaves affects only itself. docs/design/limits.md has the table.
 const (
-	// maxConns is the number of connections of one client. Three writer replicas that reconnect over a
+	// MaxConns is the number of connections of one client. Three writer replicas that reconnect over a
 	// bad network leave a dozen dead connections that are not detected yet.
-	maxConns = 16
+	MaxConns = 16
 
-	// A few connections above maxConns are kept for some seconds, so that their calls get an error:
+	// A few connections above MaxConns are kept for some seconds, so that their calls get an error:
 	// closing them would not show the client why. They are called excess connections.
 	maxExcessConns = 8
 	excessLifetime = 10 * time.Second
@@ -122,7 +122,7 @@ func (l *limits) addConnection(c *clientConnection, client certificate.SAN) bool
 			excess++
 		}
 	}
-	c.usage, c.excess = usage, len(usage.conns)-excess >= maxConns
+	c.usage, c.excess = usage, len(usage.conns)-excess >= MaxConns
 	if c.excess && excess >= maxExcessConns {
 		return false
 	}
@@ -224,5 +224,5 @@ func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, 
 var errTooManyConns = status.Errorf(
 	codes.ResourceExhausted,
 	"clients of this name already have %d connections; close one or give each client its own name",
-	maxConns,
+	MaxConns,
 )

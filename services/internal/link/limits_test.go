@@ -137,7 +137,7 @@ func TestLimitsConnectionsPerClient(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := r.clientCert(t, writerCert)
 	var conns []*tls.Conn
-	for range maxConns + maxExcessConns {
+	for range MaxConns + maxExcessConns {
 		conn, err := r.dialTLS(t, writer)
 		if err != nil {
 			t.Fatalf("after %d connections: %v", len(conns), err)
@@ -145,7 +145,7 @@ func TestLimitsConnectionsPerClient(t *testing.T) {
 		conns = append(conns, conn)
 	}
 	if _, err := r.dialTLS(t, writer); err == nil {
-		t.Errorf("client has more than %d connections", maxConns+maxExcessConns)
+		t.Errorf("client has more than %d connections", MaxConns+maxExcessConns)
 	}
 	if got := r.rejectionCount(limitConnections); got != maxExcessConns+1 {
 		t.Errorf("counted %v rejections, want %d", got, maxExcessConns+1)
@@ -171,7 +171,7 @@ func TestLimitsConnectionsPerClient(t *testing.T) {
 func TestExcessConnectionsGetResourceExhausted(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := r.clientCert(t, writerCert)
-	for range maxConns {
+	for range MaxConns {
 		if _, err := r.dialTLS(t, writer); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func TestChargesBytesToClient(t *testing.T) {
 func TestForgetsConnectionsThatEndImmediately(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := r.clientCert(t, writerCert)
-	for range 2 * maxConns {
+	for range 2 * MaxConns {
 		conn, err := r.dialTLS(t, writer)
 		if err != nil {
 			t.Logf("rejected while closed connections are still counted: %v", err)

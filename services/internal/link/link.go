@@ -63,8 +63,11 @@ type streamLimits struct {
 // subscriber: that opens all of them on one connection.
 var (
 	fewStreams  = streamLimits{perConn: 8, calls: 16, rate: 20, burst: 128}
-	manyStreams = streamLimits{perConn: 512, calls: 528, rate: 200, burst: 1024}
+	manyStreams = streamLimits{perConn: MaxStreamsPerConn, calls: 528, rate: 200, burst: 1024}
 )
+
+// MaxStreamsPerConn is the number of concurrent streams of one connection to a server with a stream for each Service.
+const MaxStreamsPerConn = 512
 
 // Config is what NewClient and NewServer have in common.
 type Config struct {

@@ -25,7 +25,7 @@ func liveMemory() float64 {
 // The measurement includes the client's end in the same process, so the server's part is smaller.
 // docs/design/limits.md has the bounds.
 func TestMemoryPerPeer(t *testing.T) {
-	const peers = maxConns - 1 // of one client; the first connection is not measured
+	const peers = MaxConns - 1 // of one client; the first connection is not measured
 	others := &certBuilder{T: t, ca: newTestCA(t, "another CA"), san: writerURI, usages: forClients}
 	for _, c := range []struct {
 		name    string

@@ -129,8 +129,9 @@ func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inve
 	return i, nil
 }
 
-// maxExportStreams is the number of streams that a client may have if there is one for each Service.
-const maxExportStreams = 1024
+// maxExportStreams is the number of streams that a client may have if there is one for each Service: as many as package
+// link allows on all of its connections. With fewer, one replica of a writer could lock another one out.
+const maxExportStreams = link.MaxConns * link.MaxStreamsPerConn
 
 // publishNodes creates the stages of an inventory that publishes the nodes of one source.
 func publishNodes(cfg *config.Config, version string, log *slog.Logger, registerer prometheus.Registerer) (published, error) {
@@ -206,6 +207,6 @@ func (i *inventory) Run(ctx context.Context) error {
 func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
 	return nodeserver.Client{
-		Name: string(grant.SAN), AllowsService: grant.AllowsService,
+		Name: string(grant.SAN), FindService: grant.FindService,
 	}, ok
 }

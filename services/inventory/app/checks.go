@@ -132,14 +132,18 @@ func servicePermissions(cfg *config.Config) (needed []preflight.Permission) {
 	slices.Sort(patterns)
 	for _, pattern := range slices.Compact(patterns) {
 		namespace, name, _ := strings.Cut(pattern, "/")
-		namespaces = append(namespaces, namespace)
-		needed = append(needed, preflight.Permission{
-			Resource: "services", Name: strings.TrimSuffix(name, "*"), Namespaces: []string{namespace}, Verbs: []string{"get"},
-		})
+		service := preflight.Permission{Resource: "services", Name: name, Namespaces: []string{namespace}, Verbs: []string{"get"}}
+		if cfg.ExportsServices() {
+			service.Name, service.Verbs = "", []string{"get", "list", "watch"}
+		}
+		if slices.Contains(namespaces, namespace) {
+			continue
+		}
+		namespaces, needed = append(namespaces, namespace), append(needed, service)
 	}
 	if len(namespaces) > 0 {
 		needed = append(needed, preflight.Permission{
-			Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: slices.Compact(namespaces), Verbs: []string{"list", "watch"},
+			Group: "discovery.k8s.io", Resource: "endpointslices", Namespaces: namespaces, Verbs: []string{"list", "watch"},
 		})
 	}
 	return needed

@@ -176,10 +176,10 @@ func TestNeedsThePermissionsThatItUses(t *testing.T) {
 		{configtest.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"[get] services web [shop]", "[list watch] endpointslices [shop]"}},
 		{
 			exporting(t, "[shop/web, shop/api, pay/*]"),
-			[]string{"[get] services [pay]", "[get] services api [shop]", "[get] services web [shop]", "[list watch] endpointslices [pay shop]"},
+			[]string{"[get list watch] services [pay]", "[get list watch] services [shop]", "[list watch] endpointslices [pay shop]"},
 		},
 		{exporting(t, "[]"), nil},
-		{exporting(t, "['*/web', '*/*']"), []string{"[get] services [*]", "[get] services web [*]", "[list watch] endpointslices [*]"}},
+		{exporting(t, "['*/web', '*/*']"), []string{"[get list watch] services [*]", "[list watch] endpointslices [*]"}},
 	} {
 		env := configtest.Env()
 		maps.Copy(env, tt.set)

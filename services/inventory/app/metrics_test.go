@@ -3,10 +3,14 @@ package app
 import (
 	"context"
 	"flag"
+	"io"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,19 +77,50 @@ func TestMetricsAreDocumented(t *testing.T) {
 	metricstest.CheckMetrics(t, "../../../docs/reference/metrics.md", "inventory", *update, all...)
 }
 
-func TestAnExportedServiceHasFewSeries(t *testing.T) {
-	exporting := build(t, exportingEnv(t))
+// servesTwoServices is an API server that has shop/web and shop/api, and nothing else.
+func servesTwoServices(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	query := r.URL.Query()
+	switch {
+	case query.Get("sendInitialEvents") != "" || r.URL.Path != "/api/v1/services":
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+	case query.Get("watch") != "":
+		<-r.Context().Done()
+	default:
+		_, _ = io.WriteString(w, `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[
+			{"metadata":{"namespace":"shop","name":"web"}},{"metadata":{"namespace":"shop","name":"api"}}]}`)
+	}
+}
+
+func TestAnExportedServiceHasFewSeriesAndAnyOtherHasNone(t *testing.T) {
+	cluster := httptest.NewServer(http.HandlerFunc(servesTwoServices))
+	defer cluster.Close()
+	env := exportingEnv(t)
+	if err := os.WriteFile(
+		env["SECURED_KUBECONFIG"],
+		[]byte(strings.Replace(kubeconfig, "https://127.0.0.1:1", cluster.URL, 1)),
+		0o600,
+	); err != nil {
+		t.Fatal(err)
+	}
+	exporting := build(t, env)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	defer exporting.runSources(stopped) // ends the stages of both Services, after their release
-	client := nodeserver.Client{Name: "writer", AllowsService: func(string) bool { return true }}
+	client := nodeserver.Client{Name: "writer", FindService: func(string) (string, bool) { return "", true }}
 	series := map[string]int{}
-	for _, service := range []string{"shop/web", "shop/api"} {
-		_, release, err := exporting.sets.Acquire(client, service)
+	for service, reason := range map[string]string{
+		"shop/other": "is not exported", "shop/web": "has not been read yet", "shop/api": "has not been read yet",
+	} {
+		set, release, err := exporting.sets.Acquire(client, service)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer release()
+		for now, changed := set.Nodes.Status(); !strings.Contains(now.Membership.Reason, reason); now, changed = set.Nodes.Status() {
+			<-changed
+		}
 	}
 	families, err := exporting.registry.Gather()
 	if err != nil {

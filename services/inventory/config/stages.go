@@ -83,7 +83,7 @@ func newServiceSource(
 	service exports.ServiceRef,
 	log *slog.Logger,
 	metrics *kubewatch.Metrics,
-) source.Source {
+) *kubeservice.Endpoints {
 	var exported labels.Selector
 	if cfg.ExportsServices() {
 		exported, _ = parseExportSelector(cfg.ExportSelector) // Validate reports its error
@@ -233,13 +233,14 @@ func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	return newPipeline(cfg, src, cloud, log, registry, collector.NewPropagation(registry)), nil
+	return newPipeline(cfg, src, cloud, feed.NewSet(rand.Text()), log, registry, collector.NewPropagation(registry)), nil
 }
 
 func newPipeline(
 	cfg *Config,
 	src source.Source,
 	cloud collector.Cloud,
+	set *feed.Set,
 	log *slog.Logger,
 	registry prometheus.Registerer,
 	propagation *prometheus.HistogramVec,
@@ -248,7 +249,7 @@ func newPipeline(
 		Source:      src,
 		Cloud:       cloud,
 		Roster:      newRosterConfig(cfg),
-		Set:         feed.NewSet(rand.Text()),
+		Set:         set,
 		Registerer:  registry,
 		Propagation: propagation,
 		Log:         log.With("source", cfg.SourceKind),
@@ -268,13 +269,24 @@ func NewExports(cfg *Config, version string, log *slog.Logger, registry promethe
 	if err != nil {
 		return nil, err
 	}
+	selector, err := parseExportSelector(cfg.ExportSelector)
+	if err != nil {
+		return nil, err
+	}
 	// Not of each Service: they would be two thirds of its series.
 	watches, propagation := kubewatch.NewMetrics(registry), collector.NewPropagation(registry)
 	return exports.New(exports.Config{
-		NewPipeline: func(service exports.ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
+		NewPipeline: func(service exports.ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Pipeline, func()) {
 			log := log.With("service", service.String())
-			return newPipeline(cfg, newServiceSource(cfg, client, service, log, watches), nil, log, registerer, propagation)
+			src := newServiceSource(cfg, client, service, log, watches)
+			return newPipeline(cfg, src, nil, set, log, registerer, propagation), src.Recheck
 		},
+		NewCatalog: func(namespace string) exports.Catalog {
+			return kubeservice.NewCatalog(kubeservice.CatalogConfig{
+				Client: client, Namespace: namespace, Exported: selector, Log: log, Metrics: watches,
+			})
+		},
+		Selector: selector,
 		CheckReachable: func(ctx context.Context) error {
 			_, err := client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 			return err

@@ -1,11 +1,13 @@
 // Package exports publishes the endpoints of many Services, each as a set of its own. The stages of a Service are
-// created when a client requests it, and freed some time after the last client has left. It guarantees that a client
-// gets the Services that its entry in the client list allows, and no others, and that Services do not affect each
-// other. It does not decide which Services are exported: package kubeservice does, by their labels.
+// created when a client requests it and it is exported, and freed some time after the last client has left. It guarantees
+// that a client gets the Services that its entry in the client list allows, and no others, that Services do not affect
+// each other, and that a request for one that is not exported costs no request to the API server. It does not decide
+// which Services are exported: package kubeservice does, by their labels.
 package exports
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,10 +18,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
+	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -29,8 +35,13 @@ const (
 
 	freeInterval = time.Minute
 
-	// maxServices limits the Services in use: each takes some 200 KB of resident memory and a watch.
-	maxServices = 4096
+	// maxServices limits the Services in use: each takes some 180 KB of resident memory and a watch, and this many fit
+	// into the 256 MiB of the chart.
+	maxServices = 1024
+
+	// maxUnexported limits the Services that a client requests although they are not exported: it can make up any number
+	// of names. Each is a set without stages.
+	maxUnexported = 64
 
 	retryInterval = 2 * time.Second // between two attempts to reach the API server
 )
@@ -51,12 +62,26 @@ func (r ServiceRef) String() string { return r.Namespace + "/" + r.Name }
 
 // Config is what Exports needs. All fields are mandatory.
 type Config struct {
-	// NewPipeline creates the stages of a Service, which register their metrics with a label of the Service.
-	NewPipeline func(service ServiceRef, registerer prometheus.Registerer) *collector.Pipeline
+	// NewPipeline creates the stages of an exported Service, which publish into the set and register their metrics with a
+	// label of the Service, and a function that has the Service read again.
+	NewPipeline func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (p *collector.Pipeline, recheck func())
+	// NewCatalog creates the list of the exported Services of a namespace; empty: of all.
+	NewCatalog func(namespace string) Catalog
+	// Selector has the labels of exported Services.
+	Selector labels.Selector
 	// CheckReachable returns nil if the API server responds.
 	CheckReachable func(ctx context.Context) error
 	Registerer     prometheus.Registerer
 	Log            *slog.Logger
+}
+
+// Catalog is implemented by kubeservice.Catalog.
+type Catalog interface {
+	Run(ctx context.Context) error
+	Changed() <-chan struct{}
+	Take() (names []string)
+	Has(name string) bool
+	Problem() string
 }
 
 // Exports has the exported Services that are in use. Its methods are safe for concurrent use.
@@ -69,20 +94,24 @@ type Exports struct {
 	ready   chan struct{} // closed once the API server has responded
 
 	mu             sync.Mutex
-	unreachable    error // why the API server did not respond last
+	unreachable    error              // why the API server did not respond last
+	catalogs       map[string]Catalog // by namespace; of those that the entries of clients name
 	services       map[ServiceRef]*export
+	inUse          int    // of them those with stages
 	freedRevisions uint64 // of the feeds of Services that were freed
 }
 
-// export has the stages of one Service in use.
+// export has one Service that clients request, and its stages.
 type export struct {
-	*collector.Pipeline
+	*collector.Pipeline // nil: the Service was not exported yet
 
+	ref         ServiceRef
 	set         *nodeserver.Set
+	recheck     func()
 	metrics     registrations
 	stop        context.CancelFunc
-	users       int       // calls under way, streams included
-	unusedSince time.Time // valid while users is 0
+	users       map[string]int // calls under way, streams included, by client
+	unusedSince time.Time      // valid while there are none
 }
 
 // New returns Exports in which no Service is in use.
@@ -91,6 +120,7 @@ func New(cfg Config) *Exports {
 		cfg:         cfg,
 		max:         maxServices,
 		ready:       make(chan struct{}),
+		catalogs:    map[string]Catalog{},
 		services:    map[ServiceRef]*export{},
 		unreachable: errors.New("no response yet"),
 	}
@@ -114,7 +144,7 @@ func (e *Exports) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			e.freeUnused(now)
+			e.freeUnused(now) //nolint:contextcheck // stages run until Run has ended, not only until ctx is done
 		}
 	}
 }
@@ -159,7 +189,7 @@ func (e *Exports) Ready() (bool, <-chan struct{}) {
 	}
 }
 
-// Acquire implements nodeserver.Sets. It starts the stages of a Service that is not in use.
+// Acquire implements nodeserver.Sets. It starts the stages of an exported Service that is not in use.
 func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodeserver.Set, release func(), err error) {
 	ref, err := ParseServiceRef(service)
 	switch {
@@ -170,7 +200,13 @@ func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodese
 		)
 	case err != nil:
 		return nil, nil, status.Errorf(codes.InvalidArgument, "service is %.253q, want namespace/name", service)
-	case client.AllowsService == nil || !client.AllowsService(service):
+	}
+	var namespace string
+	allowed := false
+	if client.FindService != nil {
+		namespace, allowed = client.FindService(service)
+	}
+	if !allowed {
 		return nil, nil, status.Errorf(
 			codes.PermissionDenied,
 			"client may not see service %s; its entry in ALLOWED_CLIENTS_FILE has to name it in services",
@@ -179,72 +215,165 @@ func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodese
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.running.Err() != nil {
+		return nil, nil, status.Error(codes.Unavailable, "server is shutting down")
+	}
+	e.startCatalog(namespace)
 	x := e.services[ref]
 	if x == nil {
-		if e.running.Err() != nil {
-			return nil, nil, status.Error(codes.Unavailable, "server is shutting down")
-		}
-		if len(e.services) >= e.max {
-			e.free(unobserved)
-		}
-		if len(e.services) >= e.max {
-			return nil, nil, status.Errorf(codes.ResourceExhausted, "%d services are in use, which is the maximum", e.max)
-		}
-		x = e.start(ref)
-		e.services[ref] = x
+		x = e.newExport(ref)
+		e.update(x)
 	}
-	x.users++
-	return x.set, func() { e.release(x) }, nil
+	if x.Pipeline == nil && x.users[client.Name] == 0 && e.countUnexported(client.Name) >= maxUnexported {
+		return nil, nil, status.Errorf(codes.ResourceExhausted,
+			"clients of this name request %d services that are not exported, which is the maximum", maxUnexported)
+	}
+	e.services[ref] = x
+	x.users[client.Name]++
+	return x.set, func() { e.release(x, client.Name) }, nil
 }
 
-// start creates and runs the stages of a Service.
-func (e *Exports) start(ref ServiceRef) *export {
+// startCatalog lists and watches the exported Services of a namespace that an entry of the client list names.
+func (e *Exports) startCatalog(namespace string) {
+	if e.catalogs[namespace] != nil {
+		return
+	}
+	c := e.cfg.NewCatalog(namespace)
+	e.catalogs[namespace] = c
+	e.stages.Go(func() {
+		if err := c.Run(e.running); err != nil {
+			e.cfg.Log.Error("the list of exported Services ended", "namespace", namespace, "error", err)
+		}
+	})
+	e.stages.Go(func() {
+		for {
+			select {
+			case <-e.running.Done():
+				return
+			case <-c.Changed():
+				e.takeCatalog(c)
+			}
+		}
+	})
+}
+
+// takeCatalog updates the Services that have changed in a catalog, and those that wait for it.
+func (e *Exports) takeCatalog(c Catalog) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	names := c.Take()
+	for ref, x := range e.services {
+		if x.Pipeline == nil || slices.Contains(names, ref.String()) {
+			e.update(x)
+		}
+	}
+}
+
+// newExport returns a Service without stages.
+func (e *Exports) newExport(ref ServiceRef) *export {
 	x := &export{
+		ref: ref, users: map[string]int{},
 		metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)},
 	}
-	x.Pipeline = e.cfg.NewPipeline(ref, &x.metrics)
 	x.set = nodeserver.NewSet(nodeserver.SetConfig{
-		Service: ref.String(), Nodes: x.Set, OnDeltaSent: x.RecordSent,
-	})
-	running, stop := context.WithCancel(e.running)
-	x.stop = stop
-	e.stages.Go(func() {
-		if err := x.Run(running); err != nil {
-			e.cfg.Log.Error("the stages of a Service ended", "service", ref.String(), "error", err)
-		}
+		Service: ref.String(), Nodes: feed.NewSet(rand.Text()), OnDeltaSent: func() { x.RecordSent() },
 	})
 	return x
 }
 
-// release ends the use of a Service by one call.
-func (e *Exports) release(x *export) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	x.users--
-	x.unusedSince = time.Now()
+// update starts the stages of a Service once it is exported, or has it read again. Before that its set has only a status.
+func (e *Exports) update(x *export) {
+	if x.Pipeline != nil {
+		x.recheck()
+		return
+	}
+	name := x.ref.String()
+	c := e.catalogs[x.ref.Namespace]
+	if all := e.catalogs[""]; all != nil && (c == nil || c.Problem() != "") {
+		c = all
+	}
+	var problem string
+	switch {
+	case !c.Has(name) && c.Problem() != "":
+		problem = fmt.Sprintf("service %s: %s", name, c.Problem())
+	case !c.Has(name):
+		problem = kubeservice.NotExported(name, e.cfg.Selector)
+	case e.inUse >= e.max && !e.free(func(*export) bool { return true }):
+		problem = fmt.Sprintf("%d services are in use, which is the maximum", e.max)
+	default:
+		e.start(x)
+		return
+	}
+	if now, _ := x.set.Nodes.Status(); now.Membership.Reason != problem {
+		x.set.Nodes.SetStatus(source.Status{
+			Membership: source.PartStatus{Sync: source.Unsynced, Reason: problem, Since: time.Now()},
+			Addresses:  source.PartStatus{Sync: source.Unsynced, Reason: problem, Since: time.Now()},
+		})
+	}
 }
 
-// unobserved reports whether a Service was never published, because it does not exist or is not exported. Clients can
-// request any number of such names.
-func unobserved(x *export) bool { return x.CheckObserved() != nil }
+// start creates and runs the stages of a Service.
+func (e *Exports) start(x *export) {
+	x.Pipeline, x.recheck = e.cfg.NewPipeline(x.ref, x.set.Nodes, &x.metrics)
+	e.inUse++
+	running, stop := context.WithCancel(e.running)
+	x.stop = stop
+	p := x.Pipeline
+	e.stages.Go(func() {
+		if err := p.Run(running); err != nil {
+			e.cfg.Log.Error("the stages of a Service ended", "service", x.ref.String(), "error", err)
+		}
+	})
+}
 
-// freeUnused frees the Services that had no client for unusedTimeout, and those that were never published.
+// countUnexported returns how many Services that are not exported a client requests.
+func (e *Exports) countUnexported(client string) (n int) {
+	for _, x := range e.services {
+		if x.Pipeline == nil && x.users[client] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// release ends the use of a Service by one call of a client.
+func (e *Exports) release(x *export, client string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x.users[client]--; x.users[client] == 0 {
+		delete(x.users, client)
+	}
+	x.unusedSince = time.Now()
+	if x.Pipeline == nil && len(x.users) == 0 {
+		delete(e.services, x.ref)
+	}
+}
+
+// freeUnused frees the Services that had no client for unusedTimeout, and starts those that waited for room.
 func (e *Exports) freeUnused(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.free(func(x *export) bool { return unobserved(x) || now.Sub(x.unusedSince) >= unusedTimeout })
+	e.free(func(x *export) bool { return now.Sub(x.unusedSince) >= unusedTimeout })
+	for _, x := range e.services {
+		if x.Pipeline == nil {
+			e.update(x)
+		}
+	}
 }
 
-// free frees the Services without clients that match.
-func (e *Exports) free(match func(*export) bool) {
+// free frees the Services without clients that match, and reports whether there was one.
+func (e *Exports) free(match func(*export) bool) (freed bool) {
 	for ref, x := range e.services {
-		if x.users == 0 && match(x) {
+		if x.Pipeline != nil && len(x.users) == 0 && match(x) {
 			x.stop()
 			x.metrics.unregister()
 			e.freedRevisions += x.Set.Revision()
+			e.inUse--
 			delete(e.services, ref)
+			freed = true
 		}
 	}
+	return freed
 }
 
 // TotalRevisions returns the number of changes over all Services since the start.
@@ -253,7 +382,7 @@ func (e *Exports) TotalRevisions() uint64 {
 	defer e.mu.Unlock()
 	all := e.freedRevisions
 	for _, x := range e.services {
-		all += x.Set.Revision()
+		all += x.set.Nodes.Revision()
 	}
 	return all
 }
@@ -262,9 +391,11 @@ func (e *Exports) TotalRevisions() uint64 {
 func (e *Exports) InUse() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	names := make([]string, 0, len(e.services))
-	for ref := range e.services {
-		names = append(names, ref.String())
+	names := make([]string, 0, e.inUse)
+	for ref, x := range e.services {
+		if x.Pipeline != nil {
+			names = append(names, ref.String())
+		}
 	}
 	slices.Sort(names)
 	return names
@@ -276,7 +407,7 @@ func (e *Exports) Find(service string) (p *collector.Pipeline, found bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, found := e.services[ref]
-	if !found {
+	if !found || x.Pipeline == nil {
 		return nil, false
 	}
 	return x.Pipeline, true

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,9 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
@@ -27,9 +30,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// growing is a source that has one endpoint, and two after 30 s. If err is set, it cannot be verified.
+// growing is a source that has one endpoint, and two after 30 s.
 type growing struct {
-	err     error
 	start   time.Time
 	taken   int
 	changed chan struct{}
@@ -38,7 +40,7 @@ type growing struct {
 func (s *growing) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (s *growing) Changed() <-chan struct{}      { return s.changed }
 
-func (s *growing) Verify(context.Context, source.Verification) (uint64, error) { return 1, s.err }
+func (s *growing) Verify(context.Context, source.Verification) (uint64, error) { return 1, nil }
 
 func (s *growing) Take() source.Update {
 	update := source.Update{LastContact: time.Now(), Verified: 1}
@@ -50,35 +52,66 @@ func (s *growing) Take() source.Update {
 	return update
 }
 
-// harness runs Exports. The Service shop/secret is not exported.
+// exported is the catalog of a namespace.
+type exported struct {
+	changed   chan struct{}
+	names     map[string]bool
+	unsettled []string // changes that were not taken yet
+}
+
+func (c *exported) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (c *exported) Changed() <-chan struct{}      { return c.changed }
+func (c *exported) Has(name string) bool          { return c.names[name] }
+func (c *exported) Problem() string               { return "" }
+
+func (c *exported) Take() (names []string) {
+	names, c.unsettled = c.unsettled, nil
+	return names
+}
+
+// harness runs Exports.
 type harness struct {
 	*Exports
 
-	registry *prometheus.Registry
-	started  []string
+	registry  *prometheus.Registry
+	catalogs  map[string]*exported
+	started   []string
+	rechecked []string
+}
+
+// setExported adds a Service to a catalog, or removes it.
+func (h *harness) setExported(namespace, service string, is bool) {
+	c := h.catalogs[namespace]
+	h.mu.Lock()
+	c.names[service], c.unsettled = is, append(c.unsettled, service)
+	h.mu.Unlock()
+	c.changed <- struct{}{}
+	synctest.Wait()
 }
 
 func run(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &harness{registry: prometheus.NewRegistry()}
+		h := &harness{registry: prometheus.NewRegistry(), catalogs: map[string]*exported{}}
 		propagation := collector.NewPropagation(h.registry)
 		reachable := errors.New("connection refused")
 		h.Exports = New(Config{
-			NewPipeline: func(service ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
+			NewPipeline: func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Pipeline, func()) {
 				h.started = append(h.started, service.String())
-				src := &growing{start: time.Now(), changed: make(chan struct{}, 1)}
-				if service.Name == "secret" {
-					src.err = errors.New("not exported")
-				}
 				return collector.NewPipeline(collector.Config{
-					Source:      src,
+					Source:      &growing{start: time.Now(), changed: make(chan struct{}, 1)},
 					Roster:      roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
-					Set:         feed.NewSet(service.String()),
+					Set:         set,
 					Registerer:  registerer,
 					Propagation: propagation,
 					Log:         slog.New(slog.DiscardHandler),
-				})
+				}), func() { h.rechecked = append(h.rechecked, service.String()) }
 			},
+			NewCatalog: func(namespace string) Catalog {
+				c := &exported{changed: make(chan struct{}, 1), names: map[string]bool{"shop/web": true, "shop/api": true}}
+				h.catalogs[namespace] = c
+				return c
+			},
+			Selector:       labels.SelectorFromSet(labels.Set{"export": "yes"}),
 			CheckReachable: func(context.Context) error { err := reachable; reachable = nil; return err },
 			Registerer:     h.registry, Log: slog.New(slog.DiscardHandler),
 		})
@@ -94,7 +127,7 @@ func run(t *testing.T, test func(h *harness)) {
 	})
 }
 
-var shopClient = nodeserver.Client{Name: "writer", AllowsService: func(service string) bool { return service != "pay/web" }}
+var shopClient = nodeserver.Client{Name: "writer", FindService: clientlist.Grant{Services: []string{"shop/*"}}.FindService}
 
 func TestRequestsNameAServiceThatTheClientMaySee(t *testing.T) {
 	run(t, func(h *harness) {
@@ -126,8 +159,8 @@ func TestEachServiceIsASetOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, _, _ := h.Acquire(shopClient, "shop/web")
-		secret, _, _ := h.Acquire(shopClient, "shop/secret")
-		if again != web || secret == web {
+		api, _, _ := h.Acquire(shopClient, "shop/api")
+		if again != web || api == web {
 			t.Error("clients of one Service do not share its set, or those of two share one")
 		}
 		time.Sleep(time.Minute)
@@ -135,11 +168,79 @@ func TestEachServiceIsASetOfItsOwn(t *testing.T) {
 		if now, _ := web.Nodes.Status(); now.Observation == 0 || web.Nodes.Revision() != 2 {
 			t.Errorf("shop/web is not published: %+v", now)
 		}
-		if now, _ := secret.Nodes.Status(); now.Observation != 0 || now.Membership.Sync != source.Unsynced {
-			t.Errorf("shop/secret is published: %+v", now)
+		if h.TotalRevisions() != 4 {
+			t.Errorf("%d changes, want 4", h.TotalRevisions())
 		}
-		if h.TotalRevisions() != 2 {
-			t.Errorf("%d changes, want 2", h.TotalRevisions())
+	})
+}
+
+func (h *harness) expectInUse(t *testing.T, want ...string) {
+	t.Helper()
+	if got := h.InUse(); !slices.Equal(got, want) {
+		t.Errorf("in use: %v, want %v", got, want)
+	}
+	series, err := testutil.GatherAndCount(h.registry, "slicefeed_inventory_observations_total")
+	if err != nil || series != len(want) {
+		t.Errorf("metrics of %d Services, want %d (%v)", series, len(want), err)
+	}
+}
+
+// A client can make up any number of names.
+func TestNothingIsBuiltForAServiceThatIsNotExported(t *testing.T) {
+	run(t, func(h *harness) {
+		wildcard := nodeserver.Client{Name: "wildcard", FindService: clientlist.Grant{Services: []string{"*/*"}}.FindService}
+		var releases []func()
+		for i := range 2 * maxUnexported {
+			_, release, err := h.Acquire(wildcard, fmt.Sprintf("ns-%d/web", i))
+			switch {
+			case i < maxUnexported && err == nil:
+				releases = append(releases, release)
+			case i < maxUnexported || status.Code(err) != codes.ResourceExhausted:
+				t.Fatalf("request %d: %v", i, err)
+			}
+		}
+		if len(h.started) > 0 || len(h.catalogs) != 1 || len(h.services) != maxUnexported {
+			t.Errorf("started %v, with %d catalogs and %d sets", h.started, len(h.catalogs), len(h.services))
+		}
+		h.expectInUse(t)
+		if _, release, err := h.Acquire(wildcard, "shop/web"); err != nil {
+			t.Errorf("an exported one: %v", err)
+		} else {
+			release()
+		}
+		if _, release, err := h.Acquire(shopClient, "shop/later"); err != nil {
+			t.Errorf("another client: %v", err)
+		} else {
+			release()
+		}
+		for _, release := range releases {
+			release()
+		}
+		if h.expectInUse(t, "shop/web"); len(h.services) != 1 {
+			t.Errorf("%d sets are left", len(h.services))
+		}
+	})
+}
+
+func TestAServiceStartsWhenItIsExportedAndIsReadAgainWhenItIsNot(t *testing.T) {
+	run(t, func(h *harness) {
+		later, _, err := h.Acquire(shopClient, "shop/later")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := later.Nodes.Since(
+			nil,
+		); now.Synced ||
+			!strings.Contains(now.Status.Membership.Reason, "service shop/later is not exported") {
+			t.Errorf("published %+v", now)
+		}
+		h.setExported("shop", "shop/later", true)
+		if now := later.Nodes.Since(nil); !now.Synced || now.Count != 1 {
+			t.Errorf("published %+v", now)
+		}
+		h.setExported("shop", "shop/later", false)
+		if h.expectInUse(t, "shop/later"); !slices.Equal(h.rechecked, []string{"shop/later"}) {
+			t.Errorf("read again: %v", h.rechecked)
 		}
 	})
 }
@@ -148,58 +249,39 @@ func TestServicesAreFreedSomeTimeAfterTheLastClient(t *testing.T) {
 	run(t, func(h *harness) {
 		_, releaseWeb, _ := h.Acquire(shopClient, "shop/web")
 		_, releaseAgain, _ := h.Acquire(shopClient, "shop/web")
-		_, releaseSecret, _ := h.Acquire(shopClient, "shop/secret")
-		inUse := func(want ...string) {
-			t.Helper()
-			if got := h.InUse(); !slices.Equal(got, want) {
-				t.Errorf("in use: %v, want %v", got, want)
-			}
-			series, err := testutil.GatherAndCount(h.registry, "slicefeed_inventory_observations_total")
-			if err != nil || series != len(want) {
-				t.Errorf("metrics of %d Services, want %d (%v)", series, len(want), err)
-			}
-		}
 		releaseWeb()
-		releaseSecret()
 		time.Sleep(unusedTimeout + freeInterval)
 		synctest.Wait()
-		inUse("shop/web") // one client is left; what was never published is not kept
+		h.expectInUse(t, "shop/web") // one client is left
 		releaseAgain()
 		time.Sleep(unusedTimeout - freeInterval)
 		synctest.Wait()
-		inUse("shop/web")
+		h.expectInUse(t, "shop/web")
 		time.Sleep(2 * freeInterval)
 		synctest.Wait()
-		inUse()
+		h.expectInUse(t)
 		if h.TotalRevisions() != 2 {
 			t.Errorf("%d changes, want those of the freed Service too", h.TotalRevisions())
 		}
 		if _, _, err := h.Acquire(shopClient, "shop/web"); err != nil {
 			t.Fatal(err)
 		}
-		inUse("shop/web")
+		h.expectInUse(t, "shop/web")
 	})
 }
 
-func TestServicesThatWereNeverPublishedMakeRoom(t *testing.T) {
+func TestServicesWithoutClientsMakeRoom(t *testing.T) {
 	run(t, func(h *harness) {
-		unpublished := h.cfg.NewPipeline
-		h.cfg.NewPipeline = func(_ ServiceRef, registerer prometheus.Registerer) *collector.Pipeline {
-			return unpublished(ServiceRef{"shop", "secret"}, registerer)
+		h.max = 1
+		_, releaseWeb, _ := h.Acquire(shopClient, "shop/web")
+		api, _, err := h.Acquire(shopClient, "shop/api")
+		if now, _ := api.Nodes.Status(); err != nil || !strings.Contains(now.Membership.Reason, "1 services are in use") {
+			t.Errorf("%v, %+v", err, now)
 		}
-		h.max = 8
-		for i := range h.max {
-			_, release, err := h.Acquire(shopClient, fmt.Sprintf("shop/s%d", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if i > 0 {
-				release()
-			}
-		}
-		if _, _, err := h.Acquire(shopClient, "shop/web"); err != nil || len(h.InUse()) != 2 {
-			t.Errorf("%v with %d Services in use, want room for another", err, len(h.InUse()))
-		}
+		releaseWeb()
+		time.Sleep(2 * freeInterval)
+		synctest.Wait()
+		h.expectInUse(t, "shop/api")
 	})
 }
 

@@ -54,8 +54,11 @@ type Set struct {
 // sets of one epoch: it is random, and new at each start. It has at most 64 bytes.
 func NewSet(epoch string) *Set { return newSet(epoch, deltaset.Window) }
 
+// minWindow is how many changes a small set keeps: a Service may have many in a moment.
+const minWindow = 64
+
 func newSet(epoch string, window int) *Set {
-	return &Set{nodes: deltaset.New[*Entry](epoch, window), changed: make(chan struct{})}
+	return &Set{nodes: deltaset.New[*Entry](epoch, min(window, minWindow), window), changed: make(chan struct{})}
 }
 
 // Apply applies changes of the roster. Its cost does not depend on the size of the set. Call it before SetStatus

@@ -18,8 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Kind describes the objects to watch: one kind, cluster-scoped or in one namespace, so that
-// names are unique. T is what is kept of an object.
+// Kind describes the objects to watch. T is what is kept of an object.
 type Kind[T any] struct {
 	Resource string         // such as nodes; used in messages and metrics
 	Example  runtime.Object // an empty object of the kind

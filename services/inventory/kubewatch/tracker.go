@@ -18,7 +18,7 @@ import (
 
 // Changes is what a watch has received since the previous Take.
 type Changes[T any] struct {
-	Changed []Object[T] // new or changed, sorted by name
+	Changed []Object[T] // new or changed, sorted by name; as namespace/name if they are in one
 	Removed []string    // names, sorted; none of them is in Changed
 
 	ChangedAt       time.Time // when the first change arrived; zero: there is none
@@ -117,7 +117,7 @@ func (t *tracker[T]) Delete(obj any) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rv := parseResourceVersion(o.GetResourceVersion())
-	t.remove(o.GetName(), rv)
+	t.remove(nameOf(o), rv)
 	t.advance(max(t.resourceVersion, rv))
 	return nil
 }
@@ -180,10 +180,13 @@ func (t *tracker[T]) trim(obj any) (*trimmedObject[T], bool) {
 		return nil, false
 	}
 	return &trimmedObject[T]{
-		ObjectMeta: metav1.ObjectMeta{Name: metadata.GetName(), UID: metadata.GetUID(), ResourceVersion: metadata.GetResourceVersion()},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(metadata), UID: metadata.GetUID(), ResourceVersion: metadata.GetResourceVersion()},
 		value:      t.kind.Extract(o),
 	}, true
 }
+
+// nameOf returns the name of an object, after its namespace if it is in one.
+func nameOf(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
 
 func (t *tracker[T]) upsert(o *trimmedObject[T]) {
 	updated := trackedObject[T]{version{string(o.UID), parseResourceVersion(o.ResourceVersion)}, o.value}

@@ -138,7 +138,7 @@ func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, err
 		err = meta.EachListItem(page.object, func(o runtime.Object) error {
 			item, err := meta.Accessor(o)
 			if err == nil && item.GetName() != "" {
-				listed[item.GetName()] = version{string(item.GetUID()), parseResourceVersion(item.GetResourceVersion())}
+				listed[nameOf(item)] = version{string(item.GetUID()), parseResourceVersion(item.GetResourceVersion())}
 			}
 			return err
 		})

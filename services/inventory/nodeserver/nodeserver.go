@@ -18,8 +18,9 @@ import (
 type Client struct {
 	Name string // its SAN; the number of streams is limited per name
 
-	// AllowsService reports whether the client may see an exported Service, by namespace/name; nil: none.
-	AllowsService func(service string) bool
+	// FindService reports whether the client may see an exported Service, by namespace/name, and in which namespace
+	// its entry allows that; empty: in any. Nil: it may see none.
+	FindService func(service string) (namespace string, allowed bool)
 }
 
 // Config configures a server. MaxStreamsPerClient has a default, the rest is mandatory unless stated.

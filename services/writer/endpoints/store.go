@@ -261,7 +261,7 @@ func (s *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped b
 func (s *Store) setFor(set **deltaset.Set[*Entry], grouped bool) *deltaset.Set[*Entry] {
 	if *set == nil {
 		kind := map[bool]string{true: ".g", false: ".e"}[grouped]
-		*set = deltaset.New[*Entry](s.instanceID+kind, s.window)
+		*set = deltaset.New[*Entry](s.instanceID+kind, s.window, s.window)
 		for _, group := range slices.Sorted(maps.Keys(s.targets)) {
 			s.publish(s.targets[group])
 		}

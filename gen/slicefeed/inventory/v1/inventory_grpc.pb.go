@@ -97,8 +97,8 @@ const (
 // while nothing changes.
 //
 // R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its revision is within
-// the server's window (the last 4,096 changes), and the digest is that of the set at that
-// revision, the server sends the changes since: each changed node once, in its newest state, and
+// the server's window (as many of the last changes as the set had nodes, but 64 to 4,096), and the digest is that of
+// the set at that revision, the server sends the changes since: each changed node once, in its newest state, and
 // the name of each node that has left that set. It does not mention nodes that were added and
 // removed in between. The client checks the digest (R4) as always.
 //
@@ -180,7 +180,8 @@ const (
 // 64 MiB of memory; a larger set is a protocol violation to it.
 //
 // A server that exports Services has other limits for streams. Of a connection: 512 streams, and 528 calls
-// under way. Of a client: 1,024 streams; 200 stream starts per second, 1,024 at once.
+// under way. Of a client: the streams of its connections, among them those of 64 Services that are not exported; 200
+// stream starts per second, 1,024 at once.
 //
 // Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
 // a name or an address that is none, a negative page_size, or a page_token that no server made.
@@ -305,8 +306,8 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // while nothing changes.
 //
 // R6 (resume by cursor): otherwise, if the cursor's epoch is the server's own, its revision is within
-// the server's window (the last 4,096 changes), and the digest is that of the set at that
-// revision, the server sends the changes since: each changed node once, in its newest state, and
+// the server's window (as many of the last changes as the set had nodes, but 64 to 4,096), and the digest is that of
+// the set at that revision, the server sends the changes since: each changed node once, in its newest state, and
 // the name of each node that has left that set. It does not mention nodes that were added and
 // removed in between. The client checks the digest (R4) as always.
 //
@@ -388,7 +389,8 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // 64 MiB of memory; a larger set is a protocol violation to it.
 //
 // A server that exports Services has other limits for streams. Of a connection: 512 streams, and 528 calls
-// under way. Of a client: 1,024 streams; 200 stream starts per second, 1,024 at once.
+// under way. Of a client: the streams of its connections, among them those of 64 Services that are not exported; 200
+// stream starts per second, 1,024 at once.
 //
 // Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
 // a name or an address that is none, a negative page_size, or a page_token that no server made.
