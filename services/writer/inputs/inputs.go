@@ -189,7 +189,7 @@ func ListedEndpoints(decided []verdict.Endpoint, allows targets.Allows) ([]plann
 		}
 		group := e.Source + " " + e.Ports.Text
 		ports, known := groups[group]
-		if !known && e.Ports.Text != "" {
+		if !known {
 			ports = slices.DeleteFunc(targets.ParsePorts(e.Ports.Text), func(p discoveryv1.EndpointPort) bool {
 				return !allows(e.Source, uint16(*p.Port))
 			})

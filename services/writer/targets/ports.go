@@ -163,6 +163,9 @@ func portsText(all []discoveryv1.EndpointPort) string {
 
 // ParsePorts returns what the Text of Ports names.
 func ParsePorts(text string) (all []discoveryv1.EndpointPort) {
+	if text == "" {
+		return nil
+	}
 	for part := range strings.SplitSeq(text, ",") {
 		name, rest, _ := strings.Cut(part, "/")
 		protocol, rest, _ := strings.Cut(rest, ":")

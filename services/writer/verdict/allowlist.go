@@ -53,7 +53,7 @@ func (e *evaluation) dropDisallowedAddresses() (guards []Guard) {
 			if r.members[j] == nil && j != r.currentSource {
 				continue
 			}
-			reason := cmp.Or(s.Allowlist.denyReason(r.address), r.portProblem(j))
+			reason := cmp.Or(s.Allowlist.denyReason(r.address), e.portProblem(r, j))
 			if reason == "" {
 				continue
 			}
@@ -75,44 +75,37 @@ func (e *evaluation) dropDisallowedAddresses() (guards []Guard) {
 // denyReason says why an address may not be written.
 func (e *evaluation) denyReason(r *row) string {
 	if r.deniedBy == noSource {
-		return cmp.Or(alwaysDenied(r.address), noPorts)
+		return alwaysDenied(r.address)
 	}
-	return cmp.Or(e.sources[r.deniedBy].Allowlist.denyReason(r.address), r.denied)
+	return r.denied
 }
 
-// noPorts is why an endpoint may not stay as it is listed.
-const noPorts = "all ports that its slice lists are outside the ports allowed for its source"
-
-// portProblem says why a source's report of an address that is not listed cannot be used, or why what is listed may not
-// stay; empty: it can.
-func (r *row) portProblem(source int) string {
+// portProblem says why the ports of an address that is not listed cannot be used, or those of a listed one may not stay;
+// empty: they can.
+func (e *evaluation) portProblem(r *row, source int) string {
 	switch m := r.members[source]; {
 	case m != nil && r.current == nil:
 		return m.Unusable
-	case m == nil && r.portless != nil:
-		return noPorts
+	case r.current != nil && r.current.Portless && source == r.currentSource && !e.input.Rejected:
+		return "all ports that its slice lists are outside the ports allowed for its source"
 	}
 	return ""
 }
 
-// listed returns what the slices list of an address, whether its ports are allowed or not.
-func (r *row) listed() *CurrentEndpoint { return cmp.Or(r.current, r.portless) }
-
-// isDropped reports whether the allowlist removes a current endpoint: no source may report it, or not at the ports that
-// it is listed with, and it does not pass at others.
+// isDropped reports whether the allowlist removes a current endpoint: no source may report it.
 func (r *row) isDropped() bool {
 	for _, m := range r.members {
 		if m != nil {
-			return r.portless != nil && r.status != Passing && r.status != notProbed
+			return false
 		}
 	}
-	return alwaysDenied(r.address) != "" || r.portless != nil || r.deniedBy != noSource && r.deniedBy == r.currentSource
+	return alwaysDenied(r.address) != "" || r.deniedBy != noSource && r.deniedBy == r.currentSource
 }
 
 // allCurrentDropped reports whether the allowlist would empty the Service, which looks like a mistyped setting.
 func (e *evaluation) allCurrentDropped() bool {
 	for i := range e.rows {
-		if r := &e.rows[i]; r.listed() != nil && !r.isDropped() {
+		if r := &e.rows[i]; r.current != nil && !r.isDropped() {
 			return false
 		}
 	}
@@ -125,7 +118,7 @@ func (e *evaluation) repeatCurrent() (Memory, Decision) {
 	d.Endpoints = nil
 	example := ""
 	for i := range e.rows {
-		r, c := &e.rows[i], e.rows[i].listed()
+		r, c := &e.rows[i], e.rows[i].current
 		if c == nil {
 			continue
 		}

@@ -139,9 +139,9 @@ func (e *evaluation) setReportWithoutOwner(r *row, allCount bool) {
 	case r.deniedBy != noSource && (r.current == nil || r.deniedBy == r.currentSource):
 		r.report = disallowed
 		r.result.Source = e.sources[r.deniedBy].Name
-	case alwaysDenied(r.address) != "" || r.portless != nil:
+	case alwaysDenied(r.address) != "":
 		r.report = disallowed
-		r.result.Source = r.listed().sourceName()
+		r.result.Source = r.current.sourceName()
 	case allCount:
 		r.report = unlisted
 		e.explain(r, RuleTable, r.current.sourceName(), "not a source of this Service")

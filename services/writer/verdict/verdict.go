@@ -78,7 +78,6 @@ type evaluation struct {
 type row struct {
 	address       netip.Addr
 	current       *CurrentEndpoint // nil: not in the slices
-	portless      *CurrentEndpoint // what current would be if the allowlist did not deny all of its ports; nil: nothing
 	currentSource int              // the source that it is or was listed for; noSource: none of this target's
 	members       []*Member        // by source: what it reports, unless its allowlist denies the address
 	deniedBy      int              // a source whose allowlist denies it; noSource: none
@@ -276,19 +275,12 @@ func lowestAddress(current []CurrentEndpoint, members [][]Member) (lowest netip.
 
 // recall adds what follows from the probe and the last decision.
 func (e *evaluation) recall(r *row) {
-	if c := r.current; c != nil {
-		r.currentSource = e.sourceNamed(c.sourceName())
-		if c.Portless && !e.input.Rejected {
-			r.portless, r.current = c, nil
-		}
-	}
 	switch {
 	case r.current != nil:
-		r.ports = r.current.Ports
+		r.currentSource, r.ports = e.sourceNamed(r.current.sourceName()), r.current.Ports
 		if r.current.Conditions.Ready && r.previous.grantedBy == r.current.sourceName() && r.previous.grantedAt == r.ports {
 			r.memory.grantedBy, r.memory.grantedAt = r.previous.grantedBy, r.ports
 		}
-	case r.portless != nil:
 	case r.previous.unlisted:
 		r.currentSource = e.sourceNamed(r.previous.source)
 	}
