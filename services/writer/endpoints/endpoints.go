@@ -251,28 +251,21 @@ func (t *Target) endpointsToPublish() publishedState {
 	p := publishedState{TargetStatus: TargetStatus{State: t.State, Reason: t.Reason, Message: t.Message, ServiceType: t.ServiceType}}
 	switch t.State {
 	case ReadOnly:
-		p.addObserved(t)
-		return p
-	case Paused:
-		p.Reason, p.Message = "Paused", PausedMessage
+		p.addListed(slices.DeleteFunc(slices.Clone(t.Slices), func(s *discoveryv1.EndpointSlice) bool {
+			any := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: s.Labels[discoveryv1.LabelManagedBy]}
+			return s.DeletionTimestamp != nil || !any.Owns(s)
+		}))
+		for i := range p.backends {
+			p.backends[i].Source = "" // that is a label of ours
+		}
 	case Managed:
 		p.Ports = convertPorts(t.Ports)
 		p.addDecided(t.Decision.Endpoints)
-		return p
-	}
-	owned := t.ownedSlices()
-	var listed []discoveryv1.EndpointPort
-	for _, slice := range t.Slices {
-		if slice.DeletionTimestamp == nil && owned.Owns(slice) {
-			listed = append(listed, slice.Ports...)
-			p.addPortsAt(slice)
-		}
-	}
-	p.Ports = convertPorts(listed)
-	for _, e := range planner.CurrentEndpoints(owned, t.Slices) {
-		// A slice modified by hand may be ready and not serving, which makes no sense to readers.
-		c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
-		p.backends = append(p.backends, Backend{Address: e.Address, Conditions: c, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname})
+	case Paused:
+		p.Reason, p.Message = "Paused", PausedMessage
+		fallthrough
+	default:
+		p.addListed(t.ownedSlices().OwnedSlices(t.Slices))
 	}
 	return p
 }
@@ -300,40 +293,24 @@ func (p *publishedState) addDecided(decided []verdict.Endpoint) {
 	}
 }
 
-// addPortsAt adds the ports of the endpoints of a slice, unless an earlier one lists them too.
-func (p *publishedState) addPortsAt(slice *discoveryv1.EndpointSlice) {
-	if p.portsAt == nil {
-		p.portsAt = map[netip.Addr][]Port{}
-	}
-	ports := convertPorts(slice.Ports)
-	for _, e := range planner.EndpointsOf(slice) {
-		if _, again := p.portsAt[e.Address]; !again {
-			p.portsAt[e.Address] = ports
-		}
-	}
-}
-
-// addObserved adds what the slices of a ReadOnly Service list, whoever manages them.
-func (p *publishedState) addObserved(t *Target) {
+// addListed adds what slices list: of an address that is listed twice, what the first one does.
+func (p *publishedState) addListed(all []*discoveryv1.EndpointSlice) {
 	p.portsAt = map[netip.Addr][]Port{}
 	var listed []discoveryv1.EndpointPort
-	for _, slice := range t.Slices {
-		if slice.DeletionTimestamp != nil {
-			continue
-		}
+	for _, slice := range all {
 		listed = append(listed, slice.Ports...)
-		one := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: slice.Labels[discoveryv1.LabelManagedBy]}
-		for _, e := range planner.CurrentEndpoints(one, []*discoveryv1.EndpointSlice{slice}) {
+		ports := convertPorts(slice.Ports)
+		for _, e := range planner.EndpointsOf(slice) {
 			if _, again := p.portsAt[e.Address]; again {
 				continue
 			}
-			p.portsAt[e.Address] = convertPorts(slice.Ports)
-			p.backends = append(p.backends, Backend{
-				Address:    e.Address,
-				Zone:       e.Zone,
-				Hostname:   e.Hostname,
-				Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating},
-			})
+			p.portsAt[e.Address] = ports
+			// A slice modified by hand may be ready and not serving, which makes no sense to readers.
+			c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
+			p.backends = append(
+				p.backends,
+				Backend{Address: e.Address, Conditions: c, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname},
+			)
 		}
 	}
 	p.Ports = convertPorts(listed)
