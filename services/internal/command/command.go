@@ -54,7 +54,7 @@ type Component[C any] struct {
 
 // Subcommand is a command for people that has the configuration of serve.
 type Subcommand[C any] struct {
-	Use     string // name and arguments: "explain NODE"; optional arguments come last: "status [NODE]"
+	Use     string // name and arguments; optional ones come last: "status [FILTER]"
 	Short   string // one sentence
 	Example string // command lines, one per line
 	Failure string // what exit code 1 means

@@ -39,7 +39,7 @@ func runList(ctx context.Context, version string, inv command.Invocation[config.
 	if missing != nil { // a reader of the list would conclude that a missing node has left
 		return fmt.Errorf("no complete observation after %s: %w", collector.ObservationTimeout, missing)
 	}
-	nodes := toListed(pipeline.Snapshot().Members)
+	nodes := toListed(pipeline.Snapshot(func(string) bool { return false }).Members)
 	if !inv.Format.IsTable() {
 		return inv.Format.Write(inv.Out, nodes)
 	}

@@ -170,25 +170,23 @@ func (c *Collector) listCloud(ctx context.Context) roster.Update {
 }
 
 // Summary returns the state without the nodes. Its cost does not depend on their number.
-func (c *Collector) Summary() Snapshot { return c.snapshot(false) }
+func (c *Collector) Summary() Snapshot {
+	return c.snapshot(func() []roster.Member { return nil })
+}
 
-// Snapshot returns the state with all nodes of the source. Only copying them holds up the collector.
-func (c *Collector) Snapshot() Snapshot {
-	s := c.snapshot(true)
+// Snapshot returns the state with all nodes of the source, see Members. Only copying them holds up the collector.
+func (c *Collector) Snapshot(isOfInterest func(name string) bool) Snapshot {
+	s := c.snapshot(func() []roster.Member { return c.publisher.Roster.Members(isOfInterest) })
 	slices.SortFunc(s.Members, func(a, b roster.Member) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 
-func (c *Collector) snapshot(withMembers bool) (s Snapshot) {
-	s.Status, _ = c.publisher.Set.Status()
+func (c *Collector) snapshot(members func() []roster.Member) Snapshot {
+	status, _ := c.publisher.Set.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.publisher.Roster
-	s.Counts, s.Resolver, s.Listing = r.Counts(), r.Resolver(), c.lastListing
-	if withMembers {
-		s.Members = r.Members()
-	}
-	return s
+	return Snapshot{Status: status, Counts: r.Counts(), Members: members(), Resolver: r.Resolver(), Listing: c.lastListing}
 }
 
 // RecordSent records that the last changes were sent to a subscriber.

@@ -59,7 +59,7 @@ func (s *cloudRoster) poll(added ...source.Candidate) {
 
 func (s *cloudRoster) nodes() []string {
 	var out []string
-	for _, m := range s.roster.Members() {
+	for _, m := range s.roster.Members(func(string) bool { return false }) {
 		if m.Node != nil {
 			out = append(out, strings.Join(append([]string{m.Name}, addressStrings(m.Node.Addresses)...), " "))
 		}
@@ -449,7 +449,7 @@ func TestBadInput(t *testing.T) {
 					tc.wantReason,
 				)
 			}
-			for _, m := range s.roster.Members() {
+			for _, m := range s.roster.Members(func(string) bool { return false }) {
 				if m.Name == "c" && m.Node == nil && m.Omission.Reason != tc.wantOmission {
 					t.Errorf("c is omitted with %v, want %s", m.Omission, tc.wantOmission)
 				}

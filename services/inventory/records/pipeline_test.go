@@ -71,7 +71,7 @@ func (f *testPipeline) membership() source.PartStatus { return f.roster.Status(t
 // summary returns membership and nodes in one line.
 func (f *testPipeline) summary() string {
 	var nodes []string
-	for _, m := range f.roster.Members() {
+	for _, m := range f.roster.Members(func(string) bool { return false }) {
 		if m.Node != nil {
 			nodes = append(nodes, fmt.Sprintf("%s %s %s", m.Name, m.Node.State, m.Node.Addresses[0]))
 		} else {

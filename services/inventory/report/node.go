@@ -65,6 +65,11 @@ func (f *filter) selectsService(name string) bool {
 	return f.namespace == "" || strings.HasPrefix(name, f.namespace+"/")
 }
 
+// isOfInterest reports whether a node of this name may be shown in full.
+func (f *filter) isOfInterest(name string) bool {
+	return f.hasDetails() && (f.node == "" || f.node == name)
+}
+
 // selectsNode reports whether the filter selects a node of a Service that it selects.
 func (f *filter) selectsNode(m *roster.Member, resolver *resolve.Resolver) bool {
 	switch {
@@ -75,7 +80,7 @@ func (f *filter) selectsNode(m *roster.Member, resolver *resolve.Resolver) bool 
 	case slices.Contains(m.InternalIPs, f.address), slices.Contains(m.Holding.Addresses(), f.address):
 		return true
 	}
-	return slices.ContainsFunc(resolver.Describe(&m.Candidate).Candidates, func(c resolve.Candidate) bool { return c.Address == f.address })
+	return slices.ContainsFunc(resolver.Describe(m.Candidate).Candidates, func(c resolve.Candidate) bool { return c.Address == f.address })
 }
 
 // nodeLine is the line of a node and what its details are made of.
@@ -126,7 +131,7 @@ func (l nodeLine) addDetails(now time.Time) {
 	if m.Excluded != 0 {
 		return // nothing more is decided
 	}
-	facts := l.resolver.Describe(&m.Candidate)
+	facts := l.resolver.Describe(m.Candidate)
 	l.Match, l.ServerId = facts.Match, cmp.Or(facts.ServerID, l.GetServerId())
 	add := func(c resolve.Candidate) {
 		reasons := slices.DeleteFunc([]string{c.Reason, m.Holding.Describe(c.Address)}, func(s string) bool { return s == "" })

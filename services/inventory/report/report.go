@@ -42,7 +42,7 @@ type Builder struct {
 
 // Set is what is published as one set.
 type Set interface {
-	Snapshot() collector.Snapshot
+	Snapshot(isOfInterest func(name string) bool) collector.Snapshot
 	Summary() collector.Snapshot // without the nodes
 }
 
@@ -122,7 +122,7 @@ func (b *Builder) collect(now time.Time, f filter) (*inventoryv1.InventoryReport
 	}
 	var lines []nodeLine
 	if b.Set != nil {
-		lines = describeNodes(b.Set.Snapshot(), "", f, now)
+		lines = describeNodes(b.Set.Snapshot(f.isOfInterest), "", f, now)
 	} else {
 		lines = b.addServices(out, f, streams, now)
 	}
@@ -146,7 +146,7 @@ func (b *Builder) addServices(out *inventoryv1.InventoryReport, f filter, stream
 			continue
 		}
 		if f.hasDetails() {
-			s = set.Snapshot()
+			s = set.Snapshot(f.isOfInterest)
 			nodes := describeNodes(s, name, f, now)
 			if lines = append(lines, nodes...); f.isNode() && len(nodes) == 0 {
 				continue

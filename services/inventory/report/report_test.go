@@ -53,7 +53,7 @@ func (c *fakeCloud) TokenExpiry() (time.Time, bool, error) {
 // fakeSet is a set with this state.
 type fakeSet struct{ state *collector.Snapshot }
 
-func (s fakeSet) Snapshot() collector.Snapshot {
+func (s fakeSet) Snapshot(func(string) bool) collector.Snapshot {
 	out := *s.state
 	out.Members = slices.SortedFunc(slices.Values(out.Members), func(a, b roster.Member) int { return cmp.Compare(a.Name, b.Name) })
 	return out
@@ -74,8 +74,8 @@ type fixture struct {
 
 func (f *fixture) add(name string, state source.NodeState, omission source.OmissionReason, address string) *roster.Member {
 	m := roster.Member{
-		Candidate: source.Candidate{Name: name, UID: "uid-" + name, State: state, Zone: "de-1", StateReason: "its kubelet is not ready"},
-		Omission:  resolve.Omission{Reason: omission},
+		Candidate: &source.Candidate{Name: name, UID: "uid-" + name, State: state, Zone: "de-1", StateReason: "its kubelet is not ready"},
+		Omission:  resolve.Omission{Reason: omission}, Holding: &assign.Holding{},
 	}
 	switch {
 	case omission.IsIntended():
@@ -277,7 +277,8 @@ func TestFilterSelectsNodesInFull(t *testing.T) {
 	}
 
 	n := f.get(t, "worker-3").GetNodes()[0]
-	if n.GetUid() != "uid-worker-3" || n.GetLastChange() != "not_ready at 10.0.1.13 → ready at 10.0.1.13" || n.GetLastChangeAge().AsDuration() != time.Minute ||
+	if n.GetUid() != "uid-worker-3" || n.GetLastChange() != "not_ready at 10.0.1.13 → ready at 10.0.1.13" ||
+		n.GetLastChangeAge().AsDuration() != time.Minute ||
 		n.GetAge().AsDuration() != 3*time.Hour ||
 		n.GetStateReason() == "" ||
 		n.GetServerId() != "server-of-worker-3" {
@@ -389,7 +390,7 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 1500 {
 		m := f.add(fmt.Sprintf("worker-%06d", i), source.NotReady, 0, "10.0.1.9")
 		m.UID, m.StateReason, m.ProviderID, m.SystemUUID, m.Zone = long, long, long, long, long
-		m.Holding = assign.Holding{}
+		m.Holding = &assign.Holding{}
 		for n := range 60 {
 			m.InternalIPs = append(m.InternalIPs, netip.AddrFrom4([4]byte{10, 0, 1, byte(n)}))
 		}

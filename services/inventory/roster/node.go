@@ -54,7 +54,7 @@ type Change struct {
 
 // Member is a node of the source and what was decided about it, at one moment.
 type Member struct {
-	source.Candidate
+	*source.Candidate // as last valid; immutable
 
 	Node *Node // as published; nil: omitted
 	// Omission is why the node is omitted; of a published one, why the current data gives it no address: it keeps what
@@ -64,15 +64,18 @@ type Member struct {
 	Previous  *Node     // as published before the last change; nil: it was not
 	ChangedAt time.Time // when that was; zero: there was none
 
-	Holding assign.Holding // only set by Members
+	Holding *assign.Holding // nil without details
 }
 
-// Members returns all nodes of the source, in no order. Its cost grows with their number.
-func (r *Roster) Members() []Member {
+// Members returns all nodes of the source, in no order, and with details those that are of interest. Its cost grows
+// with their number.
+func (r *Roster) Members(isOfInterest func(name string) bool) []Member {
 	all := make([]Member, 0, len(r.members))
 	for _, m := range r.members {
 		one := m.Member
-		one.Holding = r.assigner.Holding(m.Name)
+		if isOfInterest(m.Name) {
+			one.Holding = new(r.assigner.Holding(m.Name))
+		}
 		if one.Node != nil {
 			one.Omission = m.resolved.Omission
 		}

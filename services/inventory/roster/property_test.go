@@ -173,7 +173,7 @@ func TestProperties(t *testing.T) {
 func restartChangesNothing(t *rapid.T, r *Roster, cfg Config, now time.Time) {
 	restarted, update := New(cfg), Update{}
 	for _, name := range slices.Sorted(maps.Keys(r.members)) {
-		update.Source.Changed = append(update.Source.Changed, r.members[name].Candidate)
+		update.Source.Changed = append(update.Source.Changed, *r.members[name].Candidate)
 	}
 	restarted.Apply(now, update)
 	l := applyListing(0, listings().Draw(t, "listing"), nil)
@@ -190,7 +190,7 @@ func restartChangesNothing(t *rapid.T, r *Roster, cfg Config, now time.Time) {
 // descriptionFits compares what is shown of a member with what was decided about it.
 func descriptionFits(t *rapid.T, r *Roster, m *Member) {
 	resolver := r.Resolver()
-	facts := resolver.Describe(&m.Candidate)
+	facts := resolver.Describe(m.Candidate)
 	described := slices.Clone(m.Holding.Addresses())
 	for _, c := range facts.Candidates {
 		described = append(described, c.Address)
@@ -252,7 +252,7 @@ func countsFit(t *rapid.T, r *Roster) {
 	for _, n := range r.Nodes() {
 		want.States[n.State]++
 	}
-	for _, m := range r.Members() {
+	for _, m := range r.Members(func(string) bool { return false }) {
 		if m.Node == nil {
 			want.Omitted[m.Omission.Reason]++
 		}

@@ -141,7 +141,7 @@ func (r *Roster) keepLastValid(c source.Candidate) source.Candidate {
 	}
 	known := source.Candidate{Name: c.Name, State: source.NotReady}
 	if m := r.members[c.Name]; m != nil {
-		known = m.Candidate
+		known = *m.Candidate
 	}
 	known.Invalid, known.StateReason = c.Invalid, c.StateReason
 	return known
@@ -151,7 +151,7 @@ func (r *Roster) keepLastValid(c source.Candidate) source.Candidate {
 func (r *Roster) updateMember(now time.Time, c source.Candidate) assign.Claim {
 	m := r.members[c.Name]
 	if m == nil {
-		m = &member{firstSeen: now, misses: observe.Misses{Next: now}}
+		m = &member{Member: Member{Candidate: &source.Candidate{}}, firstSeen: now, misses: observe.Misses{Next: now}}
 		r.members[c.Name] = m
 	}
 	if m.State != c.State {
@@ -163,7 +163,7 @@ func (r *Roster) updateMember(now time.Time, c source.Candidate) assign.Claim {
 	if m.Excluded != 0 && c.Excluded == 0 {
 		m.firstSeen = now
 	}
-	m.Candidate = c
+	m.Candidate = &c
 	m.everValid = m.everValid || c.Invalid == ""
 	return r.resolveMember(m)
 }
@@ -172,7 +172,7 @@ func (r *Roster) updateMember(now time.Time, c source.Candidate) assign.Claim {
 func (r *Roster) resolveMember(m *member) assign.Claim {
 	m.resolved = resolve.Result{}
 	if m.Excluded == 0 && m.everValid {
-		m.resolved = r.resolver.Resolve(&m.Candidate, m.firstSeen)
+		m.resolved = r.resolver.Resolve(m.Candidate, m.firstSeen)
 	}
 	m.serverID = cmp.Or(m.resolved.ServerID, m.serverID)
 	isInvalid := m.Invalid != "" && m.Excluded == 0

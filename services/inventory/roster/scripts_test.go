@@ -387,7 +387,7 @@ func (w *world) describe(name string) string {
 	var out strings.Builder
 	one := w.sortedMembers()[slices.IndexFunc(w.sortedMembers(), func(m Member) bool { return m.Name == name })]
 	resolver := w.Resolver()
-	facts := resolver.Describe(&one.Candidate)
+	facts := resolver.Describe(one.Candidate)
 	if one.Excluded == 0 && facts.Match != "" {
 		fmt.Fprintf(&out, "server  %s %s\n", facts.ServerID, facts.Match)
 	}
@@ -409,7 +409,10 @@ func (w *world) describe(name string) string {
 }
 
 func (r *Roster) sortedMembers() []Member {
-	return slices.SortedFunc(slices.Values(r.Members()), func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(
+		slices.Values(r.Members(func(string) bool { return true })),
+		func(a, b Member) int { return strings.Compare(a.Name, b.Name) },
+	)
 }
 
 // Nodes returns the published nodes, sorted by name.
