@@ -13,6 +13,7 @@
 package applier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ type Config struct {
 	Logger  *slog.Logger // nil: nothing is logged
 }
 
-// Applier writes the slices of one Service, one Apply or Withdraw at a time. The other methods may be called meanwhile.
+// Applier writes the slices of one Service, one Apply at a time. The other methods may be called meanwhile.
 type Applier struct {
 	cfg Config
 
@@ -108,13 +109,18 @@ type Order struct {
 	Desired planner.Desired
 	Current []*discoveryv1.EndpointSlice // as Observed returned it
 	Adjust  bool                         // only change the conditions of what is listed, see planner.AdjustExisting
-	// Condition must be true of what the API server has, or nothing is withdrawn; nil: always.
+	// Withdraw: the Service is no longer a target, delete what planner.Withdraw finds, as the API server has it now, if
+	// Condition is true of that; nil: always.
+	Withdraw  bool
 	Condition func([]*discoveryv1.EndpointSlice) bool
 	ReasonFor func(netip.Addr) string // of the decision about an address, for Hooks; may be nil
 }
 
 func (o *Order) plan() planner.Plan {
-	if o.Adjust {
+	switch {
+	case o.Withdraw:
+		return planner.Withdraw(o.Desired, o.Current)
+	case o.Adjust:
 		return planner.AdjustExisting(o.Desired, o.Current)
 	}
 	return planner.Compute(o.Desired, o.Current)
@@ -131,6 +137,9 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 			return plan, nil
 		}
 		return plan, ErrNotLeader
+	}
+	if order.Withdraw {
+		return plan, a.withdraw(ctx, m, order)
 	}
 	if err := a.resolveUnsure(ctx, m, &order); err != nil {
 		return plan, err
@@ -158,36 +167,27 @@ func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) 
 		m.recordInSync(order.Desired, order.Current, plan)
 	}
 	if !m.rejectionReported.IsZero() {
-		a.reportInSync(order.Service, m.rejectionReported)
+		report(a.cfg.Hooks.InSync, order.Service, m.rejectionReported)
 	}
 	m.conflicts, m.rejectionReported = 0, time.Time{}
 	return plan, nil
 }
 
-// Withdraw deletes what planner.Withdraw finds of a Service that is no longer a target, as the API server has it now. Its
-// errors are those of Apply.
-func (a *Applier) Withdraw(ctx context.Context, order Order) (planner.Plan, error) {
-	m, plan := a.begin(order.Service), planner.Withdraw(order.Desired, order.Current)
-	if plan.Empty() {
-		return plan, nil
+// withdraw reads the slices first: a cache may be behind, and it shows whether those of others replace them.
+func (a *Applier) withdraw(ctx context.Context, m *memory, order Order) (err error) {
+	if order.plan().Empty() {
+		return nil
 	}
-	if !a.cfg.Leading() {
-		return plan, ErrNotLeader
+	if order.Current, err = a.readSlices(ctx, m, &order); err != nil {
+		return err
 	}
-	read, err := a.readSlices(ctx, m, &order)
-	if err != nil {
-		return plan, err
+	if order.Condition != nil && !order.Condition(order.Current) {
+		return &RetryLaterError{At: time.Now().Add(withdrawalDelay), Err: errors.New("the slices are still needed")}
 	}
-	if order.Condition != nil && !order.Condition(read) {
-		err := errors.New("the slices are still needed")
-		return plan, &RetryLaterError{At: time.Now().Add(withdrawalDelay), Err: err}
+	if err = a.writePlan(ctx, m, order.plan(), &order); err == nil {
+		m.conflicts, m.rejectionReported = 0, time.Time{}
 	}
-	order.Current, plan = read, planner.Withdraw(order.Desired, read)
-	if err := a.writePlan(ctx, m, plan, &order); err != nil {
-		return plan, err
-	}
-	m.conflicts, m.rejectionReported = 0, time.Time{}
-	return plan, nil
+	return err
 }
 
 // writePlan writes until something is not as expected. A rejected write does not stop those that can do without it; its
@@ -197,7 +197,7 @@ func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, o
 		tracepoint.Log(a.cfg.Logger, tracepoint.Plan, slog.String("service", nameOf(order.Service)),
 			slog.Int("creates", len(plan.Create)), slog.Int("updates", len(plan.Update)), slog.Int("deletes", len(plan.Delete)))
 	}
-	p := newProgress(order)
+	p, rejection := newProgress(order), error(nil)
 	for _, step := range []struct {
 		verb   Verb
 		slices []*discoveryv1.EndpointSlice
@@ -213,15 +213,18 @@ func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, o
 			err := a.writeSlice(ctx, m, step.verb, slice, order)
 			switch {
 			case err == nil:
-				p.record(slice.Name, after)
+				p.listing = replace(p.listing, slice.Name, after)
 			case errors.Is(err, errAnswered):
-				p.reject(after, err)
+				rejection = cmp.Or(rejection, err)
+				if after != nil {
+					p.rejected = append(p.rejected, after)
+				}
 			default:
 				return err
 			}
 		}
 	}
-	return p.rejection
+	return rejection
 }
 
 // writeSlice sends one request and records its outcome.
@@ -244,24 +247,17 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 	tracepoint.Log(a.cfg.Logger, tracepoint.Write, attrs...)
 	write := describeWrite(verb, slice, order)
 	write.Result, write.Err, write.Took = result, err, time.Since(start)
-	a.reportWrite(write)
+	if a.cfg.Hooks.Wrote != nil {
+		a.cfg.Hooks.Wrote(write)
+	}
 
+	log := a.cfg.Logger.With("verb", verb, "namespace", slice.Namespace, "slice", slice.Name)
 	switch result {
 	case ResultOK:
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		m.recordWrite(verb, slice, answer)
-		a.cfg.Logger.Info(
-			"slice written",
-			"verb",
-			verb,
-			"namespace",
-			slice.Namespace,
-			"slice",
-			slice.Name,
-			"endpoints",
-			len(slice.Endpoints),
-		)
+		log.Info("slice written", "endpoints", len(slice.Endpoints))
 		return nil
 	case ResultConflict:
 		return a.handleConflict(ctx, m, verb, slice, order, err)
@@ -272,22 +268,12 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 		}
 		return a.retryLater(verb, slice, wait, err)
 	case ResultTerminating: // nobody needs to act
-		a.cfg.Logger.Debug(
-			"slice not written, namespace is being deleted",
-			"verb",
-			verb,
-			"namespace",
-			slice.Namespace,
-			"slice",
-			slice.Name,
-			"error",
-			err,
-		)
+		log.Debug("slice not written, namespace is being deleted", "error", err)
 		return &RetryLaterError{At: time.Now().Add(terminatingDelay), Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
 	case ResultRejected:
 		if m.rejectionReported.IsZero() {
 			m.rejectionReported = time.Now()
-			a.reportRejection(order.Service, write)
+			report(a.cfg.Hooks.Rejected, order.Service, write)
 		}
 		return fmt.Errorf("%s slice %s %w: %w", verb, slice.Name, errAnswered, err)
 	}
@@ -305,12 +291,7 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 
 // handleConflict reads the slices again. What they were left as stays known: the write did not take place.
 func (a *Applier) handleConflict(
-	ctx context.Context,
-	m *memory,
-	verb Verb,
-	slice *discoveryv1.EndpointSlice,
-	order *Order,
-	conflict error,
+	ctx context.Context, m *memory, verb Verb, slice *discoveryv1.EndpointSlice, order *Order, conflict error,
 ) error {
 	if _, err := a.readSlices(ctx, m, order, slice.Name); err != nil {
 		m.listed = false

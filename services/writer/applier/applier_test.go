@@ -454,13 +454,13 @@ func TestWithdrawDeletesSlicesOnlyWhileLeading(t *testing.T) {
 	w.api.sent()
 
 	w.leading = false
-	order := Order{Service: shop, Desired: desired(), Current: w.Observed(cached, version)}
-	if _, err := w.Withdraw(t.Context(), order); !errors.Is(err, ErrNotLeader) {
+	order := Order{Service: shop, Desired: desired(), Current: w.Observed(cached, version), Withdraw: true}
+	if _, err := w.Apply(t.Context(), order); !errors.Is(err, ErrNotLeader) {
 		t.Fatalf("got %v", err)
 	}
 	w.wantSent(t)
 	w.leading = true
-	if _, err := w.Withdraw(t.Context(), order); err != nil {
+	if _, err := w.Apply(t.Context(), order); err != nil {
 		t.Fatal(err)
 	}
 	w.wantSent(t, "DELETE shop-nodes")
@@ -485,14 +485,14 @@ func TestWithdrawLeavesSlicesOfOthers(t *testing.T) {
 	}
 	w.must(t, desired("10.0.0.1"))
 	w.api.sent()
-	plan, err := w.Withdraw(t.Context(), Order{Service: shop, Desired: desired(), Current: w.Observed(nil, "1")})
+	plan, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired(), Current: w.Observed(nil, "1"), Withdraw: true})
 	if err != nil || plan.Writes() != 1 {
 		t.Errorf("%d writes, %v", plan.Writes(), err)
 	}
 	w.wantSent(t, "DELETE shop-nodes")
-	if plan, err := w.Withdraw(
+	if plan, err := w.Apply(
 		t.Context(),
-		Order{Service: shop, Desired: desired(), Current: w.Observed(nil, "1")},
+		Order{Service: shop, Desired: desired(), Current: w.Observed(nil, "1"), Withdraw: true},
 	); err != nil ||
 		!plan.Empty() {
 		t.Errorf("the slices of others: %d writes, %v", plan.Writes(), err)
@@ -509,13 +509,18 @@ func TestWithdrawReadsWhetherItMay(t *testing.T) {
 		cached, version := w.api.cache() // shows the successor, which is gone
 		w.api.edit("successor", nil)
 		w.api.sent()
-		order := Order{Service: shop, Desired: desired(), Condition: func(all []*discoveryv1.EndpointSlice) bool { return len(all) > 1 }}
+		order := Order{
+			Service:   shop,
+			Desired:   desired(),
+			Withdraw:  true,
+			Condition: func(all []*discoveryv1.EndpointSlice) bool { return len(all) > 1 },
+		}
 		for _, exists := range []bool{false, true} {
 			if exists {
 				w.api.edit("successor", successor)
 			}
 			order.Current = w.Observed(cached, version)
-			_, err := w.Withdraw(t.Context(), order)
+			_, err := w.Apply(t.Context(), order)
 			if later := (*RetryLaterError)(nil); errors.As(err, &later) == exists || !exists && time.Until(later.At) != time.Second {
 				t.Errorf("the successor exists: %t: %v", exists, err)
 			}

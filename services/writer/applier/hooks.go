@@ -8,8 +8,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Hooks receive what an Applier does, for metrics, Events and status pages. Each may be nil. They run within Apply and
-// Withdraw, which wait for them, and must not call the Applier.
+// Hooks receive what an Applier does, for metrics, Events and status pages. Each may be nil. They run within Apply,
+// which waits for them, and must not call the Applier.
 type Hooks struct {
 	// Wrote receives each request and its result.
 	Wrote func(Write)
@@ -43,32 +43,9 @@ type RepairDelay struct {
 	At     time.Time
 }
 
-func (a *Applier) reportWrite(w Write) {
-	if a.cfg.Hooks.Wrote != nil {
-		a.cfg.Hooks.Wrote(w)
-	}
-}
-
-func (a *Applier) reportRepairs(service corev1.ObjectReference, slices int) {
-	if a.cfg.Hooks.Repaired != nil {
-		a.cfg.Hooks.Repaired(service, slices)
-	}
-}
-
-func (a *Applier) reportRepairDelay(service corev1.ObjectReference, delay RepairDelay) {
-	if a.cfg.Hooks.RepairDelayed != nil {
-		a.cfg.Hooks.RepairDelayed(service, delay)
-	}
-}
-
-func (a *Applier) reportRejection(service corev1.ObjectReference, w Write) {
-	if a.cfg.Hooks.Rejected != nil {
-		a.cfg.Hooks.Rejected(service, w)
-	}
-}
-
-func (a *Applier) reportInSync(service corev1.ObjectReference, rejectedAt time.Time) {
-	if a.cfg.Hooks.InSync != nil {
-		a.cfg.Hooks.InSync(service, rejectedAt)
+// report calls a hook unless it is nil.
+func report[T any](hook func(corev1.ObjectReference, T), service corev1.ObjectReference, what T) {
+	if hook != nil {
+		hook(service, what)
 	}
 }

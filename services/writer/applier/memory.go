@@ -36,7 +36,7 @@ type memory struct {
 	unsure map[string]struct{}
 
 	repairs           repairBudget
-	conflicts         int       // since the last Apply or Withdraw that succeeded
+	conflicts         int       // since the last Apply that succeeded
 	rejectionReported time.Time // since then; zero: none
 }
 

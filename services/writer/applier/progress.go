@@ -15,9 +15,8 @@ var errAnswered = errors.New("failed")
 
 // progress is how far a plan has been carried out.
 type progress struct {
-	listing   []*discoveryv1.EndpointSlice // the slices that list the Service's endpoints by now
-	rejected  []*discoveryv1.EndpointSlice // those that could not be written
-	rejection error                        // the first
+	listing  []*discoveryv1.EndpointSlice // the slices that list the Service's endpoints by now
+	rejected []*discoveryv1.EndpointSlice // those that could not be written
 }
 
 func newProgress(order *Order) *progress {
@@ -28,21 +27,6 @@ func newProgress(order *Order) *progress {
 		}
 	}
 	return p
-}
-
-// record notes a slice as it was written; nil: it was deleted.
-func (p *progress) record(name string, written *discoveryv1.EndpointSlice) {
-	p.listing = replace(p.listing, name, written)
-}
-
-// reject notes a write that was rejected.
-func (p *progress) reject(slice *discoveryv1.EndpointSlice, err error) {
-	if p.rejection == nil {
-		p.rejection = err
-	}
-	if slice != nil {
-		p.rejected = append(p.rejected, slice)
-	}
 }
 
 // mustWait reports whether a write needs one that was rejected. That is so if it removes an endpoint that was to move, or

@@ -73,7 +73,11 @@ func (a *Applier) checkRepairBudget(m *memory, order Order, plan planner.Plan, c
 	}
 	if !at.Equal(m.repairs.reportedFor) {
 		m.repairs.reportedFor = at
-		a.reportRepairDelay(order.Service, RepairDelay{Slice: change.slice, Editor: change.editor, Budget: immediateRepairs, At: at})
+		report(
+			a.cfg.Hooks.RepairDelayed,
+			order.Service,
+			RepairDelay{Slice: change.slice, Editor: change.editor, Budget: immediateRepairs, At: at},
+		)
 	}
 	return 0, &RetryLaterError{At: at, Err: fmt.Errorf("slice %s is modified repeatedly by %s", change.slice, change.editor), Repair: true}
 }
@@ -83,18 +87,9 @@ func (a *Applier) recordRepairs(m *memory, service corev1.ObjectReference, repai
 	for range repairs {
 		m.repairs.spend(time.Now())
 	}
-	a.reportRepairs(service, repairs)
-	a.cfg.Logger.Warn(
-		"repairing externally modified slice",
-		"namespace",
-		service.Namespace,
-		"slice",
-		change.slice,
-		"by",
-		change.editor,
-		"slices",
-		repairs,
-	)
+	report(a.cfg.Hooks.Repaired, service, repairs)
+	a.cfg.Logger.Warn("repairing externally modified slice",
+		"namespace", service.Namespace, "slice", change.slice, "by", change.editor, "slices", repairs)
 }
 
 // foreignChange is what another client did to an owned slice.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -74,6 +75,13 @@ func (r *Reconciler) portsOf(t *targets.Target) inputs.Ports {
 		}
 		return last, lastProblem
 	}}
+}
+
+// desiredOf converts a decision to input of the planner.
+func (r *Reconciler) desiredOf(view targets.Resolution, decision verdict.Decision) planner.Desired {
+	desired := view.Target.Desired()
+	desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(decision.Endpoints, view.Target.Allows(r.allows))
+	return desired
 }
 
 // input returns what a decision depends on.

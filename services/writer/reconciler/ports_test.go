@@ -14,7 +14,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -156,7 +155,6 @@ func (w *portedService) settle() map[string]string {
 			break
 		}
 		desired := s.slot.order.Desired
-		desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(s.slot.order.decided, s.slot.order.allows)
 		plan := planner.Compute(desired, w.service.view.Slices)
 		if s.slot.order.Adjust {
 			plan = planner.AdjustExisting(desired, w.service.view.Slices)

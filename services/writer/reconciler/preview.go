@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -29,13 +28,12 @@ func (p *Preview) Managed() bool {
 	return p.View.Relevant && !p.View.OptedOut && p.View.Rejection == nil
 }
 
-func (s *state) preview(view targets.Resolution, allows targets.Allows, snapshots []subscriber.Snapshot, input verdict.Input) Preview {
+func (r *Reconciler) preview(s *state, view targets.Resolution, snapshots []subscriber.Snapshot, input verdict.Input) Preview {
 	p := Preview{View: view, Decision: s.decision}
 	if !p.Managed() {
 		return p
 	}
-	p.Desired = view.Target.Desired()
-	p.Desired.Endpoints, p.Desired.PortGroups = inputs.ListedEndpoints(s.decision.Endpoints, view.Target.Allows(allows))
+	p.Desired = r.desiredOf(view, s.decision)
 	p.Warnings = warnings.OfTarget(view, snapshots)
 	for _, request := range s.probed { // as the decision has it: a probe may have passed since
 		if probe, _ := input.Probe(request.Key.Address, request.Key.Port); probe.Status == verdict.Pending {

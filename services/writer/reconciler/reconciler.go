@@ -246,7 +246,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
 	}
 	if r.DryRun != nil {
-		r.DryRun(key, s.preview(view, r.allows, snapshots, input))
+		r.DryRun(key, r.preview(s, view, snapshots, input))
 	}
 	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {
@@ -304,14 +304,14 @@ func (r *Reconciler) Write(ctx context.Context, key targets.Key, now time.Time) 
 		return
 	}
 	r.stepDown.writeStarts()
-	changed, err := order.carryOut(ctx, s.applier)
+	plan, err := s.applier.Apply(ctx, order.Order)
 	r.stepDown.writeEnds()
 	if err != nil {
 		s.slot.keepCauses(order.causes)
 		r.handleFailure(key, s, err)
 		return
 	}
-	failedBefore := r.backoff.NumRequeues(key) > 0
+	changed, failedBefore := !plan.Empty(), r.backoff.NumRequeues(key) > 0
 	r.backoff.Forget(key)
 	if changed {
 		r.propagation.ObserveWrite(order.causes, time.Now())

@@ -22,7 +22,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/history"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -662,10 +661,8 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 			f.Decide(fixtureKey, time.Now())
 
 			s := f.state(fixtureKey)
-			desired := s.slot.order.Desired
-			desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(s.slot.order.decided, s.slot.order.allows)
 			got := map[string]int32{}
-			plan := planner.Compute(desired, s.slot.order.Current)
+			plan := planner.Compute(s.slot.order.Desired, s.slot.order.Current)
 			for _, slice := range slices.Concat(plan.Create, plan.Update) {
 				for _, e := range slice.Endpoints {
 					got[e.Addresses[0]] = *slice.Ports[0].Port

@@ -1,7 +1,6 @@
 package reconciler
 
 import (
-	"context"
 	"net/netip"
 	"sync"
 	"time"
@@ -9,8 +8,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -20,11 +17,8 @@ import (
 type order struct {
 	applier.Order
 
-	withdraw bool               // delete the owned slices
-	decided  []verdict.Endpoint // Desired.Endpoints are made of these when it is carried out
-	allows   targets.Allows
-	term     int                // in which it was given
-	causes   propagation.Causes // the oldest of each kind
+	term   int                // in which it was given
+	causes propagation.Causes // the oldest of each kind
 }
 
 // orderOf returns what follows from a decision; nil: nothing may be written.
@@ -32,13 +26,10 @@ func (r *Reconciler) orderOf(view targets.Resolution, decision verdict.Decision,
 	if !decision.Write || view.Paused {
 		return nil
 	}
-	return &order{
-		Order: applier.Order{
-			Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current, Adjust: view.Rejection != nil,
-			ReasonFor: func(address netip.Addr) string { return why(decision.Endpoints, address) },
-		},
-		decided: decision.Endpoints, allows: view.Target.Allows(r.allows),
-	}
+	return &order{Order: applier.Order{
+		Service: view.ServiceRef, Desired: r.desiredOf(view, decision), Current: current, Adjust: view.Rejection != nil,
+		ReasonFor: func(address netip.Addr) string { return why(decision.Endpoints, address) },
+	}}
 }
 
 // withdrawal returns the deletion of the owned slices of a Service that is opted out, else nil.
@@ -46,25 +37,13 @@ func withdrawal(view targets.Resolution, current []*discoveryv1.EndpointSlice) *
 	if !view.OptedOut || view.Paused {
 		return nil
 	}
-	o := &order{Order: applier.Order{Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current}, withdraw: true}
+	o := &order{Order: applier.Order{Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current, Withdraw: true}}
 	if view.Successor != "" {
 		o.Condition = func(existing []*discoveryv1.EndpointSlice) bool {
 			return view.Target.IsReplaced(view.Successor, existing)
 		}
 	}
 	return o
-}
-
-// carryOut writes, and reports whether there was anything to write.
-func (o *order) carryOut(ctx context.Context, a *applier.Applier) (changed bool, err error) {
-	var plan planner.Plan
-	if complete := o.Order; o.withdraw {
-		plan, err = a.Withdraw(ctx, complete)
-	} else {
-		complete.Desired.Endpoints, complete.Desired.PortGroups = inputs.ListedEndpoints(o.decided, o.allows)
-		plan, err = a.Apply(ctx, complete)
-	}
-	return !plan.Empty(), err
 }
 
 // slot has the newest order of a target until Write takes it.

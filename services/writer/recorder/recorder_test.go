@@ -120,7 +120,9 @@ func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	if err := r.apply(t, nil, "10.0.0.3"); err == nil {
 		t.Fatal("no error")
 	}
-	if _, err := r.Withdraw(t.Context(), r.order(t, nil)); err != nil {
+	withdrawal := r.order(t, nil)
+	withdrawal.Withdraw = true
+	if _, err := r.Apply(t.Context(), withdrawal); err != nil {
 		t.Fatal(err)
 	}
 	writes, _ := r.history.Recent(nil)
