@@ -93,11 +93,7 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 	if leads && !first && (!open && newer || unwritten) {
 		*w = shrinkWindow{opened: e.now, budget: max(1, ready/2), epoch: w.epoch, observation: w.observation}
 		open = true
-		for i := range e.rows {
-			if r := &e.rows[i]; r.currentSource == source {
-				r.memory.grantedBy = ""
-			}
-		}
+		e.withdrawGrants(source)
 	}
 	may, held := open && leads && !first, 0
 	for _, r := range leaving {
@@ -134,6 +130,14 @@ func (e *evaluation) hasLeft(source string) bool {
 		at, found := slices.BinarySearchFunc(e.rows, m.address, func(r row, a netip.Addr) int { return r.address.Compare(a) })
 		return !found || !e.rows[at].conditions().Ready
 	})
+}
+
+func (e *evaluation) withdrawGrants(source int) {
+	for i := range e.rows {
+		if r := &e.rows[i]; r.currentSource == source {
+			r.memory.grantedBy = ""
+		}
+	}
 }
 
 // isGranted reports whether an endpoint may leave and is still ready in the slices.
