@@ -173,7 +173,7 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		s.Until("readiness says why", func() bool {
 			err := s.Writers[0].Check(s.Ctx(), "/readyz")
 			return err != nil &&
-				e2e.ContainsAll(err.Error(), "service-imports", "serviceimports.multicluster.x-k8s.io", "unset SERVICE_IMPORTS")
+				e2e.ContainsAll(err.Error(), "serviceimports.multicluster.x-k8s.io", "unset SERVICE_IMPORTS")
 		})
 	})
 	i.define()

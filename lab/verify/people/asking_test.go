@@ -2,6 +2,8 @@ package people
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -11,8 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -77,26 +86,70 @@ func (d *doors) sub(s *e2e.Setup, name string) string {
 	return dir
 }
 
-// asking are the settings of a command that asks a writer, with certificate and key of a directory.
-func (d *doors) asking(own string, writer *pair.Component) []string {
-	return []string{
-		"WRITER_ADDRESS=" + doorAt(writer), "WRITER_SAN=" + doorName, "WRITER_CA_FILE=" + d.dir + "/door-ca.crt",
-		"CLIENT_CERT_FILE=" + own + "/tls.crt", "CLIENT_KEY_FILE=" + own + "/tls.key",
-	}
+// dial connects to a writer's listener with the certificate and key of a directory.
+func (d *doors) dial(s *e2e.Setup, own string, writer *pair.Component) *grpc.ClientConn {
+	s.T.Helper()
+	pair, err := tls.LoadX509KeyPair(own+"/tls.crt", own+"/tls.key")
+	s.Must(err)
+	ca, err := os.ReadFile(d.dir + "/door-ca.crt")
+	s.Must(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	conn, err := grpc.NewClient(doorAt(writer), grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: doorName, MinVersion: tls.VersionTLS13,
+	})))
+	s.Must(err)
+	return conn
 }
 
-// answers waits until the command ends with a code and says all this in this order.
-func (d *doors) answers(s *e2e.Setup, writer *pair.Component, who string, code int, args []string, parts ...string) {
+// ask returns what a writer answers somebody, as JSON; or the status of its refusal.
+func ask[M proto.Message](s *e2e.Setup, conn *grpc.ClientConn, call func(context.Context, *grpc.ClientConn) (M, error)) string {
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(s.Ctx(), 5*time.Second)
+	defer cancel()
+	answer, err := call(ctx, conn)
+	if err != nil {
+		return status.Convert(err).String()
+	}
+	return protojson.Format(answer)
+}
+
+func (d *doors) report(s *e2e.Setup, own string, writer *pair.Component, filter string) string {
 	s.T.Helper()
-	env := d.asking(d.sub(s, who), writer)
-	var got int
-	var text string
-	defer func() {
-		s.T.Logf("%s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, parts, text)
-	}()
-	s.UntilCalled(strings.Join(args, " ")+" answers "+who+" as it is to", func() bool {
-		got, text = e2e.Run(s.T, "slicefeed-writer", env, args...)
-		return got == code && e2e.InOrder(text, parts...)
+	return ask(s, d.dial(s, own, writer), func(ctx context.Context, conn *grpc.ClientConn) (*writerv1.WriterReport, error) {
+		return writerv1.NewWriterReportServiceClient(conn).GetReport(ctx, &reportv1.GetReportRequest{Filter: filter})
+	})
+}
+
+// reports waits until the report of a writer to somebody says all this in this order.
+func (d *doors) reports(s *e2e.Setup, writer *pair.Component, who, filter string, parts ...string) {
+	s.T.Helper()
+	d.says(s, func() string { return d.report(s, d.sub(s, who), writer, filter) }, who+" reads of "+filter, parts)
+}
+
+// lists waits until a writer's list of targets for somebody says all this in this order.
+func (d *doors) lists(s *e2e.Setup, writer *pair.Component, who, service string, parts ...string) {
+	s.T.Helper()
+	d.says(s, func() string {
+		return ask(
+			s,
+			d.dial(s, d.sub(s, who), writer),
+			func(ctx context.Context, conn *grpc.ClientConn) (*writerv1.ListTargetsResponse, error) {
+				return writerv1.NewWriterServiceClient(conn).ListTargets(ctx, &writerv1.ListTargetsRequest{
+					Services: []*writerv1.ServiceSelector{{Namespace: pair.Namespace, Service: service}},
+				})
+			},
+		)
+	}, who+" lists "+service, parts)
+}
+
+func (d *doors) says(s *e2e.Setup, answer func() string, what string, parts []string) {
+	s.T.Helper()
+	text := ""
+	defer func() { s.T.Logf("%s: want %q:\n%s", what, parts, text) }()
+	s.UntilCalled(what, func() bool {
+		text = answer()
+		return e2e.InOrder(text, parts...)
 	})
 }
 
@@ -123,8 +176,8 @@ func TestAProxyFollowsAWriterThroughDrainsDeathsAndItsRestart(t *testing.T) {
 		return at
 	}
 	programmed(s, all...)
-	d.answers(s, leader, personSAN, 0, []string{"endpoints", "web/shop"}, "as seen by the leader", "3 ready")
-	d.answers(s, standby, personSAN, 0, []string{"endpoints", "web/shop"}, "as seen by a standby", "3 ready")
+	d.reports(s, leader, personSAN, "web/shop", `"leading": true`, `"ready": 3`)
+	d.reports(s, standby, personSAN, "web/shop", `"leading": false`, `"ready": 3`)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var passing sync.WaitGroup
@@ -174,7 +227,7 @@ func TestAProxyFollowsAWriterThroughDrainsDeathsAndItsRestart(t *testing.T) {
 		times := len(ofLeader.programs(s))
 		s.Must(leader.Start(s.Ctx()))
 		// It has decided, so whoever follows it now is told at once where it stands.
-		d.answers(s, leader, personSAN, 0, []string{"explain", "web/shop", all[2].Address.String()}, "desired: ready")
+		d.reports(s, leader, personSAN, "web/shop/"+all[2].Address.String(), `"wanted": {`, `"ready": true`)
 		s.AwaitMetric(leader, subscribers, e2e.Equals(1))
 		s.AwaitMetric(leader, statusTold, e2e.AtLeast(1))
 		s.Must(all[2].Drain(s.Ctx(), true))
@@ -195,7 +248,7 @@ func TestAProxyFollowsAWriterThroughDrainsDeathsAndItsRestart(t *testing.T) {
 	}
 }
 
-func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
+func TestAWriterReportsToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 	// So long is the window of a new leader in which nobody leaves on the feed's word.
 	s := e2e.New(t, e2e.Options{Writers: 2, Writer: map[string]string{"SHRINK_WINDOW": "2m"}})
 	writer, without := s.Writers[0], s.Writers[1]
@@ -206,8 +259,11 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 	s.Must(all[0].Drain(s.Ctx(), true))
 	s.Must(dead.Set(backend.Refuse))
 	s.Await("the dead one is out", pair.Are(pair.Out, dead.Address))
-	list, explain := []string{"endpoints", "web/shop"}, func(address string) []string { return []string{"explain", "web/shop", address} }
-	table := "ADDRESS STATE ZONE SOURCE " + leaving + " ready default " + dead.Address.String() + " not ready default " + all[2].Address.String() + " ready default"
+	const shop = pair.Namespace + "/shop"
+	listed := func(state string) []string { // the address that leaves, in the report of the Service
+		return []string{`"address": "` + leaving + `"`, `"now": {`, state}
+	}
+	const isReady, isDraining = `"ready": true, "serving": true, "source"`, `"serving": true, "terminating": true`
 
 	s.Step("a writer without LISTEN_ADDRESS listens nowhere else", func(s *e2e.Setup) {
 		for half, want := range map[*pair.Component][]int{writer: {6060, 8080, doorPort}, without: {6060, 8080}} {
@@ -217,73 +273,62 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		}
 		s.Must(without.Kill()) // it would lead when the other one is restarted
 	})
-	s.Step("an operator is told what is listed, what is held back and until when", func(s *e2e.Setup) {
-		d.answers(s, writer, personSAN, 0, list, "web/shop: managed, as seen by the leader ports: http 30080/TCP", table,
-			"2 ready, 0 draining, 1 not ready", "guard: Guard shrink (source default) holds 1 address:", "next decision: in T")
-		d.answers(s, writer, personSAN, 0, explain(leaving), leaving+" of web/shop, as seen by the leader",
-			"Service: managed ports: http 30080/TCP", "source: default: draining for T, as "+all[0].Name+" (observation",
-			"probe: passing for T", "decision: hold, by rule shrink: source default: DRAINING, probe: passing",
-			"current: ready desired: ready", "guard: Guard shrink (source default) holds 1 address:",
-			"next decision: in T", "Guard shrink holds a change: still listed as ready.")
-		d.answers(
+	s.Step("an operator reads what is listed, what is held back and until when", func(s *e2e.Setup) {
+		d.reports(s, writer, personSAN, shop, `"WARNING", "reason": "ShrinkLimited"`, `"leading": true`, `"state": "TARGET_STATE_MANAGED"`,
+			`"ready": 2, "draining": 0, "notReady": 1, "outOfSync": 0, "held": 1`, `"nextDecisionIn":`)
+		d.reports(
 			s,
 			writer,
 			personSAN,
-			1,
-			explain(dead.Address.String()),
-			"default: ready for T, as "+dead.Name,
-			"failing for T: ",
-			"last passed T ago",
-			"unready, by rule table",
-			"desired: not ready",
-			"The probe fails:",
+			shop+"/"+leaving,
+			`"reason": "ShrinkLimited"`,
+			`"address": "`+leaving+`"`,
+			`"Guard shrink: Source default takes out`,
+			`"rule": "shrink", "reason": "source default: DRAINING, probe: passing"`,
+			`"node": "`+all[0].Name+`", "state": "DRAINING"`,
+			`"result": "passing"`,
+			`"now": {`,
+			isReady,
+			`"wanted": {`,
+			isReady,
 		)
-		d.answers(
-			s,
-			writer,
-			personSAN,
-			1,
-			explain("10.0.1.9"),
-			"default: does not list it",
-			"this address is not probed",
-			"none for this address",
-			"No source and no slice lists this address",
-		)
+		d.reports(s, writer, personSAN, shop+"/"+dead.Name, `"reason": "ProbeFailing"`, `"Its probe fails: `, `"rule": "table"`,
+			`"state": "READY"`, `"result": "failing"`, `"detail":`, `"passedAge":`)
+		d.reports(s, writer, personSAN, shop+"/10.0.1.9", `"reason": "NotReported"`)
+		d.reports(s, writer, personSAN, shop+"x", `"reason": "NoServices"`)
 	})
-	s.Step("a subscriber is told what is listed, and not why", func(s *e2e.Setup) {
-		d.answers(s, writer, proxySAN, 0, list, table, "changes held by guards: 1; only clients with role operator see the guards")
-		d.answers(s, writer, proxySAN, 1, explain(leaving), "PermissionDenied", "role operator")
+	s.Step("a subscriber lists, and does not read why", func(s *e2e.Setup) {
+		d.lists(s, writer, proxySAN, "shop", `"held": 1`, `"ready": 2`)
+		d.reports(s, writer, proxySAN, shop, "PermissionDenied", "role operator")
 	})
 	const stranger = "spiffe://lab.example/stranger"
-	s.Step("strangers are told nothing", func(s *e2e.Setup) {
+	s.Step("strangers get no answer", func(s *e2e.Setup) {
 		s.Issue(d.clients, d.sub(s, "stranger"), pki.Cert{URIs: []string{stranger}, Usage: pki.Client})
-		d.answers(s, writer, "stranger", 1, list, "Unavailable", "the writer rejects CLIENT_CERT_FILE")
 		s.Issue(d.theirs, d.sub(s, "impostor"), pki.Cert{DNS: []string{personSAN}, Usage: pki.Client})
-		d.answers(s, writer, "impostor", 1, list, "Unavailable")
-		code, text := e2e.Run(s.T, "slicefeed-writer", d.asking(writer.Dir(), writer), list...)
-		if code != 1 || !strings.Contains(text, "Unavailable") {
-			s.T.Errorf("with the link's own certificate: exit code %d: %s", code, text)
+		d.lists(s, writer, "stranger", "shop", "Unavailable")
+		d.lists(s, writer, "impostor", "shop", "Unavailable")
+		if text := d.report(s, writer.Dir(), writer, shop); !strings.Contains(text, "Unavailable") {
+			s.T.Errorf("with the link's own certificate: %s", text)
 		}
-	})
-	s.Step("what cannot be answered is told as such", func(s *e2e.Setup) {
-		d.answers(s, writer, personSAN, 1, []string{"endpoints", "web/nobody"}, "web/nobody is not a target of this writer")
-		d.answers(s, writer, personSAN, 2, []string{"explain", "web/shop", dead.Name}, dead.Name)
 	})
 	s.Step("grpcurl sees the service and asks it all", func(s *e2e.Setup) { d.grpcurl(s, writer, leaving) })
 
-	s.Step("a source that is cut off is told as such, and what it said stays", func(s *e2e.Setup) {
+	s.Step("a source that is cut off is reported as such, and what it said stays", func(s *e2e.Setup) {
 		s.Must(s.Inventory.Kill())
-		d.answers(s, writer, personSAN, 0, list, table, "source: default: link down")
-		d.answers(s, writer, personSAN, 0, explain(leaving), "default: draining for T, as "+all[0].Name, "link down")
+		d.reports(
+			s,
+			writer,
+			personSAN,
+			shop,
+			append([]string{`"reason": "SourceNotTrusted"`, `"reason": "SourceDisconnected"`}, listed(isReady)...)...)
 		s.Restart(writer)
 		_, err := s.WaitLeading(s.Ctx())
 		s.Must(err)
-		d.answers(s, writer, personSAN, 0, list, table, "source: default: not synced since start")
-		d.answers(s, writer, personSAN, 0, explain(leaving), "default: not synced since start", "desired: ready")
+		d.reports(s, writer, personSAN, shop, append([]string{`"reason": "SourceNotSynced"`}, listed(isReady)...)...)
 	})
-	s.Step("a Service that is paused is told as its slices are", func(s *e2e.Setup) {
+	s.Step("a Service that is paused is reported as its slices are", func(s *e2e.Setup) {
 		patchService(s, `{"metadata":{"annotations":{"slicefeed.dev/paused":"true"}}}`)
-		d.answers(s, writer, personSAN, 0, list, "web/shop: paused (Paused:", table)
+		d.reports(s, writer, personSAN, shop, append([]string{`"reason": "Paused"`, `"TARGET_STATE_PAUSED"`}, listed(isReady)...)...)
 		slice := s.Slice()
 		for i := range slice.Endpoints {
 			if slice.Endpoints[i].Addresses[0] == leaving {
@@ -292,34 +337,16 @@ func TestAWriterSaysToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		}
 		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
 		s.Must(err)
-		d.answers(
-			s,
-			writer,
-			personSAN,
-			0,
-			list,
-			"web/shop: paused (Paused:",
-			strings.Replace(table, leaving+" ready", leaving+" draining", 1),
-		)
-		d.answers(
-			s,
-			writer,
-			personSAN,
-			1,
-			explain(leaving),
-			"paused (Paused:",
-			"Service is paused; nothing is written. Its slices list the address as draining.",
-		)
+		d.reports(s, writer, personSAN, shop, append([]string{`"TARGET_STATE_PAUSED"`}, listed(isDraining)...)...)
 	})
-	s.Step("so is one that is refused", func(s *e2e.Setup) {
+	s.Step("so is one that is rejected", func(s *e2e.Setup) {
 		patchService(s, `{"metadata":{"annotations":{"slicefeed.dev/paused":null}},"spec":{"selector":{"app":"shop"}}}`)
-		d.answers(s, writer, personSAN, 0, list, "web/shop: rejected (ServiceHasSelector:", leaving+" draining")
-		d.answers(s, writer, personSAN, 1, explain(leaving), "rejected (ServiceHasSelector:",
-			"no endpoints are added, and failing ones still become not ready. Its slices list the address as draining.")
+		d.reports(s, writer, personSAN, shop,
+			append([]string{`"LEVEL_ERROR", "reason": "ServiceHasSelector"`, `"TARGET_STATE_REJECTED"`}, listed(isDraining)...)...)
 	})
 	s.Step("the list is read again", func(s *e2e.Setup) {
 		s.WriteFile(d.list, welcome+"- {san: "+stranger+", role: subscriber}\n")
-		d.answers(s, writer, "stranger", 0, list, "web/shop: rejected (ServiceHasSelector:")
+		d.lists(s, writer, "stranger", "shop", `"ServiceHasSelector"`)
 	})
 }
 
@@ -332,14 +359,13 @@ func (d *doors) grpcurl(s *e2e.Setup, writer *pair.Component, address string) {
 		s.T.Fatal("make tools builds grpcurl: ", err)
 	}
 	own := d.sub(s, personSAN)
-	const service, operators = "slicefeed.writer.v1.WriterService", "slicefeed.writer.v1.WriterOperatorService"
+	const service, reports = "slicefeed.writer.v1.WriterService", "slicefeed.writer.v1.WriterReportService"
 	for _, one := range []struct{ request, method, says string }{
 		{"", "list", service},
 		{"", service + "/ListTargets", `"TARGET_STATE_MANAGED"`},
 		{`{"services":[{"namespace":"web"}]}`, service + "/WatchEndpoints", `"synced": true`},
 		{`{"services":[{"namespace":"web","service":"shop"}],"groupByPort":true}`, service + "/WatchEndpoints", `"synced": true`},
-		{`{"namespace":"web","service":"shop","address":"` + address + `"}`, operators + "/ExplainEndpoint", `"rule": "shrink"`},
-		{`{"services":[{"namespace":"web"}]}`, operators + "/ListTargetDetails", `"rule": "shrink"`},
+		{`{"filter":"web/shop/` + address + `"}`, reports + "/GetReport", `"rule": "shrink"`},
 	} {
 		args := []string{"-cert", own + "/tls.crt", "-key", own + "/tls.key", "-cacert", d.dir + "/door-ca.crt"}
 		if one.request != "" {

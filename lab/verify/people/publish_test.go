@@ -41,30 +41,19 @@ func TestAServiceWithASelectorIsPublishedAndNotWritten(t *testing.T) {
 		s.Must(client.DiscoveryV1().EndpointSlices(pair.Namespace).Delete(context.Background(), slice.Name, metav1.DeleteOptions{}))
 	})
 
-	list := []string{"endpoints", "web/cart"}
-	d.answers(
-		s,
-		s.Writers[0],
-		personSAN,
-		0,
-		list,
-		"web/cart: read-only",
-		"ports: http 8080/TCP",
-		"10.244.0.7 ready",
-		"1 ready, 0 draining, 0 not ready",
-	)
-	d.answers(s, s.Writers[0], proxySAN, 0, list, "10.244.0.7 ready")
+	d.reports(s, s.Writers[0], personSAN, "web/cart", `"TARGET_STATE_READ_ONLY"`, `"ready": 1`, `"number": 8080`, `"10.244.0.7"`)
+	d.lists(s, s.Writers[0], proxySAN, "cart", `"TARGET_STATE_READ_ONLY"`, `"ready": 1`)
 	s.Step("a change of its slice is published", func(s *e2e.Setup) {
 		slice.Endpoints[0].Addresses[0] = "10.244.0.8"
 		slice, err = client.DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
 		s.Must(err)
-		d.answers(s, s.Writers[0], personSAN, 0, list, "10.244.0.8 ready", "1 ready")
+		d.reports(s, s.Writers[0], personSAN, "web/cart", `"ready": 1`, `"10.244.0.8"`)
 	})
 	s.Step("without the annotation it is not published", func(s *e2e.Setup) {
 		cart.Annotations = nil
 		_, err := client.CoreV1().Services(pair.Namespace).Update(s.Ctx(), cart, metav1.UpdateOptions{})
 		s.Must(err)
-		d.answers(s, s.Writers[0], personSAN, 1, list, "web/cart is not a target of this writer")
+		d.reports(s, s.Writers[0], personSAN, "web/cart", `"NoServices"`)
 	})
 	writes, err := s.WritesBy(s.Ctx(), pair.WriterUser)
 	s.Must(err)

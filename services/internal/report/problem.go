@@ -11,27 +11,48 @@ import (
 	"unicode/utf8"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	"github.com/slicefeed/slicefeed/services/internal/display"
+)
+
+// Problem is something that a person should know.
+type Problem = reportv1.Problem
+
+// Level says how bad a problem is.
+type Level = reportv1.Level
+
+// The levels.
+const (
+	Note        = reportv1.Level_LEVEL_NOTE
+	Warning     = reportv1.Level_LEVEL_WARNING
+	Error       = reportv1.Level_LEVEL_ERROR
+	CannotServe = reportv1.Level_LEVEL_CANNOT_SERVE
 )
 
 // maxMessage is the length of a problem's message, in characters.
 const maxMessage = 100
 
-// NewProblem returns a problem with the advice for its reason. A message that is too long is cut off.
-func NewProblem(level reportv1.Level, reason, object, format string, args ...any) *reportv1.Problem {
-	message := strings.ToValidUTF8(fmt.Sprintf(format, args...), "?")
+// NewProblem returns a problem with the advice for its reason. A message that is too long is cut off, one with text
+// from elsewhere stays in its line, and none ends with a period.
+func NewProblem(level Level, reason, object, format string, args ...any) *Problem {
+	message := strings.TrimSuffix(display.Sanitize(fmt.Sprintf(format, args...)), ".")
 	if utf8.RuneCountInString(message) > maxMessage {
 		message = string([]rune(message)[:maxMessage-1]) + "…"
 	}
-	return &reportv1.Problem{Level: level, Reason: reason, Object: object, Message: message, Advice: advice[reason]}
+	return &Problem{Level: level, Reason: reason, Object: object, Message: message, Advice: advice[reason]}
+}
+
+// WithAdvice returns a message and the advice for its reason as sentences, where both stand in one text.
+func WithAdvice(reason, message string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(message, ".")+". "+advice[reason], " ")
 }
 
 // Sort puts the most severe problems first, and otherwise keeps their order.
-func Sort(all []*reportv1.Problem) {
-	slices.SortStableFunc(all, func(a, b *reportv1.Problem) int { return cmp.Compare(b.GetLevel(), a.GetLevel()) })
+func Sort(all []*Problem) {
+	slices.SortStableFunc(all, func(a, b *Problem) int { return cmp.Compare(b.GetLevel(), a.GetLevel()) })
 }
 
 // Worst returns the most severe of some problems, or nil.
-func Worst(all []*reportv1.Problem) (worst *reportv1.Problem) {
+func Worst(all []*Problem) (worst *Problem) {
 	for _, p := range all {
 		if p.GetLevel() > worst.GetLevel() {
 			worst = p
@@ -41,8 +62,8 @@ func Worst(all []*reportv1.Problem) (worst *reportv1.Problem) {
 }
 
 // IsHealthy reports whether there is nothing that a person should look at.
-func IsHealthy(all []*reportv1.Problem) bool {
-	return Worst(all).GetLevel() <= reportv1.Level_LEVEL_NOTE
+func IsHealthy(all []*Problem) bool {
+	return Worst(all).GetLevel() <= Note
 }
 
 // advice says how to fix the problems of a reason. Reasons that need nothing done have none.
@@ -73,4 +94,63 @@ var advice = map[string]string{ //nolint:gosec // G101: it names tokens, and has
 	"TokenExpired":        "Create a new token. IONOS_TOKEN_FILE is read again without a restart.",
 	"TokenExpires":        "Create a new token. IONOS_TOKEN_FILE is read again without a restart.",
 	"TokenUnreadable":     "Check IONOS_TOKEN_FILE.",
+
+	// Of a writer, about itself and its sources.
+	"CachesNotSynced":       "Check that the API server of the consuming cluster responds, and the writer's permissions.",
+	"ServiceImportsMissing": "Install the CustomResourceDefinition of sigs.k8s.io/mcs-api, or unset SERVICE_IMPORTS.",
+	"InitialSyncIncomplete": "Wait until each Service has its first decision. If this persists, read the writer's log.",
+	"NoServices":            "Check the label slicefeed.dev/class of the Service, and that the writer watches its namespace.",
+	"SourceDegraded":        "Nodes that are new or have moved are missing until then. See the report of its inventory.",
+	"SourceDisconnected":    "Check the inventory and the link to it: the writer's log has the reason. The last reports stay in effect.",
+
+	// Guards.
+	"AddressNotAllowed": "If the addresses are right, extend ALLOWED_CIDRS, or cidrs in SOURCES_FILE.",
+	"SourceNotSynced":   "Only probes change them. If this persists, check the link to its inventory.",
+	"AllProbesFailing":  "Usually the writer cannot reach the backends: check the network between them, then the backends.",
+	"SourceEmpty":       "They leave once EMPTY_RESULT_THRESHOLD observations confirm it. If this is unexpected, check its inventory.",
+	"SourceNotTrusted":  "Only probes change them. Check its inventory and the link to it.",
+	"SourceExpired":     "They return once it is trusted. Check its inventory and the link to it.",
+	"FailoverActive":    "They leave once enough others have been ready for a minute. Check the inventories and backends of those.",
+	"LastEndpointsKept": "They may still answer. To empty the Service, delete it or opt it out.",
+	"ShrinkLimited":     "At most half leave per SHRINK_WINDOW, each batch after a newer observation. If this is unexpected, check its inventory.",
+
+	// A Service that is not managed, or not as it asks for.
+	"ServiceNotFound":      "Create it without a selector.",
+	"ServiceHasSelector":   "Remove spec.selector, then delete what remains: the Endpoints object of its name, and its slices with label endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io.",
+	"ExternalName":         "Use ClusterIP, NodePort or LoadBalancer.",
+	"LocalTrafficPolicy":   "Set it to Cluster.",
+	"TooManyPorts":         "Split it.",
+	"NamedTargetPort":      "Use a number, such as the NodePort in the secured cluster.",
+	"InvalidTargetPort":    "Use 1 to 65535.",
+	"AmbiguousTargetPort":  "Unset it and give each port a numeric targetPort.",
+	"NoProbePort":          "Set slicefeed.dev/probe-port, or turn probing off.",
+	"InvalidServiceImport": "Correct the ServiceImport.",
+	"LegacyEndpoints":      "Delete the Endpoints object of its name: its addresses would be mixed with ours.",
+	"OwnedByOtherWriter":   "Give one of the two installations another CLASS.",
+	"OrphanedSlices":       "Label it slicefeed.dev/class=CLASS to manage them again, or slicefeed.dev/class=none to delete them.",
+	"InvalidAnnotation":    "Correct the annotations of the Service. Until then settings accepted before stay in effect; without any it is not managed.",
+	"SourceRequired":       "Set annotation slicefeed.dev/source to one or more of them.",
+	"UnknownSource":        "Correct slicefeed.dev/source, or add it to SOURCES_FILE.",
+	"NamespaceNotAllowed":  "Use another source, or add the namespace to it in SOURCES_FILE.",
+	"PortNotAllowed":       "Change it, set slicefeed.dev/ports.SOURCE, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",
+	"LabelRemoved":         "To keep them, label it slicefeed.dev/class=CLASS again; to delete them now, slicefeed.dev/class=none.",
+	"ClassChanged":         "The slices of this class are deleted then. To keep them, change the label back.",
+	"Paused":               "Remove annotation slicefeed.dev/paused to resume.",
+
+	// What else a person should know of a Service.
+	"OutOfSync":                "If this persists, see its last writes, and the Event WriteRejected.",
+	"NoReadyEndpoints":         "See the addresses of the Service in the report: each says why it is not ready.",
+	"ForeignSlices":            "Consumers use their endpoints too. Delete them unless this is intended.",
+	"OtherClass":               "Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",
+	"PublishNotReadyAddresses": "kube-proxy and CoreDNS ignore it on slices, others may not: set it to false, or slicefeed.dev/list-unready: \"false\".",
+	"TrafficDistribution":      "Endpoints of this writer have no zone hints. Remove it, unless another consumer such as a mesh reads it.",
+	"SourcePortMismatch":       "Set targetPort or TARGET_PORT unless this is intended.",
+	"WriteRejected":            "The Service keeps its current endpoints. Fix the permission, admission policy or quota.",
+	"RepairsBackedOff":         "Stop the other writer of the slice.",
+
+	// An address.
+	"NotReported":  "See the report of the inventory that should publish it: it says why a node is omitted. Check the node selector of the Service.",
+	"ProbeFailing": "Check the backend at this address and the network between writer and backend.",
+	"ProbePending": "A new address is listed once its probe passes.",
+	"StateUnknown": "Update the writer: the inventory is newer.",
 }

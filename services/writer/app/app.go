@@ -13,13 +13,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -29,21 +27,19 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/logging"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/internal/statuspage"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
-	"github.com/slicefeed/slicefeed/services/writer/overview"
 	"github.com/slicefeed/slicefeed/services/writer/plan"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
-	"github.com/slicefeed/slicefeed/services/writer/query"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	writerreport "github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
@@ -81,7 +77,7 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 		},
-		Standalone: append(query.NewCommands(), statuspage.NewCommand("slicefeed-writer", "NAMESPACE/SERVICE")),
+		Standalone: []command.StandaloneCommand{report.NewCommand(report.Writer)},
 	}
 }
 
@@ -94,7 +90,7 @@ type writer struct {
 	registry         *prometheus.Registry
 	registerer       prometheus.Registerer // in registry
 	sources          []*source
-	history          *history.Log
+	report           *writerreport.Builder
 	targets          *targetwatch.Watcher
 	prober           *prober.Prober
 	reconcilerConfig reconciler.Config
@@ -128,7 +124,8 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	configured, errSources := cfg.LoadSources()
 	openedSources, errLinks := openSources(cfg, configured, log, registerer)
 	endpointStore := endpoints.NewStore(rand.Text())
-	listener, errListener := newEndpointListener(cfg, endpointStore, log, registerer)
+	builder := &writerreport.Builder{Version: version, Store: endpointStore, Writes: &writerreport.Writes{}}
+	listener, errListener := newEndpointListener(cfg, endpointStore, builder, log, registerer)
 	if err := errors.Join(errCluster, errSources, errLinks, errListener); err != nil {
 		return nil, err
 	}
@@ -141,7 +138,7 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 		registerer:       registerer,
 		sources:          openedSources,
 		endpointListener: listener,
-		history:          &history.Log{},
+		report:           builder,
 		prober:           prober.New(prober.Config{Log: log, Registerer: registerer}),
 	}
 	w.reconcilerConfig = reconciler.Config{
@@ -158,6 +155,7 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	if err := w.connectCluster(cluster, namespace, configured); err != nil {
 		return nil, err
 	}
+	w.completeReport()
 	if cfg.ShrinkWindow == 0 {
 		log.Warn("shrink guard is off: a source can remove all of its endpoints at the same time", "setting", "SHRINK_WINDOW=0")
 	}
@@ -168,6 +166,7 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 func newEndpointListener(
 	cfg *config.Config,
 	endpointStore *endpoints.Store,
+	builder *writerreport.Builder,
 	log *slog.Logger,
 	registerer prometheus.Registerer,
 ) (*endpointserver.Listener, error) {
@@ -175,30 +174,28 @@ func newEndpointListener(
 		return nil, nil
 	}
 	return endpointserver.NewListener(endpointserver.ListenerConfig{
-		Store: endpointStore, Files: identity.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA}, Clients: cfg.Clients,
-		Logger: log, Registerer: registerer,
+		Store:      endpointStore,
+		Report:     builder,
+		Files:      identity.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA},
+		Clients:    cfg.Clients,
+		Logger:     log,
+		Registerer: registerer,
 	})
 }
 
-// statusHandler serves /statusz on the debug listener.
-func (w *writer) statusHandler() http.Handler {
-	page := overview.Config{
-		Store:    w.reconcilerConfig.Board,
-		History:  w.history,
-		Leading:  w.leading,
-		Version:  w.version,
-		Instance: w.identity,
-		Sources: func() (all []subscriber.Snapshot) {
-			for _, src := range w.sources {
-				all = append(all, src.feeds.Snapshots()...)
-			}
-			return all
-		},
+// completeReport sets what the report is built from.
+func (w *writer) completeReport() {
+	b := w.report
+	b.Instance, b.Leading, b.Synced, b.ImportsServed = w.identity, w.leading, w.targets.Synced, w.targets.ImportsServed
+	b.Sources = func() (all []subscriber.Snapshot) {
+		for _, src := range w.sources {
+			all = append(all, src.feeds.Snapshots()...)
+		}
+		return all
 	}
 	if w.lease != nil {
-		page.Holder = w.lease.Holder
+		b.Holder = w.lease.Holder
 	}
-	return statuspage.Handler(page.Page, w.log)
 }
 
 func (w *writer) leading() bool { return w.reconcilerConfig.Lease.Term() != 0 }
@@ -242,8 +239,8 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	if w.lease != nil {
 		confirm = w.lease.Confirm
 	}
-	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log, History: w.history})
-	hooks := recorder.New(w.registerer, reporter, w.history).Hooks()
+	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log})
+	hooks := recorder.New(w.registerer, reporter, w.report.Writes).Hooks()
 	w.reconcilerConfig.Reporter = reporter
 	w.reconcilerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{
@@ -271,14 +268,9 @@ func (w *writer) Run(ctx context.Context) error {
 		return settings.NewConfigError(err)
 	}
 	adminServer := &admin.Server{
-		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: w.statusHandler(), Logger: w.log,
-		Operator: func(to grpc.ServiceRegistrar) { endpointserver.RegisterLocalOperator(to, w.reconcilerConfig.Board) },
-		// Inventories do not count: endpoints must stay available while an inventory is
-		// down, however long that lasts.
-		Ready: []admin.Check{{Name: "consuming-cluster", Err: w.targets.Synced}},
-	}
-	if w.cfg.Imports {
-		adminServer.Ready = append(adminServer.Ready, admin.Check{Name: "service-imports", Err: w.targets.ImportsServed})
+		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: report.Handler(w.report.Report, w.log), Logger: w.log,
+		Operator: w.report.Register,
+		Ready:    []admin.Check{{Name: "report", Err: w.report.Ready}},
 	}
 
 	g, ctx := errgroup.WithContext(ctx)

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -42,13 +44,9 @@ type Target struct {
 	Owner metav1.OwnerReference
 
 	State   State
-	Reason  string // of a rejection, as in the Event
-	Message string // of a rejection: what is wrong and what to do
+	Reason  string // of a rejection or a pause, as in the Event
+	Message string // of a rejection or a pause: what is wrong and what to do
 	Leading bool   // this writer holds the Lease
-
-	// FollowsProbes: the target is rejected, but the endpoints that its slices list still get the
-	// conditions that follow from their probes. No endpoints are added.
-	FollowsProbes bool
 
 	// Ports are those of the Service, while Managed. An endpoint of the Decision may have others.
 	Ports []discoveryv1.EndpointPort
@@ -66,6 +64,10 @@ type Target struct {
 	Decision verdict.Decision
 
 	Sources []subscriber.Snapshot // of the target's sources
+
+	OutOfSync int               // see CountOutOfSync
+	Problems  []*report.Problem // the most severe first
+	Since     []time.Time       // of each of them
 }
 
 // Port is a port to connect to.
@@ -89,7 +91,7 @@ type Backend struct {
 // TargetStatus is what is published of a target itself.
 type TargetStatus struct {
 	State           State
-	Reason, Message string // see Target; also of a pause
+	Reason, Message string // see Target
 	Ports           []Port // by name, each name once
 	ServiceType     string
 }
@@ -261,9 +263,6 @@ func (t *Target) endpointsToPublish() publishedState {
 	case Managed:
 		p.Ports = convertPorts(t.Ports)
 		p.addDecided(t.Decision.Endpoints)
-	case Paused:
-		p.Reason, p.Message = "Paused", PausedMessage
-		fallthrough
 	default:
 		p.addListed(t.ownedSlices().OwnedSlices(t.Slices))
 	}
@@ -287,7 +286,7 @@ func (p *publishedState) addDecided(decided []verdict.Endpoint) {
 		if e.Ports.Text != text {
 			text, ports = e.Ports.Text, convertPorts(targets.ParsePorts(e.Ports.Text))
 		}
-		if e.Listed && text != "" && !samePorts(ports, p.Ports) {
+		if e.Listed && text != "" && !slices.Equal(ports, p.Ports) {
 			p.portsAt[e.Address] = ports
 		}
 	}

@@ -5,16 +5,13 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"pgregory.net/rapid"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -112,92 +109,5 @@ func TestR10EveryReaderConverges(t *testing.T) {
 			"read": func(t *rapid.T) { check(t, rapid.SampledFrom(readers).Draw(t, "reader")) },
 			"":     func(t *rapid.T) { check(t, &reader{gathered: true}) }, // single addresses are kept from the first read on
 		})
-	})
-}
-
-// Whatever is decided, the texts of an explanation say what is listed and by which rule, and advise about what is not
-// ready.
-func TestAnExplanationFitsTheDecision(t *testing.T) {
-	now := time.Unix(10_000, 0)
-	rapid.Check(t, func(t *rapid.T) {
-		source := verdict.Source{
-			Name:               "default",
-			EverSynced:         rapid.Bool().Draw(t, "ever synced"),
-			MembershipSynced:   rapid.Bool().Draw(t, "synced"),
-			MembershipSyncedAt: now,
-			Allowlist:          verdict.Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")}},
-		}
-		source.Connected = source.EverSynced && rapid.Bool().Draw(t, "connected")
-		input := verdict.Input{
-			LeadingSince: now.Add(-time.Hour),
-			Limits: verdict.Limits{
-				Probing:      rapid.Bool().Draw(t, "probing"),
-				ListUnready:  rapid.Bool().Draw(t, "list unready"),
-				ShrinkWindow: time.Minute,
-			},
-		}
-		var addresses []netip.Addr
-		for i := range 5 {
-			address := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
-			addresses = append(addresses, address)
-			if rapid.Bool().Draw(t, "reported") {
-				source.Members = append(
-					source.Members,
-					verdict.Member{Address: address, Name: "node", State: verdict.State(rapid.IntRange(0, 3).Draw(t, "state"))},
-				)
-			}
-			if rapid.Bool().Draw(t, "current") {
-				input.Current = append(
-					input.Current,
-					verdict.CurrentEndpoint{
-						Address:    address,
-						Conditions: rapid.SampledFrom([]verdict.Conditions{ready, draining, out}).Draw(t, "conditions"),
-					},
-				)
-			}
-			input.Probes = append(
-				input.Probes,
-				verdict.Probe{Address: address, Status: verdict.ProbeStatus(rapid.IntRange(0, 2).Draw(t, "probe"))},
-			)
-		}
-		source.Trusted, input.Sources = source.Members, []verdict.Source{source}
-		_, decision := verdict.Decide(verdict.Memory{}, input, now)
-		b := NewStore("instance")
-		b.Put(
-			Target{
-				Namespace: "web",
-				Service:   "a",
-				State:     Managed,
-				Leading:   true,
-				Input:     input,
-				Decision:  decision,
-				Sources: []subscriber.Snapshot{{
-					Source: "default", EverSynced: source.EverSynced, Connected: source.Connected, SyncedInStream: source.Connected,
-				}},
-			},
-		)
-		for _, address := range addresses {
-			e, _ := b.Explain(ServiceName{"web", "a"}, address, now)
-			var decided verdict.Endpoint
-			for _, d := range decision.Endpoints {
-				if d.Address == address {
-					decided = d
-				}
-			}
-			desired := ListedBackend(&decided).String()
-			checkEqual(t, "last step", e.Steps[len(e.Steps)-1], Step{"desired", desired})
-			if !strings.Contains(strings.ToLower(e.Conclusion), desired) && decided.Verdict != 0 {
-				t.Errorf("%q does not say %q", e.Conclusion, desired)
-			}
-			if rule := "by rule " + string(
-				decided.Rule,
-			); decided.Verdict != 0 &&
-				!slices.ContainsFunc(e.Steps, func(s Step) bool { return strings.Contains(s.Detail, rule) }) {
-				t.Errorf("%v do not say %q", e.Steps, rule)
-			}
-			if desired != "ready" && e.Advice == "" {
-				t.Errorf("no advice about %+v: %s", decided, e.Conclusion)
-			}
-		}
 	})
 }

@@ -2,12 +2,11 @@ package endpoints
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -33,9 +32,7 @@ type storedTarget struct {
 	target    Target
 	published publishedState // without a managed target's backends, unless complete
 	complete  bool
-	held      int // changes that guards hold
-
-	portsDiffer bool // see TargetView
+	held      int // addresses that guards hold
 }
 
 // SourceStatus is the status of a source's link and of its own synchronization.
@@ -77,10 +74,11 @@ func (s *Store) Put(t Target) {
 		old = &storedTarget{}
 	}
 	updated := &storedTarget{target: t, published: t.publishedState(), complete: t.State != Managed}
-	updated.portsDiffer = t.portsDiffer(updated.published)
 	updated.target.Slices = nil // published has what they list
-	for _, g := range t.Decision.Guards {
-		updated.held += g.Held
+	for i := range t.Decision.Endpoints {
+		if t.Decision.Endpoints[i].Held {
+			updated.held++
+		}
 	}
 	changed := !old.published.equal(&updated.published.TargetStatus) || updated.held != old.held || t.Leading != s.leading
 	if s.grouped != nil || s.individual != nil {
@@ -92,7 +90,6 @@ func (s *Store) Put(t Target) {
 	s.targets[group], s.leading = updated, t.Leading
 	for i := range t.Sources {
 		source := NewSourceStatus(&t.Sources[i])
-		source.Name = t.Sources[i].FeedName()
 		changed = changed || s.sources[source.Name] != source
 		s.sources[source.Name] = source
 	}
@@ -316,14 +313,23 @@ func (s *Store) List(filter deltaset.Filter) (all []Summary, status Status) {
 	return all, s.statusFor(filter)
 }
 
-// Explain explains why an address is or is not an endpoint of a Service, with ages as of now; false: the Service is
-// not a target.
-func (s *Store) Explain(of ServiceName, address netip.Addr, now time.Time) (Explanation, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.targets[of.groupKey()]
-	if p == nil {
-		return Explanation{}, false
+// NewSourceStatus describes a source's link and what the source reports about itself. Whether it is
+// trusted is up to the guards.
+func NewSourceStatus(s *subscriber.Snapshot) SourceStatus {
+	w := SourceStatus{Name: s.FeedName(), Connected: s.Connected && s.SyncedInStream}
+	switch {
+	case s.Denial != "":
+		w.Reason = s.NotSyncedReason()
+	case !s.EverSynced:
+		w.Reason = "not synced since start"
+	case !s.Connected:
+		w.Reason = "link down"
+	case !s.SyncedInStream:
+		w.Reason = "link up, resyncing"
+	case s.Membership.State != subscriber.Synced:
+		w.Reason = fmt.Sprintf("membership %s: %s", s.Membership.State, s.Membership.Reason)
+	case s.Addresses.State != subscriber.Synced:
+		w.Reason = fmt.Sprintf("addresses %s: %s", s.Addresses.State, s.Addresses.Reason)
 	}
-	return p.explainAddress(address, now), true
+	return w
 }

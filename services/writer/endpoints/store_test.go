@@ -247,11 +247,7 @@ func TestPausedOrRejectedTargetIsPublishedFromSlices(t *testing.T) {
 		checkEqual(t, "upserts", upsertKeys(u), []string{"web/a", "web/a/http/10.0.0.3"})
 		checkEqual(t, "removed", u.Removed, []string{"web/a/http/10.0.0.1"})
 		checkEqual(t, "state", u.Upserts[0].State, state)
-		if state == Rejected {
-			checkEqual(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
-		} else {
-			checkEqual(t, "reason", u.Upserts[0].Reason, "Paused")
-		}
+		checkEqual(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
 	}
 }
 
@@ -278,7 +274,9 @@ func TestFilterSelectsServices(t *testing.T) {
 	b.Put(managedTarget("a", ready, "10.0.0.1"))
 	other := managedTarget("b", ready, "10.0.0.1")
 	other.Namespace = "mail"
-	other.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleShrink, Held: 3}}
+	for i := range other.Decision.Endpoints {
+		other.Decision.Endpoints[i].Held = true
+	}
 	b.Put(other)
 	for _, c := range []struct {
 		name     string
@@ -286,9 +284,9 @@ func TestFilterSelectsServices(t *testing.T) {
 		keys     []string
 		held     int
 	}{
-		{"all", nil, []string{"mail/b", "mail/b/http/10.0.0.1", "web/a", "web/a/http/10.0.0.1"}, 3},
+		{"all", nil, []string{"mail/b", "mail/b/http/10.0.0.1", "web/a", "web/a/http/10.0.0.1"}, 1},
 		{"one", []ServiceName{{"web", "a"}}, []string{"web/a", "web/a/http/10.0.0.1"}, 0},
-		{"a namespace", []ServiceName{{Namespace: "mail"}}, []string{"mail/b", "mail/b/http/10.0.0.1"}, 3},
+		{"a namespace", []ServiceName{{Namespace: "mail"}}, []string{"mail/b", "mail/b/http/10.0.0.1"}, 1},
 		{"one of another namespace", []ServiceName{{"web", "b"}}, nil, 0},
 		{"part of a name", []ServiceName{{"we", "b/a"}, {Namespace: "w"}}, nil, 0},
 	} {
@@ -325,7 +323,7 @@ func TestWakesReadersOnChange(t *testing.T) {
 		{"a zone", func(t *Target) { t.Decision.Endpoints[0].Zone = "z" }, true},
 		{"a hostname", func(t *Target) { t.Decision.Endpoints[0].Hostname = "db-0" }, true},
 		{"a port", func(t *Target) { t.Ports = []discoveryv1.EndpointPort{newPort("http", 30081)} }, true},
-		{"a guard", func(t *Target) { t.Decision.Guards = []verdict.Guard{{Held: 1}} }, true},
+		{"a guard", func(t *Target) { t.Decision.Endpoints[0].Held = true }, true},
 		{"the Lease", func(t *Target) { t.Leading = false }, true},
 		{"a source that is silent", func(t *Target) { t.Sources = source(false, subscriber.Synced, "") }, true},
 		{"a degraded source", func(t *Target) { t.Sources = source(true, subscriber.Degraded, "503") }, true},

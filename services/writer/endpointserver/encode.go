@@ -1,15 +1,10 @@
 package endpointserver
 
 import (
-	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 func truncateText(text string) string { return display.Truncate(text, contract.MaxTextLength) }
@@ -84,83 +79,4 @@ func encodeSummary(l endpoints.Summary) *writerv1.ListedTarget {
 		Namespace: l.Namespace, Service: l.Service, Target: encodeTarget(&l.TargetStatus),
 		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.NotReady), OutOfSync: uint32(l.OutOfSync),
 	}
-}
-
-func encodeDetails(l endpoints.Summary, now time.Time) *writerv1.TargetDetails {
-	w := &writerv1.TargetDetails{Target: encodeSummary(l), NextDecisionIn: durationFrom(now, l.NextDecisionAt)}
-	for _, s := range l.Sources {
-		w.Sources = append(w.Sources, truncateName(s))
-	}
-	for i := range l.Guards {
-		w.Guards = append(w.Guards, encodeGuard(&l.Guards[i]))
-	}
-	return w
-}
-
-func encodeGuard(g *verdict.Guard) *writerv1.Guard {
-	if g == nil {
-		return nil
-	}
-	return &writerv1.Guard{Rule: string(g.Rule), Source: truncateName(g.Source), Held: uint32(g.Held), Message: truncateText(g.Message)}
-}
-
-func encodeExplanation(e *endpoints.Explanation, now time.Time) *writerv1.ExplainEndpointResponse {
-	w := &writerv1.ExplainEndpointResponse{
-		Namespace: e.Namespace, Service: e.Service, Address: e.Address.String(), Leading: e.Leading,
-		Target:  encodeTarget(&e.TargetStatus),
-		Current: encodeBackend(e.Current), Desired: encodeBackend(e.Desired),
-		Verdict: encodeVerdict(e.Endpoint.Verdict), Rule: string(e.Endpoint.Rule), Reason: truncateText(e.Endpoint.Reason),
-		Guard: encodeGuard(e.Guard), NextDecisionIn: durationFrom(now, e.NextDecisionAt),
-		Conclusion: truncateText(e.Conclusion), Advice: truncateText(e.Advice),
-	}
-	for i := range e.Reports {
-		w.Sources = append(w.Sources, encodeSourceReport(&e.Reports[i], now))
-	}
-	if p := e.Probe; p != nil {
-		w.Probe = &writerv1.ProbeStatus{
-			Health:    p.Status.String(),
-			Age:       durationFrom(p.Since, now),
-			Detail:    truncateText(p.Detail),
-			PassedAge: durationFrom(p.LastPassed, now),
-		}
-	}
-	for _, s := range e.Steps {
-		w.Steps = append(w.Steps, &writerv1.ExplanationStep{Stage: s.Stage, Detail: truncateText(s.Detail)})
-	}
-	return w
-}
-
-func encodeVerdict(v verdict.Verdict) writerv1.Verdict {
-	switch v {
-	case 0:
-		return writerv1.Verdict_VERDICT_NONE
-	case verdict.StandBy:
-		return writerv1.Verdict_VERDICT_STAND_BY
-	}
-	return writerv1.Verdict(v)
-}
-
-func encodeSourceReport(s *endpoints.SourceReport, now time.Time) *writerv1.SourceReport {
-	w := &writerv1.SourceReport{
-		Source: truncateName(s.Name), Status: encodeSourceStatus(s.SourceStatus), EverSynced: s.EverSynced,
-		Observation: s.Observation, ObservationAge: durationFrom(s.ObservedAt, now),
-	}
-	if m := s.Member; m != nil {
-		states := [...]string{
-			verdict.Unknown:  "UNKNOWN",
-			verdict.Ready:    "READY",
-			verdict.Draining: "DRAINING",
-			verdict.NotReady: "NOT_READY",
-		}
-		w.Listed, w.Member, w.State, w.StateAge = true, truncateText(m.Name), states[m.State], durationFrom(m.Since, now)
-	}
-	return w
-}
-
-// durationFrom returns a duration as sent, which is never negative; nil: one of the times is not known.
-func durationFrom(start, end time.Time) *durationpb.Duration {
-	if start.IsZero() || end.IsZero() {
-		return nil
-	}
-	return durationpb.New(max(end.Sub(start), 0))
 }

@@ -1,9 +1,7 @@
 package endpointserver
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
@@ -78,34 +76,6 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 		r.Sent()
 		if after := store.Since(r.position, r.filter, r.groupByPort); !after.Empty() {
 			t.Fatalf("it was not led to the present: %+v", after)
-		}
-	})
-}
-
-// Every request is rejected, or answered with an explanation.
-func FuzzExplainEndpointRequest(f *testing.F) {
-	for _, address := range []string{"10.0.0.0", "::ffff:10.0.0.1", "fe80::1%eth0", "", "10.0.0.0.0", "worker-1"} {
-		f.Add("web", "a", address)
-	}
-	f.Add("", "a/b", "::")
-	store := endpoints.NewStore("instance")
-	store.Put(decidedTarget())
-	f.Fuzz(func(t *testing.T, namespace, service, address string) {
-		req := &writerv1.ExplainEndpointRequest{Namespace: namespace, Service: service, Address: address}
-		name, addr, err := parseExplainRequest(req)
-		if err != nil {
-			if status.Code(err) != codes.InvalidArgument {
-				t.Fatal(err)
-			}
-			return
-		}
-		e, known := store.Explain(name, addr, time.Now())
-		if !known {
-			return
-		}
-		w := encodeExplanation(&e, time.Now())
-		if _, err := proto.Marshal(w); err != nil || w.GetConclusion() == "" {
-			t.Fatal(errors.Join(err, errors.New(w.String())))
 		}
 	})
 }

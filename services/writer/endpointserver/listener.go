@@ -21,6 +21,7 @@ type ListenerConfig struct {
 	Files      identity.Files // certificate and key of the listener, CAs of its clients
 	Clients    string         // file with the client list
 	Store      *endpoints.Store
+	Report     writerv1.WriterReportServiceServer // for operators
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -47,7 +48,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	d := &Listener{link: end}
 	d.server = New(Config{
 		Store: cfg.Store, Identify: identifyClient, Health: end.Health,
-		Metrics: NewMetrics(cfg.Registerer, cfg.Store),
+		Metrics: NewMetrics(cfg.Registerer, cfg.Store), Report: cfg.Report,
 	})
 	return d, nil
 }

@@ -1,7 +1,6 @@
 package endpointserver
 
 import (
-	"net/netip"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
@@ -46,26 +45,6 @@ func parseSelectors(selectors []*writerv1.ServiceSelector) (deltaset.Filter, err
 		names = append(names, endpoints.ServiceName{Namespace: s.GetNamespace(), Service: s.GetService()})
 	}
 	return endpoints.SelectServices(names), nil
-}
-
-// parseExplainRequest returns the Service and the address of a request. An error is for the client.
-func parseExplainRequest(req *writerv1.ExplainEndpointRequest) (endpoints.ServiceName, netip.Addr, error) {
-	service := endpoints.ServiceName{Namespace: req.GetNamespace(), Service: req.GetService()}
-	if !isName(service.Namespace, maxNameLength) || !isName(service.Service, maxServiceLength) {
-		return service, netip.Addr{}, status.Errorf(
-			codes.InvalidArgument,
-			"namespace and service have %d and %d bytes, want 1 to %d and 1 to %d",
-			len(service.Namespace),
-			len(service.Service),
-			maxNameLength,
-			maxServiceLength,
-		)
-	}
-	address, err := netip.ParseAddr(req.GetAddress())
-	if err != nil || address.Zone() != "" {
-		return service, netip.Addr{}, status.Errorf(codes.InvalidArgument, "address %.64q is no IP address", req.GetAddress())
-	}
-	return service, address.Unmap(), nil
 }
 
 func isName(name string, limit int) bool {

@@ -67,7 +67,6 @@ type testServer struct {
 	health  *health.Server
 	metrics *stream.Metrics
 	client  writerv1.WriterServiceClient
-	details writerv1.WriterOperatorServiceClient
 }
 
 // identifyByMetadata takes the client's name from the metadata; a client named "nobody" is unknown.
@@ -88,7 +87,16 @@ func runTestServer(t *testing.T, test func(r *testServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &testServer{t: t, store: endpoints.NewStore("instance"), health: health.NewServer()}
 		r.metrics = NewMetrics(prometheus.NewRegistry(), r.store)
-		r.server = New(Config{Store: r.store, Identify: identifyByMetadata, Health: r.health, Metrics: r.metrics, Streams: 4})
+		r.server = New(
+			Config{
+				Store:    r.store,
+				Identify: identifyByMetadata,
+				Health:   r.health,
+				Metrics:  r.metrics,
+				Streams:  4,
+				Report:   writerv1.UnimplementedWriterReportServiceServer{},
+			},
+		)
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))
 		r.server.Register(srv)
@@ -103,7 +111,7 @@ func runTestServer(t *testing.T, test func(r *testServer)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.client, r.details = writerv1.NewWriterServiceClient(conn), writerv1.NewWriterOperatorServiceClient(conn)
+		r.client = writerv1.NewWriterServiceClient(conn)
 		test(r)
 		cancel()
 		if err := <-ran; err != nil {

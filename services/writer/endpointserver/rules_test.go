@@ -152,7 +152,7 @@ func TestR8SendsOnlyStatusBeforeInitialSync(t *testing.T) {
 
 		held := managedTarget("a", 2)
 		held.Leading = false
-		held.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleTrust, Source: "default", Held: 2}}
+		held.Decision.Endpoints[0].Held, held.Decision.Endpoints[1].Held = true, true
 		r.store.Put(held)
 		m = c.nextMessage()
 		checkEqual(t, "held back", m.GetStatus().GetHeld(), uint32(2))

@@ -1,12 +1,12 @@
-// Package events records Kubernetes Events on Services and ServiceImports: warnings, and that they are over.
+// Package events records Kubernetes Events on Services and ServiceImports: problems, and that they are over.
 //
-// It guarantees that no caller waits for the API server, that a condition which lasts is reported
+// It guarantees that no caller waits for the API server, that a problem which lasts is reported
 // once, that its end is reported at most once and only if its begin was, and that memory and the rate of requests
-// are limited: a warning that returns within ten minutes updates its Event. It does not decide what deserves a warning.
+// are limited: a problem that returns within ten minutes updates its Event. It does not decide what a problem is:
+// package report does.
 package events
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,8 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -36,27 +35,59 @@ const (
 	requestTimeout  = 5 * time.Second
 )
 
-// Warning is something that a person should know about a Service.
-type Warning struct {
-	Reason string // CamelCase: a guard, or why a Service or a write is rejected
-	Source string // of the Service's sources; empty: the Service as a whole
-	Action string // CamelCase verb: what the writer does about it; empty: Reconcile
-	Note   string // what happened, the consequence, what to do
-	// Transient: it is only reported once it has lasted 5 s. Each start and each reconnection begins with a
+// kind is how the problems of a reason become Events.
+type kind struct {
+	action string // CamelCase verb: what the writer does about it; empty: no Event
+	over   string // the reason of the Event when it is over; empty: there is none
+	// transient: it is only reported once it has lasted 5 s. Each start and each reconnection begins with a
 	// source that is not synced for a moment.
-	Transient bool
-	// ByNote: another note is about another mistake, and is reported too. A person may correct one and make the next in a
-	// single edit. The notes of guards have numbers that change by themselves.
-	ByNote bool
+	transient bool
+	// byMessage: another message is about another mistake, and is reported too. A person may correct one and make the
+	// next in a single edit. The messages of guards have numbers that change by themselves.
+	byMessage bool
+}
 
-	// Recovery is reported when the warning has ended; zero: its end is not reported.
-	Recovery Recovery
+// kinds are those of all reasons, except why a Service is rejected and why its annotations do not apply. That a guard
+// holds nothing any more has several causes: a source that is not empty any more, or an empty one that is confirmed.
+// The reason of its end names none.
+var kinds = map[string]kind{
+	"AddressNotAllowed":        {action: "Hold", over: "AllowlistGuardOver"},
+	"SourceNotSynced":          {action: "Hold", over: "InitialSyncGuardOver", transient: true},
+	"AllProbesFailing":         {action: "Hold", over: "PanicGuardOver"},
+	"SourceEmpty":              {action: "Hold", over: "EmptyGuardOver"},
+	"SourceNotTrusted":         {action: "Hold", over: "TrustGuardOver", transient: true},
+	"SourceExpired":            {action: "Remove", over: "ExpiryOver"},
+	"FailoverActive":           {action: "FailOver", over: "FailoverOver"},
+	"LastEndpointsKept":        {action: "Hold", over: "FloorGuardOver"},
+	"ShrinkLimited":            {action: "Hold", over: "ShrinkGuardOver"},
+	"Paused":                   {action: "Ignore", over: "Resumed"},
+	"ForeignSlices":            {action: "Ignore"},
+	"OtherClass":               {action: "Ignore"},
+	"PublishNotReadyAddresses": {action: "WriteAnyway"},
+	"TrafficDistribution":      {action: "WriteAnyway"},
+	"SourcePortMismatch":       {action: "WriteAnyway"},
+	"LabelRemoved":             {action: "KeepForAMinute"},
+	"ClassChanged":             {action: "KeepForAMinute"},
+	"WriteRejected":            {action: "Retry", over: "WritesInSync"},
+	"RepairsBackedOff":         {action: "Repair"},
+	"OutOfSync":                {}, // WriteRejected says more
+	"NoReadyEndpoints":         {}, // what it follows from has an Event
+}
+
+func kindOf(p *report.Problem) kind {
+	if k, known := kinds[p.GetReason()]; known {
+		return k
+	}
+	if p.GetLevel() == report.Error {
+		return kind{action: "Reject", over: "ServiceManaged", byMessage: true}
+	}
+	return kind{action: "KeepSettings", over: "AnnotationsValid", byMessage: true}
 }
 
 // Current is what holds for a Service now.
 type Current struct {
-	Warnings []Warning
-	Managed  bool // its endpoints are decided on: a warning that is not in force any more has ended
+	Problems []*report.Problem
+	Managed  bool // its endpoints are decided on: a problem that is not in force any more has ended
 	Leading  bool // this replica reports; a standby only learns what has ended
 }
 
@@ -65,11 +96,10 @@ type Config struct {
 	Client   kubernetes.Interface // nil: warnings are only logged, as in a dry run
 	Instance string               // identity of this process
 	Logger   *slog.Logger
-	History  *history.Log // nil: nothing is recorded for status pages
 }
 
-// Reporter reports warnings and recoveries as Events of events.k8s.io/v1, to the log and to the history. client-go's
-// tools/events is not used: it merges warnings that only differ in their source, keeps the first note of a
+// Reporter reports problems and recoveries as Events of events.k8s.io/v1, and to the log. client-go's
+// tools/events is not used: it merges Events that only differ in their source, keeps the first note of a
 // series, sends a repetition only minutes later, and does not limit the length of a note.
 type Reporter struct {
 	cfg   Config
@@ -82,14 +112,22 @@ type Reporter struct {
 	recent map[eventKey]*eventsv1.Event // of the goroutine in Run
 }
 
-// warningKey identifies a warning while its note changes.
-type warningKey struct{ reason, source string }
+// warningKey identifies a problem while its message changes.
+type warningKey struct{ reason, object, message string } // the message only of a kind that is reported by it
+
+func keyOf(p *report.Problem, k kind) warningKey {
+	key := warningKey{reason: p.GetReason(), object: p.GetObject()}
+	if k.byMessage {
+		key.message = p.GetMessage()
+	}
+	return key
+}
 
 type activeWarning struct {
 	since    time.Time
 	reported bool
-	note     string // as reported
-	recovery Recovery
+	over     string // the reason of its end
+	message  string
 }
 
 type eventKey struct {
@@ -113,36 +151,36 @@ func NewReporter(cfg Config) *Reporter {
 	}
 }
 
-// SetActive sets the warnings that are in force for a Service now. Each is reported once when it begins, and
-// again only after it has ended, or if it is ByNote, when its note changes. Its recovery is reported once it has been
-// over for 10 s while the Service is managed,
-// so that a warning that comes and goes has one. A standby reports nothing, but learns which warnings have ended:
-// another replica reports them. SetActive returns when to call it again although nothing changes; zero: never.
+// SetActive sets the problems of a Service now. Each is reported once when it begins, and again only after it has ended.
+// Its end is reported once it has been over for 10 s while the Service is managed, so that a problem that comes and goes
+// has one. A standby reports nothing, but learns which problems have ended: another replica reports them. SetActive
+// returns when to call it again although nothing changes; zero: never.
 func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, now time.Time) (wake time.Time) {
-	var due []Warning
+	var due []*report.Problem
 	r.mu.Lock()
 	before := r.active[service.UID]
-	active := make(map[warningKey]activeWarning, len(current.Warnings))
-	for _, w := range current.Warnings {
-		key := warningKey{w.Reason, w.Source}
-		if _, twice := active[key]; twice {
+	active := make(map[warningKey]activeWarning, len(current.Problems))
+	for _, p := range current.Problems {
+		k := kindOf(p)
+		key := keyOf(p, k)
+		if _, twice := active[key]; twice || k.action == "" {
 			continue
 		}
 		state, existed := before[key]
 		if !existed {
 			state.since = now
 		}
-		state.recovery = w.Recovery
+		state.over, state.message = k.over, p.GetMessage()
 		reportAt := state.since
-		if w.Transient {
+		if k.transient {
 			reportAt = reportAt.Add(transientPeriod)
 		}
 		switch {
 		case reportAt.After(now):
 			wake = earliest(wake, reportAt)
-		case current.Leading && (!state.reported || w.ByNote && state.note != w.Note):
-			state.reported, state.note = true, w.Note
-			due = append(due, w)
+		case current.Leading && !state.reported:
+			state.reported = true
+			due = append(due, p)
 		}
 		active[key] = state
 	}
@@ -153,8 +191,8 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 	}
 	recovered, calmAt := r.setEnded(service.UID, before, active, current, now)
 	r.mu.Unlock()
-	for _, w := range due {
-		r.Report(service, w)
+	for _, p := range due {
+		r.Report(service, p)
 	}
 	for _, e := range recovered {
 		r.reportRecovery(service, e)
@@ -162,38 +200,26 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 	return earliest(wake, calmAt)
 }
 
-// Report reports a warning now.
-func (r *Reporter) Report(service corev1.ObjectReference, w Warning) {
-	r.cfg.Logger.Warn(
-		"event recorded",
-		"namespace",
-		service.Namespace,
-		"service",
-		planner.TargetName(service.Kind, service.Name),
-		"reason",
-		w.Reason,
-		"note",
-		w.Note,
-	)
-	r.record(service, r.newEvent(service, corev1.EventTypeWarning, w.Reason, cmp.Or(w.Action, "Reconcile"), w.Note), w.Source, w.Note)
+// Report reports a problem now.
+func (r *Reporter) Report(service corev1.ObjectReference, p *report.Problem) {
+	k, text := kindOf(p), report.WithAdvice(p.GetReason(), p.GetMessage())
+	r.record(r.cfg.Logger.Warn, service, r.newEvent(service, corev1.EventTypeWarning, p.GetReason(), k.action, text), keyOf(p, k))
 }
 
-// record adds an Event to the history, and to the queue of those to send.
-func (r *Reporter) record(service corev1.ObjectReference, event *eventsv1.Event, source, note string) {
-	r.cfg.History.AddEvent(
-		history.Event{
-			At:        time.Now(),
-			Namespace: service.Namespace,
-			Service:   planner.TargetName(service.Kind, service.Name),
-			Reason:    event.Reason,
-			Note:      display.Sanitize(note),
-		},
-	)
+// record logs an Event, and adds it to the queue of those to send.
+func (r *Reporter) record(
+	log func(string, ...any),
+	service corev1.ObjectReference,
+	event *eventsv1.Event,
+	key warningKey,
+) {
+	log("event recorded", "namespace", service.Namespace,
+		"service", planner.TargetName(service.Kind, service.Name), "reason", event.Reason, "note", event.Note)
 	if r.cfg.Client == nil || service.UID == "" {
 		return
 	}
 	select {
-	case r.queue <- queuedEvent{event, eventKey{service.UID, warningKey{event.Reason, source}}}:
+	case r.queue <- queuedEvent{event, eventKey{service.UID, key}}:
 	default:
 		r.cfg.Logger.Warn("event dropped, queue is full", "reason", event.Reason)
 	}

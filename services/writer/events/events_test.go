@@ -20,37 +20,74 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/slicefeed/slicefeed/services/writer/history"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var shop = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "shop", UID: "svc-1"}
 
+// recorded are the Events that a Reporter has recorded, oldest first, as reason and note.
+type recorded struct {
+	slog.Handler
+
+	events [][2]string
+}
+
+func (r *recorded) Handle(_ context.Context, record slog.Record) error {
+	var event [2]string
+	record.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "reason":
+			event[0] = a.Value.String()
+		case "note":
+			event[1] = a.Value.String()
+		}
+		return true
+	})
+	r.events = append(r.events, event)
+	return nil
+}
+
+func (r *recorded) Enabled(context.Context, slog.Level) bool { return true }
+
+func newRecorded() (*recorded, *Reporter) {
+	r := &recorded{Handler: slog.DiscardHandler}
+	return r, NewReporter(Config{Logger: slog.New(r)})
+}
+
+// newProblem is a problem of a source, or of the Service itself.
+func newProblem(reason, source, message string) *report.Problem {
+	p := &report.Problem{Level: report.Warning, Reason: reason, Object: "Service web/shop", Message: message}
+	if source != "" {
+		p.Object += ", source " + source
+	}
+	return p
+}
+
 func TestReportsWarningThatEndedWhileAnotherReplicaLed(t *testing.T) {
-	shrink, trust := Warning{Reason: "Shrink", Source: "blue"}, Warning{Reason: "Trust", Source: "green"}
+	shrink, trust := newProblem("ShrinkLimited", "blue", ""), newProblem("SourceEmpty", "green", "")
 	for name, tt := range map[string]struct {
-		standby [][]Warning // in force at each decision while another replica leads
-		want    int         // Events in all, after the first term's two
+		standby [][]*report.Problem // in force at each decision while another replica leads
+		want    int                 // Events in all, after the first term's two
 	}{
-		"it went on":                     {[][]Warning{{shrink, trust}}, 0},
-		"one ended":                      {[][]Warning{{trust}}, 1},
-		"one ended and began again":      {[][]Warning{{trust}, {shrink, trust}}, 1},
-		"both ended":                     {[][]Warning{{}, {shrink}}, 2},
-		"the same guard, another source": {[][]Warning{{{Reason: "Shrink", Source: "green"}, trust}}, 1},
+		"it went on":                     {[][]*report.Problem{{shrink, trust}}, 0},
+		"one ended":                      {[][]*report.Problem{{trust}}, 1},
+		"one ended and began again":      {[][]*report.Problem{{trust}, {shrink, trust}}, 1},
+		"both ended":                     {[][]*report.Problem{{}, {shrink}}, 2},
+		"the same guard, another source": {[][]*report.Problem{{newProblem("ShrinkLimited", "green", ""), trust}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var reported history.Log
-			r := NewReporter(Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
-			r.SetActive(shop, Current{Warnings: []Warning{shrink, trust}, Managed: true, Leading: true}, time.Now())
+			reported, r := newRecorded()
+			r.SetActive(shop, Current{Problems: []*report.Problem{shrink, trust}, Managed: true, Leading: true}, time.Now())
 			for _, warnings := range tt.standby {
-				r.SetActive(shop, Current{Warnings: warnings, Managed: true}, time.Now())
+				r.SetActive(shop, Current{Problems: warnings, Managed: true}, time.Now())
 			}
-			if _, events := reported.Recent(nil); len(events) != 2 {
+			if events := reported.events; len(events) != 2 {
 				t.Errorf("a standby reports: %+v", events)
 			}
-			r.SetActive(shop, Current{Warnings: []Warning{shrink, trust}, Managed: true, Leading: true}, time.Now())
-			if _, events := reported.Recent(nil); len(events) != 2+tt.want {
+			r.SetActive(shop, Current{Problems: []*report.Problem{shrink, trust}, Managed: true, Leading: true}, time.Now())
+			if events := reported.events; len(events) != 2+tt.want {
 				t.Errorf("%d Events in the next term, want %d: %+v", len(events)-2, tt.want, events)
 			}
 		})
@@ -58,39 +95,35 @@ func TestReportsWarningThatEndedWhileAnotherReplicaLed(t *testing.T) {
 }
 
 func TestReportsAnotherMistakeThatReplacesOne(t *testing.T) {
-	mistake := func(note string) Warning {
-		return Warning{Reason: "InvalidAnnotation", Note: note, ByNote: true}
-	}
-	guard := func(note string) Warning { return Warning{Reason: "ShrinkLimited", Note: note} }
-	var reported history.Log
-	r := NewReporter(Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
-	for _, warnings := range [][]Warning{
+	mistake := func(message string) *report.Problem { return newProblem("InvalidAnnotation", "", message) }
+	guard := func(message string) *report.Problem { return newProblem("ShrinkLimited", "", message) }
+	reported, r := newRecorded()
+	for _, problems := range [][]*report.Problem{
 		{mistake("probe"), guard("1 held")},
 		{mistake("probe"), guard("2 held")},
-		{mistake("workload"), guard("3 held")},
-		{mistake("workload"), guard("3 held")},
+		{mistake("workload"), mistake("port"), guard("3 held")},
+		{mistake("workload"), mistake("port"), guard("3 held")},
 	} {
-		r.SetActive(shop, Current{Warnings: warnings, Managed: true, Leading: true}, time.Now())
+		r.SetActive(shop, Current{Problems: problems, Managed: true, Leading: true}, time.Now())
 	}
 	var notes []string
-	_, events := reported.Recent(nil)
-	for _, e := range events {
-		notes = append(notes, e.Note)
+	for _, e := range reported.events {
+		note, _, _ := strings.Cut(e[1], ".")
+		notes = append(notes, note)
 	}
 	slices.Sort(notes)
-	if want := []string{"1 held", "probe", "workload"}; !slices.Equal(notes, want) {
+	if want := []string{"1 held", "port", "probe", "workload"}; !slices.Equal(notes, want) {
 		t.Errorf("reported %q, want %q", notes, want)
 	}
 }
 
 func TestReportsTransientWarningsOnlyWhenTheyLast(t *testing.T) {
-	var reported history.Log
-	r := NewReporter(Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
+	reported, r := newRecorded()
 	begin := time.Now()
-	warnings := []Warning{{Reason: "Shrink"}, {Reason: "Trust", Source: "blue", Transient: true}}
+	warnings := []*report.Problem{newProblem("ShrinkLimited", "", ""), newProblem("SourceNotTrusted", "blue", "")}
 	for _, step := range []struct {
 		after    time.Duration
-		warnings []Warning
+		warnings []*report.Problem
 		leading  bool
 		reported int
 		wake     time.Duration // 0: none
@@ -99,30 +132,28 @@ func TestReportsTransientWarningsOnlyWhenTheyLast(t *testing.T) {
 		{4 * time.Second, warnings, true, 1, 5 * time.Second},
 		{5 * time.Second, warnings, true, 2, 0},
 		{6 * time.Second, warnings, true, 2, 0},
-		{7 * time.Second, warnings[:1], true, 2, 0},
+		{7 * time.Second, warnings[:1], true, 2, 17 * time.Second},
 		{8 * time.Second, warnings, true, 2, 13 * time.Second}, // it began again
 		{13 * time.Second, warnings, false, 2, 0},
 		{14 * time.Second, warnings, true, 3, 0}, // it has lasted, whoever led
 	} {
-		wake := r.SetActive(shop, Current{Warnings: step.warnings, Managed: true, Leading: step.leading}, begin.Add(step.after))
+		wake := r.SetActive(shop, Current{Problems: step.warnings, Managed: true, Leading: step.leading}, begin.Add(step.after))
 		if want := begin.Add(step.wake); step.wake == 0 && !wake.IsZero() || step.wake != 0 && !wake.Equal(want) {
 			t.Errorf("after %s: wake is %v, want %s after the start", step.after, wake, step.wake)
 		}
-		if _, events := reported.Recent(nil); len(events) != step.reported {
+		if events := reported.events; len(events) != step.reported {
 			t.Errorf("after %s: %d Events, want %d", step.after, len(events), step.reported)
 		}
 	}
 }
 
-func TestRecordsWarningInHistoryWithoutClient(t *testing.T) {
-	var reported history.Log
-	r := NewReporter(Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
-	r.Report(shop, Warning{Reason: "Shrink", Note: "One stays\nfor now."})
-	if _, events := reported.Recent(
-		nil,
-	); len(events) != 1 || events[0].Reason != "Shrink" || events[0].Note != "One stays for now." || events[0].Service != shop.Name ||
-		events[0].At.IsZero() {
-		t.Errorf("%+v", events)
+func TestRecordsProblemWithAdviceWithoutClient(t *testing.T) {
+	reported, r := newRecorded()
+	r.SetActive(shop, Current{Problems: []*report.Problem{newProblem("OutOfSync", "", "")}, Managed: true, Leading: true}, time.Now())
+	r.Report(shop, newProblem("ExternalName", "", "It has no endpoints"))
+	want := [][2]string{{"ExternalName", "It has no endpoints. Use ClusterIP, NodePort or LoadBalancer."}}
+	if !slices.Equal(reported.events, want) {
+		t.Errorf("%v", reported.events)
 	}
 }
 
@@ -145,17 +176,17 @@ func TestAddsReturningWarningToSeries(t *testing.T) {
 			}
 			return list.Items
 		}
-		outside := Warning{Reason: "AddressNotAllowed", Note: "10.9.9.9 is outside 10.0.0.0/24."}
-		r.SetActive(shop, Current{Warnings: []Warning{outside, outside}, Managed: true, Leading: true}, time.Now())
-		r.SetActive(shop, Current{Warnings: []Warning{outside}, Managed: true, Leading: true}, time.Now())
+		outside := newProblem("AddressNotAllowed", "", "10.9.9.9 is outside 10.0.0.0/24")
+		r.SetActive(shop, Current{Problems: []*report.Problem{outside, outside}, Managed: true, Leading: true}, time.Now())
+		r.SetActive(shop, Current{Problems: []*report.Problem{outside}, Managed: true, Leading: true}, time.Now())
 		got := events()
-		if len(got) != 1 || got[0].Reason != outside.Reason || got[0].Regarding.Name != "shop" || got[0].Series != nil ||
-			got[0].Note != outside.Note {
+		if len(got) != 1 || got[0].Reason != outside.GetReason() || got[0].Regarding.Name != "shop" || got[0].Series != nil ||
+			!strings.HasPrefix(got[0].Note, outside.GetMessage()+". If the addresses are right") {
 			t.Fatalf("got Events %+v", got)
 		}
 		r.SetActive(shop, Current{Managed: true, Leading: true}, time.Now())
 		time.Sleep(time.Minute)
-		r.SetActive(shop, Current{Warnings: []Warning{outside}, Managed: true, Leading: true}, time.Now())
+		r.SetActive(shop, Current{Problems: []*report.Problem{outside}, Managed: true, Leading: true}, time.Now())
 		if got := events(); len(got) != 1 || got[0].Series == nil || got[0].Series.Count != 2 {
 			t.Errorf("the second period should join the first Event: %+v", got)
 		}
@@ -183,7 +214,7 @@ func TestRejectedEventIsLoggedUnlessNamespaceIsBeingDeleted(t *testing.T) {
 			client := fake.NewClientset()
 			client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
 			r := NewReporter(Config{Client: client, Logger: slog.New(slog.NewTextHandler(&text, nil))})
-			r.Report(shop, Warning{Reason: "Shrink"})
+			r.Report(shop, newProblem("ShrinkLimited", "", ""))
 			r.sendEvent(t.Context(), <-r.queue)
 			if got := strings.Contains(text.String(), "event not written"); got != c.warn {
 				t.Errorf("warned %t, want %t:\n%s", got, c.warn, text.String())

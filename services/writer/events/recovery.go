@@ -10,23 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 )
-
-// Recovery is the end of a warning that was reported: an Event of type Normal.
-type Recovery struct {
-	Reason string // CamelCase; several warnings of a Service may have the same: it is reported when all are over
-	Note   string // what is over; how long it lasted follows
-}
 
 // endedWarnings are the reported warnings of a Service that are over and whose recovery is not reported. The key has the
 // recovery's reason.
 type endedWarnings map[warningKey]endedWarning
 
 type endedWarning struct {
-	reason, source string
-	note           string
-	since          time.Time // begin of the first warning
+	reason, object string
+	message        string    // of the last problem
+	since          time.Time // begin of the first one
 	over           time.Time // since when none is in force and the Service is managed; zero: not yet
 }
 
@@ -42,8 +36,8 @@ func (r *Reporter) setEnded(
 		ended = endedWarnings{}
 	}
 	for key, state := range before {
-		if _, goesOn := active[key]; !goesOn && state.reported && state.recovery.Reason != "" {
-			ended.add(key.source, state)
+		if _, goesOn := active[key]; !goesOn && state.reported && state.over != "" {
+			ended.add(key.object, state)
 		}
 	}
 	switch {
@@ -60,9 +54,9 @@ func (r *Reporter) setEnded(
 	return due, wake
 }
 
-func (all endedWarnings) add(source string, state activeWarning) {
-	key := warningKey{state.recovery.Reason, source}
-	e := endedWarning{reason: key.reason, source: source, note: state.recovery.Note, since: state.since}
+func (all endedWarnings) add(object string, state activeWarning) {
+	key := warningKey{reason: state.over, object: object}
+	e := endedWarning{reason: key.reason, object: object, message: state.message, since: state.since}
 	if earlier, known := all[key]; known && earlier.since.Before(e.since) {
 		e.since = earlier.since
 	}
@@ -73,7 +67,7 @@ func (all endedWarnings) add(source string, state activeWarning) {
 func (all endedWarnings) takeDue(active map[warningKey]activeWarning, now time.Time) (due []endedWarning, wake time.Time) {
 	inForce := map[warningKey]bool{}
 	for key, state := range active {
-		inForce[warningKey{state.recovery.Reason, key.source}] = true
+		inForce[warningKey{reason: state.over, object: key.object}] = true
 	}
 	for key, e := range all {
 		switch at := e.over.Add(calmPeriod); {
@@ -90,7 +84,7 @@ func (all endedWarnings) takeDue(active map[warningKey]activeWarning, now time.T
 		}
 		all[key] = e
 	}
-	slices.SortFunc(due, func(a, b endedWarning) int { return strings.Compare(a.reason+" "+a.source, b.reason+" "+b.source) })
+	slices.SortFunc(due, func(a, b endedWarning) int { return strings.Compare(a.reason+" "+a.object, b.reason+" "+b.object) })
 	return due, wake
 }
 
@@ -102,9 +96,9 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// ReportRecovery reports now that a warning has ended that began at since and was reported.
-func (r *Reporter) ReportRecovery(service corev1.ObjectReference, recovery Recovery, since time.Time) {
-	r.reportRecovery(service, endedWarning{reason: recovery.Reason, note: recovery.Note, since: since, over: time.Now()})
+// ReportRecovery reports now that a problem has ended that began at since and was reported.
+func (r *Reporter) ReportRecovery(service corev1.ObjectReference, p *report.Problem, since time.Time) {
+	r.reportRecovery(service, endedWarning{reason: kindOf(p).over, message: p.GetMessage(), since: since, over: time.Now()})
 }
 
 func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning) {
@@ -112,17 +106,7 @@ func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning
 	if d := e.over.Sub(e.since); d >= time.Second {
 		lasted = duration.HumanDuration(d)
 	}
-	note := fmt.Sprintf("%s It lasted %s.", e.note, lasted)
-	r.cfg.Logger.Info(
-		"event recorded",
-		"namespace",
-		service.Namespace,
-		"service",
-		planner.TargetName(service.Kind, service.Name),
-		"reason",
-		e.reason,
-		"note",
-		note,
-	)
-	r.record(service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", note), e.source, note)
+	text := fmt.Sprintf("Over after %s: %s.", lasted, strings.TrimSuffix(e.message, "."))
+	r.record(r.cfg.Logger.Info, service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", text),
+		warningKey{reason: e.reason, object: e.object})
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
+	problem "github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -197,7 +198,7 @@ func TestPlanOutput(t *testing.T) {
 			"guards",
 			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, window: time.Minute},
 			[]runtime.Object{newService(), ownedSlice("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
-			[]string{"nothing to write\n", "Guard shrink (source default) holds 3 addresses: ", "in the first 1m0s of a new leader"},
+			[]string{"nothing to write\n", "ShrinkLimited: Source default takes out 3 more ready endpoints", "in the first 1m0s of a new leader"},
 			"",
 		},
 		{
@@ -230,7 +231,7 @@ func TestPlanOutput(t *testing.T) {
 			[]string{"\nForeignSlices: ", "theirs"},
 			"",
 		},
-		{"a rejected Service", planFixture{feed: fakeFeed{ready: []string{}}}, nil, nil, "Service shop does not exist"},
+		{"a rejected Service", planFixture{feed: fakeFeed{ready: []string{}}}, nil, nil, "The Service does not exist"},
 		{"an inventory that sends nothing", planFixture{}, []runtime.Object{newService()}, nil, "source default did not sync"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,7 +263,8 @@ func TestPlanAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results[0].Warnings = append(results[0].Warnings, events.Warning{Reason: "ForeignSlices", Note: "EndpointSlices managed by others…"})
+	results[0].Problems = append(results[0].Problems, problem.NewProblem(
+		problem.Warning, "ForeignSlices", "Service web/shop", "EndpointSlices managed by others belong to it, too: by-hand."))
 	results[0].ProbeTimeout = 8 * time.Second
 	var out bytes.Buffer
 	if err := Print(&out, command.JSON, results); err != nil {
@@ -286,7 +288,7 @@ func TestStatesAsJSON(t *testing.T) {
 		{"managed", "10.0.1.0/24", []runtime.Object{newService()}, Service{State: "managed"}, false},
 		{"paused", "10.0.1.0/24", []runtime.Object{paused}, Service{State: "paused"}, false},
 		{"blocked", "10.9.0.0/24", []runtime.Object{newService(), ownedSlice("10.0.1.1")}, Service{State: "managed", WritesBlocked: true}, false},
-		{"rejected", "10.0.1.0/24", nil, Service{State: "rejected", Message: "Service shop does not exist in namespace web. Create it without a selector."}, true},
+		{"rejected", "10.0.1.0/24", nil, Service{State: "rejected", Message: "The Service does not exist. Create it without a selector."}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			results, err := planResults(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: tt.cidr}, tt.objects...)
@@ -297,16 +299,22 @@ func TestStatesAsJSON(t *testing.T) {
 			if err := Print(&out, command.JSON, results); (err != nil) != tt.err {
 				t.Errorf("error %v, want one: %t", err, tt.err)
 			}
-			var report Report
+			var report struct {
+				Services []struct {
+					Service
+
+					Problems []json.RawMessage `json:"problems"`
+				} `json:"services"`
+			}
 			if err := json.Unmarshal(out.Bytes(), &report); err != nil || len(report.Services) != 1 {
 				t.Fatalf("%v in %s", err, out.String())
 			}
-			got := report.Services[0]
+			got := report.Services[0].Service
 			if tt.name == "paused" && len(got.Writes) != 1 {
 				t.Errorf("a paused Service has no writes: %s", out.String())
 			}
-			got.Namespace, got.Service, got.ProbeTimeout, got.Writes, got.Endpoints, got.Guards, got.Warnings = "", "", "", nil, nil, nil, nil
-			if d := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Guard{})); d != "" {
+			got.Namespace, got.Service, got.ProbeTimeout, got.Writes, got.Endpoints, got.Problems = "", "", "", nil, nil, nil
+			if d := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Service{})); d != "" {
 				t.Errorf("-want +got:\n%s", d)
 			}
 		})

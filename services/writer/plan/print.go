@@ -12,9 +12,10 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	problem "github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -37,15 +38,17 @@ type Service struct {
 	Endpoints     []Endpoint `json:"endpoints"` // by address
 	PendingProbes int        `json:"pendingProbes"`
 	ProbeTimeout  string     `json:"probeTimeout"` // for which they were awaited; a duration such as 8s
-	Guards        []Guard    `json:"guards"`
-	Warnings      []Warning  `json:"warnings"`
+
+	Problems []command.Message `json:"problems"` // a Problem of slicefeed.report.v1 each, the most severe first
+
+	problems []*problem.Problem
 }
 
 // Write is a request to the API server.
 type Write struct {
-	Verb    string           `json:"verb"` // create, update or delete
-	Slice   string           `json:"slice"`
-	Changes []history.Change `json:"changes"`
+	Verb    string          `json:"verb"` // create, update or delete
+	Slice   string          `json:"slice"`
+	Changes []report.Change `json:"changes"`
 }
 
 // Endpoint is the verdict about one address.
@@ -57,33 +60,17 @@ type Endpoint struct {
 	Reason  string `json:"reason"`
 }
 
-// Guard holds changes.
-type Guard struct {
-	Rule    string `json:"rule"`
-	Source  string `json:"source"` // empty: the whole Service
-	Held    int    `json:"held"`   // number of addresses
-	Message string `json:"message"`
-
-	text string
-}
-
-// Warning is what a writer would record as an Event of the Service, except of guards.
-type Warning struct {
-	Reason string `json:"reason"`
-	Note   string `json:"note"`
-}
-
 // Print prints what would be written for each target, the verdict about each endpoint, and what guards hold. Its error
 // names the rejected targets.
 func Print(out io.Writer, format command.Format, results []Result) error {
-	report := Report{Services: []Service{}}
+	all := Report{Services: []Service{}}
 	var rejected []error
 	for i := range results {
 		if !results[i].View.Relevant {
 			continue
 		}
 		service := describeService(&results[i])
-		report.Services = append(report.Services, service)
+		all.Services = append(all.Services, service)
 		if service.State == stateRejected {
 			rejected = append(
 				rejected,
@@ -93,9 +80,9 @@ func Print(out io.Writer, format command.Format, results []Result) error {
 	}
 	var err error
 	if format.IsTable() {
-		_, err = io.WriteString(out, report.text())
+		_, err = io.WriteString(out, all.text())
 	} else {
-		err = format.Write(out, report)
+		err = format.Write(out, all)
 	}
 	return errors.Join(append(rejected, err)...)
 }
@@ -117,13 +104,14 @@ func describeService(result *Result) Service {
 		ProbeTimeout:  result.ProbeTimeout.String(),
 		Writes:        []Write{},
 		Endpoints:     []Endpoint{},
-		Guards:        []Guard{},
-		Warnings:      []Warning{},
+		Problems:      command.Messages(result.Problems),
+		problems:      result.Problems,
 	}
 	plan := planner.Plan{}
 	switch {
 	case result.View.Rejection != nil:
-		s.State, s.Message = stateRejected, result.View.Rejection.Message
+		rejection := result.View.Rejection
+		s.State, s.Message = stateRejected, problem.WithAdvice(rejection.Reason, rejection.Message)
 		return s
 	case result.View.OptedOut:
 		s.State = stateOptedOut
@@ -145,16 +133,6 @@ func describeService(result *Result) Service {
 	for i := range result.Decision.Endpoints {
 		s.Endpoints = append(s.Endpoints, newEndpoint(&result.Decision.Endpoints[i]))
 	}
-	for i := range result.Decision.Guards {
-		g := &result.Decision.Guards[i]
-		s.Guards = append(
-			s.Guards,
-			Guard{string(g.Rule), g.Source, g.Held, display.Sanitize(g.Message), display.Sanitize(endpoints.DescribeGuard(g))},
-		)
-	}
-	for _, warning := range result.Warnings {
-		s.Warnings = append(s.Warnings, Warning{warning.Reason, display.Sanitize(warning.Note)})
-	}
 	return s
 }
 
@@ -168,13 +146,13 @@ func (s *Service) addWrites(verb string, all, current []*discoveryv1.EndpointSli
 		if verb == "delete" {
 			after = nil
 		}
-		changes := append([]history.Change{}, history.CompareSlices(before, after, nil)...)
+		changes := append([]report.Change{}, report.CompareSlices(before, after, nil)...)
 		s.Writes = append(s.Writes, Write{verb, slice.Name, changes})
 	}
 }
 
 func newEndpoint(e *verdict.Endpoint) Endpoint {
-	return Endpoint{e.Address.String(), e.Verdict.String(), endpoints.ListedBackend(e).String(), string(e.Rule), display.Sanitize(e.Reason)}
+	return Endpoint{e.Address.String(), e.Verdict.String(), endpoints.Wanted(e).String(), string(e.Rule), display.Sanitize(e.Reason)}
 }
 
 // text is the report for people. Its error names the rejected Services instead.
@@ -204,7 +182,7 @@ func (s *Service) writes() string {
 		b.WriteString("Opted out: slices will be deleted.\n\n")
 	}
 	for _, w := range s.Writes {
-		fmt.Fprintf(&b, "%s EndpointSlice %s\n%s\n", w.Verb, w.Slice, history.FormatChanges(w.Changes))
+		fmt.Fprintf(&b, "%s EndpointSlice %s\n%s\n", w.Verb, w.Slice, report.FormatChanges(w.Changes))
 	}
 	switch {
 	case s.State == statePaused:
@@ -226,11 +204,8 @@ func (s *Service) print(b *strings.Builder) {
 	if s.PendingProbes > 0 {
 		fmt.Fprintf(b, "\nProbes still pending after %s: %d. A running writer waits for them.\n", s.ProbeTimeout, s.PendingProbes)
 	}
-	for i := range s.Guards {
-		fmt.Fprintf(b, "\n%s\n", s.Guards[i].text)
-	}
-	for _, warning := range s.Warnings {
-		fmt.Fprintf(b, "\n%s: %s\n", warning.Reason, warning.Note)
+	for _, p := range s.problems {
+		fmt.Fprintf(b, "\n%s: %s\n", p.GetReason(), problem.WithAdvice(p.GetReason(), p.GetMessage()))
 	}
 }
 

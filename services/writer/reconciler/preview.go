@@ -3,12 +3,13 @@ package reconciler
 import (
 	"fmt"
 
-	"github.com/slicefeed/slicefeed/services/writer/events"
+	problem "github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
-	"github.com/slicefeed/slicefeed/services/writer/warnings"
 )
 
 // Preview is a decision about one target that is not written.
@@ -18,7 +19,7 @@ type Preview struct {
 	// Of a target that is managed:
 	Desired       planner.Desired
 	Decision      verdict.Decision
-	Warnings      []events.Warning
+	Problems      []*problem.Problem
 	PendingProbes int   // endpoints without a probe status yet
 	Unsynced      error // names a source that is not synced yet
 }
@@ -34,7 +35,13 @@ func (r *Reconciler) preview(s *state, view targets.Resolution, snapshots []subs
 		return p
 	}
 	p.Desired = r.desiredOf(view, s.decision)
-	p.Warnings = warnings.OfTarget(view, snapshots)
+	p.Problems = report.OfService(view, &endpoints.Target{
+		Namespace: view.Target.Namespace,
+		Service:   view.Target.TargetName(),
+		State:     endpoints.Managed,
+		Sources:   snapshots,
+		Decision:  s.decision,
+	}, false)
 	for _, request := range s.probed { // as the decision has it: a probe may have passed since
 		if probe, _ := input.Probe(request.Key.Address, request.Key.Port); probe.Status == verdict.Pending {
 			p.PendingProbes++

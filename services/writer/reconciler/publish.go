@@ -8,13 +8,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	problem "github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
-	"github.com/slicefeed/slicefeed/services/writer/warnings"
 )
 
 // publish makes a decision known: as Events, as metrics and on the board. It releases the Lease if the probes are why.
@@ -27,22 +28,26 @@ func (r *Reconciler) publish(
 	input verdict.Input,
 	now time.Time,
 ) (wake time.Time) {
+	t := r.target(key, s, view, snapshots, input)
+	t.OutOfSync = t.CountOutOfSync()
+	t.Problems = report.OfService(view, &t, view.Active() && r.backoff.NumRequeues(key) > 0)
+	stays := view.ReadOnly || view.Active() || view.Rejection != nil || view.OptedOut && view.Paused // else its slices go
+	if view.ReadOnly || !stays {
+		r.metrics.Forget(key)
+	} else {
+		t.Since = r.metrics.Update(key, view, s.decision, t.Problems, now)
+	}
 	switch {
-	case view.ReadOnly:
-		r.health.Forget(key)
-		r.publishTarget(key, s, view, snapshots, input)
-	case view.Active() || view.Rejection != nil || view.OptedOut && view.Paused: // else its slices go, or have gone
-		r.health.Update(key, view, input, s.decision, view.Active() && r.backoff.NumRequeues(key) > 0, now)
-		r.publishTarget(key, s, view, snapshots, input)
-	default:
-		r.health.Forget(key)
+	case !stays:
 		r.Board.Remove(key.Namespace, key.TargetName())
+	case len(key.Name) <= validation.DNS1123LabelMaxLength: // else a ServiceImport, rejected for it: the API has no room for it
+		r.Board.Put(t)
 	}
 	if r.startup.done(key) {
 		r.Board.MarkSynced()
 	}
 	wake = r.Reporter.SetActive(view.ServiceRef, events.Current{
-		Warnings: warnings.Of(view, s.decision, snapshots), Managed: view.Active() && view.Rejection == nil, Leading: s.term.number != 0,
+		Problems: t.Problems, Managed: view.Active() && view.Rejection == nil, Leading: s.term.number != 0,
 	}, now)
 	released, later := r.stepDown.update(key, s.decision, r.Lease, now)
 	if released {
@@ -51,17 +56,14 @@ func (r *Reconciler) publish(
 	return earliest(wake, later)
 }
 
-// publishTarget puts a target on the board that this writer manages, or whose slices it leaves as they are.
-func (r *Reconciler) publishTarget(
+// target returns what is known of a target that this writer manages, or whose slices it leaves as they are.
+func (r *Reconciler) target(
 	key targets.Key,
 	s *state,
 	view targets.Resolution,
 	snapshots []subscriber.Snapshot,
 	input verdict.Input,
-) {
-	if len(key.Name) > validation.DNS1123LabelMaxLength { // a ServiceImport that is rejected for it; the API has no room for it
-		return
-	}
+) endpoints.Target {
 	t := endpoints.Target{
 		Namespace:    key.Namespace,
 		Service:      key.TargetName(),
@@ -84,11 +86,11 @@ func (r *Reconciler) publishTarget(
 		t.State = endpoints.ReadOnly
 	case view.Rejection != nil:
 		t.State, t.Reason, t.Message = endpoints.Rejected, view.Rejection.Reason, view.Rejection.Message
-		t.FollowsProbes = view.ProbesOnly && !view.Paused
 	case view.Paused:
-		t.State = endpoints.Paused
+		t.State, t.Reason, t.Message = endpoints.Paused, "Paused", "Paused by annotation: nothing is written."
 	}
-	r.Board.Put(t)
+	t.Message = problem.WithAdvice(t.Reason, t.Message)
+	return t
 }
 
 // logDecision logs each address that the decision changes in the slices, and each that a guard holds.

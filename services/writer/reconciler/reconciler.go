@@ -26,10 +26,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/health"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -121,7 +121,7 @@ type Reconciler struct {
 
 	sources     map[string]Source
 	allows      targets.Allows // which ports may be written and probed
-	health      *health.Metrics
+	metrics     *report.Metrics
 	propagation *propagation.Metrics
 	decisions   Queue
 	writes      Queue
@@ -172,7 +172,7 @@ func New(cfg Config, decisions, writes Queue) *Reconciler {
 	r := &Reconciler{
 		Config:      cfg,
 		sources:     map[string]Source{},
-		health:      health.NewMetrics(cfg.Registerer),
+		metrics:     report.NewMetrics(cfg.Registerer),
 		propagation: propagation.NewMetrics(cfg.Registerer),
 		decisions:   decisions,
 		writes:      writes,

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -362,7 +362,7 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 		if f.written.added != 1 || (f.store.updated == nil) != rejected {
 			t.Errorf("rejected: %t: %d orders, written is %v", rejected, f.written.added, f.store.updated)
 		}
-		if views, _ := f.Board.Views(nil); len(views) != 1 || views[0].FollowsProbes != rejected {
+		if views, _ := f.Board.Views(nil); len(views) != 1 || (views[0].State == endpoints.Rejected) != rejected {
 			t.Errorf("rejected: %t: published is %+v", rejected, views)
 		}
 	}
@@ -391,6 +391,34 @@ func TestHandOverWaitsForWhatTheAPIServerHas(t *testing.T) {
 	}
 }
 
+// recordedEvents are the reasons of the Events that a Reporter has recorded, oldest first.
+type recordedEvents struct {
+	slog.Handler
+
+	mu      sync.Mutex
+	reasons []string
+}
+
+func (r *recordedEvents) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *recordedEvents) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "reason" {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.reasons = append(r.reasons, a.Value.String())
+		}
+		return true
+	})
+	return nil
+}
+
+func (r *recordedEvents) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.reasons)
+}
+
 func TestServiceThatIsManagedAgainIsReportedOnTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		then func(*targets.Resolution)
@@ -404,8 +432,8 @@ func TestServiceThatIsManagedAgainIsReportedOnTime(t *testing.T) {
 			view := managed()
 			view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}, true
 			f := newFixture(view)
-			var reported history.Log
-			f.Reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
+			reported := &recordedEvents{Handler: slog.DiscardHandler}
+			f.Reporter = events.NewReporter(events.Config{Logger: slog.New(reported)})
 			now := time.Now()
 			f.Decide(fixtureKey, now)
 			tt.then(&f.service.view)
@@ -417,10 +445,9 @@ func TestServiceThatIsManagedAgainIsReportedOnTime(t *testing.T) {
 			}
 			f.Decide(fixtureKey, now.Add(time.Minute+10*time.Second))
 			var got []string
-			_, all := reported.Recent(nil)
-			for _, e := range all {
-				if e.Reason != "SourceNotSynced" { // the source of this fixture never is
-					got = append(got, e.Reason)
+			for _, reason := range slices.Backward(reported.take()) {
+				if reason != "SourceNotSynced" { // the source of this fixture never is
+					got = append(got, reason)
 				}
 			}
 			if !slices.Equal(got, tt.want) {

@@ -25,7 +25,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -310,8 +309,8 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		halted := plain.DeepCopy()
 		halted.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
 		c := newCluster(t, lease, plain)
-		var reported history.Log
-		c.Reporter = events.NewReporter(events.Config{Logger: slog.New(slog.DiscardHandler), History: &reported})
+		reported := &recordedEvents{Handler: slog.DiscardHandler}
+		c.Reporter = events.NewReporter(events.Config{Logger: slog.New(reported)})
 		c.start(t)
 		for _, step := range []struct {
 			name string
@@ -325,7 +324,7 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		} {
 			lease.term = step.term
 			c.put(t, step.svc)
-			if _, all := reported.Recent(nil); len(all) != step.want {
+			if all := reported.take(); len(all) != step.want {
 				t.Errorf("%s: %d Events, want %d", step.name, len(all), step.want)
 			}
 		}
@@ -333,7 +332,7 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		halted = halted.DeepCopy()
 		halted.Annotations["example.org/a"] = "any change"
 		c.put(t, halted)
-		if _, all := reported.Recent(nil); len(all) != 2 {
+		if all := reported.take(); len(all) != 2 {
 			t.Errorf("this replica leads again during the second episode: %d Events, want 2", len(all))
 		}
 	})

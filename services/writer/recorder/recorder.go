@@ -1,4 +1,4 @@
-// Package recorder records what appliers do: as metrics, as Events on Services, and in the history of status pages. It
+// Package recorder records what appliers do: as metrics, as Events on Services, and for reports. It
 // guarantees the labels of the metrics from the start, so that a rate sees the first one. It does not decide when
 // something is reported again: the applier and the reporter do.
 package recorder
@@ -12,10 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	problem "github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 )
 
 // FieldManager identifies the writer in managedFields.
@@ -24,19 +25,19 @@ const FieldManager = "slicefeed"
 // Recorder records what all Appliers of a process do.
 type Recorder struct {
 	reporter *events.Reporter
-	history  *history.Log
+	kept     *report.Writes
 
 	writes   *prometheus.CounterVec
 	duration prometheus.Histogram
 	repairs  prometheus.Counter
 }
 
-// New registers the metrics. Without a history nothing is kept for status pages.
-func New(registerer prometheus.Registerer, reporter *events.Reporter, log *history.Log) *Recorder {
+// New registers the metrics. Without kept no write is kept for reports.
+func New(registerer prometheus.Registerer, reporter *events.Reporter, kept *report.Writes) *Recorder {
 	auto := promauto.With(registerer)
 	r := &Recorder{
 		reporter: reporter,
-		history:  log,
+		kept:     kept,
 		writes: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_writer_slice_writes_total",
 			Help: "Number of requests that change EndpointSlices, by verb and result: ok, conflict, throttled, rejected, terminating (the namespace is being deleted), or unknown (no response, or an inconclusive one).",
@@ -69,7 +70,7 @@ func (r *Recorder) Hooks() applier.Hooks {
 		RepairDelayed: r.reportRepairDelay,
 		Rejected:      r.reportRejection,
 		InSync: func(service corev1.ObjectReference, rejectedAt time.Time) {
-			r.reporter.ReportRecovery(service, inSyncAgain, rejectedAt)
+			r.reporter.ReportRecovery(service, writeRejected("The API server rejected a write."), rejectedAt)
 		},
 	}
 }
@@ -77,48 +78,39 @@ func (r *Recorder) Hooks() applier.Hooks {
 func (r *Recorder) recordWrite(w applier.Write) {
 	r.writes.WithLabelValues(string(w.Verb), string(w.Result)).Inc()
 	r.duration.Observe(w.Took.Seconds())
-	if r.history == nil {
+	if r.kept == nil {
 		return
 	}
-	write := history.Write{
+	write := report.Write{
 		At: time.Now(), Namespace: w.Service.Namespace, Service: planner.TargetName(w.Service.Kind, w.Service.Name), Slice: w.Slice,
-		Verb: string(w.Verb), Result: string(w.Result), Changes: history.CompareSlices(w.Old, w.New, w.ReasonFor),
+		Verb: string(w.Verb), Result: string(w.Result), Changes: report.CompareSlices(w.Old, w.New, w.ReasonFor),
 	}
 	if w.Err != nil && w.Result != applier.ResultOK {
 		write.Message = display.Sanitize(w.Err.Error())
 	}
-	r.history.AddWrite(write)
+	r.kept.Add(write)
+}
+
+// writeRejected is a problem of a Service that ends once there is nothing left to write.
+func writeRejected(format string, args ...any) *problem.Problem {
+	return problem.NewProblem(problem.Error, "WriteRejected", "", format, args...)
 }
 
 func (r *Recorder) reportRejection(service corev1.ObjectReference, w applier.Write) {
-	r.reporter.Report(service, events.Warning{
-		Reason: "WriteRejected",
-		Action: "Retry",
-		Note: fmt.Sprintf(
-			"API server rejected %s of EndpointSlice %s. The Service keeps its current endpoints. Fix the permission, admission policy or quota: %v",
-			w.Verb,
-			w.Slice,
-			w.Err,
-		),
-	})
+	p := writeRejected("API server rejected %s of EndpointSlice %s", w.Verb, w.Slice)
+	p.Message += fmt.Sprintf(": %v", w.Err) // however long: nothing else names the policy or the quota
+	r.reporter.Report(service, p)
 }
 
 func (r *Recorder) reportRepairDelay(service corev1.ObjectReference, d applier.RepairDelay) {
-	r.reporter.Report(service, events.Warning{
-		Reason: "RepairsBackedOff",
-		Action: "Repair",
-		Note: fmt.Sprintf(
-			"EndpointSlice %s was modified by %s more than %d times in a minute. Repairs are backed off; next at %s. Stop the other writer.",
-			d.Slice,
-			d.Editor,
-			d.Budget,
-			d.At.Format(time.TimeOnly),
-		),
-	})
-}
-
-// inSyncAgain is reported when a Service has nothing left to write after a rejected write.
-var inSyncAgain = events.Recovery{
-	Reason: "WritesInSync",
-	Note:   "EndpointSlices are as decided again, after the API server had rejected a write.",
+	r.reporter.Report(service, problem.NewProblem(
+		problem.Warning,
+		"RepairsBackedOff",
+		"",
+		"EndpointSlice %s was changed by %s over %d times a minute; next repair at %s.",
+		d.Slice,
+		d.Editor,
+		d.Budget,
+		d.At.Format(time.TimeOnly),
+	))
 }

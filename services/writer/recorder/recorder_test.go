@@ -21,8 +21,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/history"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 )
 
 var shop = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "shop", UID: "svc-1"}
@@ -73,15 +73,15 @@ type recorded struct {
 	*applier.Applier
 	*Recorder
 
-	store   *memoryStore
-	history *history.Log
-	log     *bytes.Buffer
+	store *memoryStore
+	kept  *report.Writes
+	log   *bytes.Buffer
 }
 
 func newRecorded() *recorded {
-	r := &recorded{store: &memoryStore{}, history: &history.Log{}, log: &bytes.Buffer{}}
+	r := &recorded{store: &memoryStore{}, kept: &report.Writes{}, log: &bytes.Buffer{}}
 	reporter := events.NewReporter(events.Config{Logger: slog.New(slog.NewTextHandler(r.log, nil))})
-	r.Recorder = New(prometheus.NewRegistry(), reporter, r.history)
+	r.Recorder = New(prometheus.NewRegistry(), reporter, r.kept)
 	r.Applier = applier.New(applier.Config{Store: r.store, FieldManager: FieldManager, Hooks: r.Hooks()})
 	return r
 }
@@ -125,7 +125,7 @@ func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	if _, err := r.Apply(t.Context(), withdrawal); err != nil {
 		t.Fatal(err)
 	}
-	writes, _ := r.history.Recent(nil)
+	writes := r.kept.Of("web", "shop")
 	var described []string
 	for _, write := range writes {
 		text := write.Verb + " " + write.Slice + " of " + write.Namespace + "/" + write.Service + ": " + write.Result + "\n"
@@ -193,8 +193,8 @@ func TestReportsRejectionsAndTheirEnd(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int{
-		"reason=WriteRejected": 1, "create of EndpointSlice shop-nodes. The Service keeps its current endpoints": 1, "denied by policy": 1,
-		"reason=WritesInSync": 1, "It lasted ": 1,
+		"reason=WriteRejected": 1, "create of EndpointSlice shop-nodes: ": 1, "denied by policy": 1,
+		"reason=WritesInSync": 1, "Over after ": 1, "keeps its current endpoints": 1,
 	} {
 		if got := strings.Count(r.log.String(), text); got != want {
 			t.Errorf("%q is logged %d times, want %d:\n%s", text, got, want, r.log.String())
@@ -206,7 +206,7 @@ func TestReportsDelayedRepairs(t *testing.T) {
 	r := newRecorded()
 	r.Hooks().
 		RepairDelayed(shop, applier.RepairDelay{Slice: "shop-nodes", Editor: `field manager "kubectl-edit"`, Budget: 5, At: time.Unix(0, 0)})
-	for _, want := range []string{"reason=RepairsBackedOff", "shop-nodes was modified by field manager", "kubectl-edit", "more than 5 times in a minute"} {
+	for _, want := range []string{"reason=RepairsBackedOff", "shop-nodes was changed by field manager", "kubectl-edit", "over 5 times a minute"} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("%q is not in the log:\n%s", want, r.log.String())
 		}

@@ -304,7 +304,7 @@ func parseAnnotations(defaults Settings, annotations map[string]string) (Setting
 		case at < 0:
 			problems = append(problems, describeUnknown(name))
 		case text == "" || ofSource || !knownAnnotations[at].set(&s, text):
-			problems = append(problems, fmt.Sprintf("%s%s is %.40q: want %s", annotationPrefix, name, text, knownAnnotations[at].accepts))
+			problems = append(problems, fmt.Sprintf("%s%s is %.20q: want %s", annotationPrefix, name, text, knownAnnotations[at].accepts))
 		}
 	}
 	if text, given := annotations[annotationPrefix+pausedAnnotation]; given {

@@ -83,7 +83,7 @@ func TestAnnotationErrorNamesValueAndAcceptedValues(t *testing.T) {
 		{"source", "blue,,green", `slicefeed.dev/source is "blue,,green": want the name of a source, or several separated by commas`},
 		{"node-selector", "pool==", ""}, // equal to nothing is a selector too
 		{"node-selector", "a b", `slicefeed.dev/node-selector is "a b": want a label selector such as pool=blue,disk!=slow`},
-		{"node-selector", "a=" + strings.Repeat("b", 2000), `slicefeed.dev/node-selector is "a=` + strings.Repeat("b", 38) + `": want a label selector such as pool=blue,disk!=slow`},
+		{"node-selector", "a=" + strings.Repeat("b", 2000), `slicefeed.dev/node-selector is "a=` + strings.Repeat("b", 18) + `": want a label selector such as pool=blue,disk!=slow`},
 		{"probe", "TCP", `slicefeed.dev/probe is "TCP": want off, tcp, http, https or grpc`},
 		{"probe-port", "0", `slicefeed.dev/probe-port is "0": want a port from 1 to 65535`},
 		{"probe-port", "http", `slicefeed.dev/probe-port is "http": want a port from 1 to 65535`},
@@ -116,22 +116,21 @@ func TestReportsAllAnnotationErrorsInOrder(t *testing.T) {
 		"slicefeed.dev/probe": "ping", "slicefeed.dev/probe-port": "x", "slicefeed.dev/list-unraedy": "true",
 		"example.com/probe": "ping", "foo.slicefeed.dev/probe": "ping",
 	}
-	want := `Service is not managed because of invalid annotations: unknown annotation slicefeed.dev/list-unraedy` +
-		`; slicefeed.dev/probe is "ping": want off, tcp, http, https or grpc; slicefeed.dev/probe-port is "x": want a port from 1 to 65535.`
+	want := `unknown annotation slicefeed.dev/list-unraedy` +
+		`; slicefeed.dev/probe is "ping": want off, tcp, http, https or grpc; slicefeed.dev/probe-port is "x": want a port from 1 to 65535`
 	if resolution := resolve(newConfig(), svc); resolution.Rejection == nil || resolution.Rejection.Message != want {
 		t.Errorf("got  %v\nwant %s", resolution.Rejection, want)
 	}
 }
 
-func TestManyAnnotationErrorsFitIntoEvent(t *testing.T) {
+func TestNamesABoundedNumberOfAnnotationErrors(t *testing.T) {
 	svc := newService()
 	for _, a := range knownAnnotations {
 		svc.Annotations["slicefeed.dev/"+a.name] = strings.Repeat("ü\x00", 200)
 	}
 	resolution := resolve(newConfig(), svc)
-	if resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote ||
-		!strings.HasSuffix(resolution.Rejection.Message, " more.") {
-		t.Errorf("%d bytes: %v", len(resolution.Rejection.Message), resolution.Rejection)
+	if r := resolution.Rejection; r == nil || len(r.Parts) != maxParts+1 || !strings.HasSuffix(r.Message, "more annotations are invalid") {
+		t.Errorf("%v", r)
 	}
 }
 
@@ -176,7 +175,7 @@ func FuzzAnnotations(f *testing.F) {
 			t.Errorf("problems %v, rejected %v, remembered %v", problems, resolution.Rejection, memory.Settings)
 		}
 		if r := resolution.Rejection; r != nil &&
-			(len(r.Message) > maxEventNote || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
+			(len(r.Message) > 1024 || !utf8.ValidString(r.Message) || strings.ContainsAny(r.Message, "\n\x00")) {
 			t.Errorf("%d bytes: %q", len(r.Message), r.Message)
 		}
 	})

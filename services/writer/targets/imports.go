@@ -62,13 +62,13 @@ func validateImport(svc *corev1.Service) *Rejection {
 	if len(validation.IsDNS1123Label(svc.Name)) > 0 {
 		return newRejection(
 			ReasonInvalidServiceImport,
-			"The name of a ServiceImport must be a DNS label of at most 63 characters: slices have it as a label. Create it with such a name.",
+			"The name is no DNS label of at most 63 characters, which slices have as a label.",
 		)
 	}
 	if svc.Spec.Type != typeClusterSetIP && svc.Spec.Type != typeHeadless {
 		return newRejection(
 			ReasonInvalidServiceImport,
-			"spec.type of the ServiceImport is %.40q. Use %s or %s.",
+			"spec.type is %.30q: want %s or %s.",
 			svc.Spec.Type,
 			typeClusterSetIP,
 			typeHeadless,
@@ -78,7 +78,7 @@ func validateImport(svc *corev1.Service) *Rejection {
 		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol || slices.Contains(svc.Spec.IPFamilies[:i], family) {
 			return newRejection(
 				ReasonInvalidServiceImport,
-				"spec.ipFamilies of the ServiceImport has %.40q. Use IPv4, IPv6 or both, each once.",
+				"spec.ipFamilies has %.30q: want IPv4, IPv6 or both, each once.",
 				family,
 			)
 		}
@@ -91,26 +91,26 @@ func validateImport(svc *corev1.Service) *Rejection {
 		case names[p.Name]:
 			return newRejection(
 				ReasonInvalidServiceImport,
-				"Two ports of the ServiceImport have the name %.63q. Give each port a name of its own.",
+				"Two ports have the name %.63q.",
 				p.Name,
 			)
 		case p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0:
 			return newRejection(
 				ReasonInvalidServiceImport,
-				"Port name %.63q of the ServiceImport is not a DNS label. Use lower-case letters, digits and dashes.",
+				"Port name %.30q is no DNS label of lower-case letters, digits and dashes.",
 				p.Name,
 			)
 		case !slices.Contains(protocols, p.Protocol):
 			return newRejection(
 				ReasonInvalidServiceImport,
-				"Protocol %.40q of port %s is not supported. Use TCP, UDP or SCTP.",
+				"Protocol %.20q of port %s: want TCP, UDP or SCTP.",
 				p.Protocol,
 				shownName(p),
 			)
 		case p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0:
 			return newRejection(
 				ReasonInvalidServiceImport,
-				"appProtocol %.80q of port %s is not a qualified name. Use one such as kubernetes.io/h2c.",
+				"appProtocol %.20q of port %s: want a name such as kubernetes.io/h2c.",
 				*p.AppProtocol,
 				shownName(p),
 			)

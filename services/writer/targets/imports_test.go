@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
@@ -171,16 +172,16 @@ var importRejections = map[string]struct {
 		"InvalidServiceImport",
 		"DNS label",
 	},
-	"another type":             {setSpec("ClusterIP", "type"), "InvalidServiceImport", "Use ClusterSetIP or Headless"},
-	"what cannot be read":      {setSpec("many", "ports"), "InvalidServiceImport", "Use ClusterSetIP or Headless"},
-	"an unknown family":        {setSpec([]any{"IPv5"}, "ipFamilies"), "InvalidServiceImport", "Use IPv4, IPv6 or both"},
+	"another type":             {setSpec("ClusterIP", "type"), "InvalidServiceImport", "want ClusterSetIP or Headless"},
+	"what cannot be read":      {setSpec("many", "ports"), "InvalidServiceImport", "want ClusterSetIP or Headless"},
+	"an unknown family":        {setSpec([]any{"IPv5"}, "ipFamilies"), "InvalidServiceImport", "want IPv4, IPv6 or both"},
 	"a family twice":           {setSpec([]any{"IPv4", "IPv4"}, "ipFamilies"), "InvalidServiceImport", "each once"},
-	"an unknown protocol":      {setPort("protocol", "HTTP"), "InvalidServiceImport", "Use TCP, UDP or SCTP"},
+	"an unknown protocol":      {setPort("protocol", "HTTP"), "InvalidServiceImport", "want TCP, UDP or SCTP"},
 	"a port name that is none": {setPort("name", "HTTP port"), "InvalidServiceImport", "lower-case"},
 	"an application protocol":  {setPort("appProtocol", "no such thing"), "InvalidServiceImport", "kubernetes.io/h2c"},
 	"two ports of one name": {setSpec([]any{
 		map[string]any{"port": int64(80)}, map[string]any{"port": int64(81)},
-	}, "ports"), "InvalidServiceImport", "name of its own"},
+	}, "ports"), "InvalidServiceImport", "have the name"},
 	"a port out of range": {func(o map[string]any) {
 		annotateImport("ports.default", "")(o)
 		setPort("port", int64(70000))(o)
@@ -188,10 +189,10 @@ var importRejections = map[string]struct {
 	"a port that the source does not allow": {
 		annotateImport("ports.default", ""),
 		"PortNotAllowed",
-		"Set slicefeed.dev/ports.default to the port at that source",
+		"set slicefeed.dev/ports.SOURCE",
 	},
 	"traffic of its node only": {setSpec("Local", "internalTrafficPolicy"), "LocalTrafficPolicy", "Set it to Cluster"},
-	"a wrong annotation":       {annotateImport("probe", "icmp"), "InvalidAnnotation", "ServiceImport is not managed"},
+	"a wrong annotation":       {annotateImport("probe", "icmp"), "InvalidAnnotation", "it is not managed"},
 	"no port to probe":         {setPort("protocol", "UDP"), "NoProbePort", "ServiceImport has no TCP port"},
 	"being deleted": {
 		func(o map[string]any) { o["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-02T15:04:05Z" },
@@ -207,7 +208,7 @@ func TestRejectsInvalidServiceImports(t *testing.T) {
 			cfg.Sources[0].AllowsPort = func(port uint16) bool { return port != 80 }
 			resolution := resolve(cfg, newImport(tc.alter))
 			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason ||
-				!strings.Contains(resolution.Rejection.Message, tc.advice) {
+				!strings.Contains(report.WithAdvice(resolution.Rejection.Reason, resolution.Rejection.Message), tc.advice) {
 				t.Errorf("rejected: %+v", resolution.Rejection)
 			}
 			if !resolution.Relevant || resolution.ServiceRef.Kind != "ServiceImport" || resolution.ServiceRef.UID != "import-1" {
@@ -294,13 +295,12 @@ func TestServiceImportIsOptedOutLikeAService(t *testing.T) {
 		unlabeled,
 		Memory{},
 	); resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
-		!strings.HasPrefix(resolution.Rejection.Message, "Owned slices remain for a ServiceImport") {
+		!strings.Contains(resolution.Rejection.Message, "slices of this writer: shop.serviceimport-slicefeed") {
 		t.Errorf("never labeled: %+v", resolution.Rejection)
 	}
 	_, memory := at(newImport(), Memory{})
 	resolution, memory := at(unlabeled, memory)
-	if resolution.OptedOut || resolution.PendingOptOut == nil ||
-		!strings.Contains(resolution.PendingOptOut.Message, "kubectl label serviceimport -n web shop --overwrite") {
+	if resolution.OptedOut || resolution.PendingOptOut == nil {
 		t.Errorf("it stays managed for a minute: %+v", resolution.PendingOptOut)
 	}
 	now = now.Add(time.Minute)

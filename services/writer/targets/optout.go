@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -46,7 +46,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 		return resolution, Memory{}
 	}
 	if neverTarget {
-		resolution.Rejection, resolution.Slices = cfg.rejectOrphanedSlices(KeyOf(svc).kind(), leftovers), leftovers
+		resolution.Rejection, resolution.Slices = rejectOrphanedSlices(leftovers), leftovers
 		return resolution, Memory{}
 	}
 	memory := Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
@@ -57,7 +57,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 		}
 		return resolution, memory
 	}
-	resolution.RecheckAt, resolution.PendingOptOut = since.Add(optOutGracePeriod), cfg.optOutNotice(svc)
+	resolution.RecheckAt, resolution.PendingOptOut = since.Add(optOutGracePeriod), optOutNotice(svc)
 	if candidates.accepted != nil {
 		cfg.resolveService(&resolution, in, candidates)
 	} else { // its previous settings are unknown
@@ -87,47 +87,22 @@ func isUsable(e discoveryv1.Endpoint) bool {
 	return isReady(e) || e.Conditions.Serving == nil || *e.Conditions.Serving
 }
 
-// optOutNotice explains that a Service stays managed for a while, and how to decide.
-func (cfg *Config) optOutNotice(svc *corev1.Service) *Rejection {
-	kind := KeyOf(svc).kind()
-	relabel := fmt.Sprintf("kubectl label %s -n %s %s --overwrite %s=", strings.ToLower(kind), svc.Namespace, svc.Name, LabelClass)
+// optOutNotice explains that a Service stays managed for a while.
+func optOutNotice(svc *corev1.Service) *Rejection {
 	if class := svc.Labels[LabelClass]; class != "" {
-		return newRejection(
-			ReasonClassChanged,
-			"Label %s now names class %s. This writer's slices are deleted once slices of that class list a ready endpoint, after one minute at the latest. To keep them: %s%s",
-			LabelClass,
-			class,
-			relabel,
-			cfg.Class,
-		)
+		return newRejection(ReasonClassChanged, "Label %s now names class %s, which takes over within a minute.", LabelClass, class)
 	}
-	return newRejection(
-		ReasonLabelRemoved,
-		"Label %s was removed. The %s stays managed for one minute, then its slices are deleted. To keep them: %s%s. To delete them now: %s%s",
-		LabelClass,
-		kind,
-		relabel,
-		cfg.Class,
-		relabel,
-		classNone,
-	)
+	return newRejection(ReasonLabelRemoved, "Label %s was removed; the slices are deleted after a minute.", LabelClass)
 }
 
 // rejectOrphanedSlices rejects a Service that has owned slices for an unknown reason.
-func (cfg *Config) rejectOrphanedSlices(kind string, leftovers []*discoveryv1.EndpointSlice) *Rejection {
+func rejectOrphanedSlices(leftovers []*discoveryv1.EndpointSlice) *Rejection {
 	names := make([]string, len(leftovers))
 	for i, slice := range leftovers {
 		names[i] = slice.Name
 	}
 	slices.Sort(names)
-	return newListRejection(ReasonOrphanedSlices, names, fmt.Sprintf(
-		"Owned slices remain for a %s that is not a target. Label it %s=%s to manage them again, or %s=%s to delete them. Slices",
-		kind,
-		LabelClass,
-		cfg.Class,
-		LabelClass,
-		classNone,
-	))
+	return newRejection(ReasonOrphanedSlices, "It is no target and has slices of this writer: %s.", display.List(names))
 }
 
 // isOtherClass reports whether another installation writes a slice.

@@ -84,7 +84,7 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 			resolution := h.resolve(missing, mine)
 			managed(t, resolution)
 			if resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "LabelRemoved" ||
-				!strings.Contains(resolution.PendingOptOut.Message, "slicefeed.dev/class=default") ||
+				!strings.Contains(resolution.PendingOptOut.Message, "slicefeed.dev/class was removed") ||
 				!resolution.RecheckAt.Equal(removed.Add(time.Minute)) {
 				t.Errorf("%+v at %s", resolution.PendingOptOut, resolution.RecheckAt)
 			}

@@ -224,16 +224,15 @@ func (t Target) checkSourcePorts(given []corev1.ServicePort, sources []Source) *
 				if t.Import { // it has no targetPort
 					return newRejection(
 						ReasonPortNotAllowed,
-						"Port %d (of port %s) is not allowed for source %s. Set %sports.%[3]s to the port at that source, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",
+						"Port %d (of port %s) is not allowed for source %s.",
 						*p.Port,
 						shownName(&given[i]),
 						source.Name,
-						annotationPrefix,
 					)
 				}
 				return newRejection(
 					ReasonPortNotAllowed,
-					"Port %d (target of port %s) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",
+					"Port %d (target of port %s) is not allowed for source %s.",
 					*p.Port,
 					shownName(&given[i]),
 					source.Name,
@@ -243,7 +242,7 @@ func (t Target) checkSourcePorts(given []corev1.ServicePort, sources []Source) *
 		if port := t.probePortAmong(ports); port != 0 && t.deniesPort(source, port) {
 			return newRejection(
 				ReasonPortNotAllowed,
-				"Port %d (probe port) is not allowed for source %s. Change it, or add it to ALLOWED_PORTS or to the source's ports in SOURCES_FILE.",
+				"Port %d (probe port) is not allowed for source %s.",
 				port,
 				source.Name,
 			)
@@ -258,7 +257,7 @@ func (t Target) checkPortNames() *Rejection {
 		if !slices.Contains(t.Settings.AllSources(), source) {
 			return newRejection(
 				ReasonInvalidAnnotation,
-				"%sports.%.64s names a source that this %[3]s does not use. Remove it, or name the source in %[1]ssource.",
+				"%sports.%.40s names a source that this %s does not use.",
 				annotationPrefix,
 				source,
 				t.kind(),
@@ -271,7 +270,7 @@ func (t Target) checkPortNames() *Rejection {
 			if !slices.ContainsFunc(t.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == name }) {
 				return newRejection(
 					ReasonInvalidAnnotation,
-					"%sports.%s names port %q, which the %s does not have. Use the names of its ports, or a number alone if it has one port.",
+					"%sports.%.30s names port %.20q, which the %s does not have.",
 					annotationPrefix,
 					source,
 					name,

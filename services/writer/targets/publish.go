@@ -28,7 +28,7 @@ func (r *Resolution) publish(svc *corev1.Service) {
 	if err != nil {
 		r.Relevant, r.Rejection = true, newRejection(
 			ReasonInvalidAnnotation,
-			"%s%s is %.40q: want true or false. The Service is not published.",
+			"%s%s is %.40q: want true or false.",
 			annotationPrefix,
 			publishAnnotation,
 			text,

@@ -2,6 +2,7 @@ package targets
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -35,39 +36,26 @@ const (
 // Rejection is why a Service is not managed. While it lasts nothing is written and nothing is deleted:
 // the slices stay as they are until someone decides.
 type Rejection struct {
-	Reason  string // CamelCase, as an Event's reason
-	Message string // what is wrong and what to do; fits into an Event's note
+	Reason  string   // CamelCase, as an Event's reason
+	Message string   // what is wrong
+	Parts   []string // of the message, if several things are wrong
 }
 
 // Error implements error.
 func (r *Rejection) Error() string { return r.Message }
 
-// maxEventNote is the maximum length of an Event's note.
-const maxEventNote = 1024
+// maxParts is how many invalid annotations a rejection names.
+const maxParts = 5
 
 func newRejection(reason, format string, args ...any) *Rejection {
-	return &Rejection{Reason: reason, Message: display.Truncate(fmt.Sprintf(format, args...), maxEventNote)}
+	return &Rejection{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// newListRejection returns a rejection whose message ends with as many of the parts as fit.
-func newListRejection(reason string, parts []string, head string) *Rejection {
-	const room = len("; and 1000000 more.")
-	text, n := head+": ", 0
-	for ; n < len(parts); n++ {
-		part := parts[n]
-		if n > 0 {
-			part = "; " + part
-		}
-		if len(text)+len(part)+room > maxEventNote {
-			break
-		}
-		text += part
+// newAnnotationRejection returns the rejection for invalid annotations.
+func newAnnotationRejection(problems []string) *Rejection {
+	parts := slices.Clone(problems)
+	if more := len(problems) - maxParts; more > 0 {
+		parts = append(parts[:maxParts], display.Count(more, "more annotation is invalid", "more annotations are invalid"))
 	}
-	if more := len(parts) - n; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
-	if !strings.HasSuffix(text, "?") {
-		text += "."
-	}
-	return &Rejection{Reason: reason, Message: display.Truncate(text, maxEventNote)}
+	return &Rejection{Reason: ReasonInvalidAnnotation, Message: strings.Join(parts, "; "), Parts: parts}
 }

@@ -2,7 +2,6 @@ package targets
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -57,9 +56,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		if resolution.Relevant = key == cfg.NamedTarget.Key; resolution.Relevant {
 			resolution.Rejection = newRejection(
 				ReasonServiceNotFound,
-				"Service %s does not exist in namespace %s. Create it without a selector.",
-				key.Name,
-				key.Namespace,
+				"The Service does not exist.",
 			)
 		}
 		return resolution, Memory{}
@@ -144,18 +141,10 @@ func (cfg *Config) chooseSettings(
 		if rejection = cfg.resolveTarget(&target, svc); rejection == nil {
 			return target, nil, nil
 		}
-		annotationError = &Rejection{rejection.Reason, display.Truncate(rejection.Message, maxEventNote-len(settingsKept)) + settingsKept}
+		annotationError = rejection
 	case len(candidates.problems) > 0:
-		rejection = newListRejection(
-			ReasonInvalidAnnotation,
-			candidates.problems,
-			target.kind()+" is not managed because of invalid annotations",
-		)
-		annotationError = newListRejection(
-			ReasonInvalidAnnotation,
-			candidates.problems,
-			"Invalid annotations; previous settings stay in effect",
-		)
+		rejection = newAnnotationRejection(candidates.problems)
+		annotationError = rejection
 	}
 	if candidates.accepted == nil {
 		return target, nil, rejection
@@ -168,9 +157,6 @@ func (cfg *Config) chooseSettings(
 	}
 	return target, nil, rejection
 }
-
-// settingsKept ends the message of an annotation error.
-const settingsKept = " Until then previous settings stay in effect."
 
 // withOnlySource sets the only configured source, unless the settings name one.
 func (cfg *Config) withOnlySource(s Settings) Settings {
@@ -204,38 +190,29 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	}
 	slices.Sort(all)
 	if len(t.Settings.Sources) == 0 {
-		return nil, newListRejection(
-			ReasonSourceRequired,
-			all,
-			fmt.Sprintf("Several sources are configured. Set annotation %ssource to one or more of", annotationPrefix),
-		)
+		return nil, newRejection(ReasonSourceRequired, "It names none of the sources: %s.", display.List(all))
 	}
 	var given []Source
 	for i, name := range t.Settings.AllSources() {
 		if slices.Contains(t.Settings.AllSources()[:i], name) {
 			return nil, newRejection(
 				ReasonInvalidAnnotation,
-				"Source %.64q is in %[2]ssource and %[2]sfailover, or twice in the latter. Name each source once.",
+				"Source %.40q is named twice in %[2]ssource and %[2]sfailover.",
 				name,
 				annotationPrefix,
 			)
 		}
 		at := slices.IndexFunc(cfg.Sources, func(s Source) bool { return s.Name == name })
 		if at < 0 {
-			return nil, newListRejection(
-				ReasonUnknownSource,
-				all,
-				fmt.Sprintf("Source %.64q does not exist. Correct %ssource or add it to SOURCES_FILE. Available", name, annotationPrefix),
-			)
+			return nil, newRejection(ReasonUnknownSource, "Source %.40q does not exist; there are %s.", name, display.List(all))
 		}
 		source := cfg.Sources[at]
 		if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {
 			return nil, newRejection(
 				ReasonNamespaceNotAllowed,
-				"%ss in namespace %s may not use source %s. Use another source, or add the namespace to it in SOURCES_FILE.",
-				t.kind(),
-				t.Namespace,
+				"Source %s may not be used in namespace %s.",
 				name,
+				t.Namespace,
 			)
 		}
 		given = append(given, source)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slicefeed/slicefeed/services/internal/report"
 )
 
 // resolve resolves a Service without memory.
@@ -206,7 +208,7 @@ var rejections = map[string]struct {
 	"a selector": {
 		func(_ *Config, svc *corev1.Service) { svc.Spec.Selector = map[string]string{"a": "b"} },
 		"ServiceHasSelector",
-		"Remove spec.selector, then delete what remains: the Endpoints object shop",
+		"Remove spec.selector, then delete what remains: the Endpoints object of its name",
 	},
 	"ExternalName": {
 		func(_ *Config, svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeExternalName },
@@ -221,7 +223,7 @@ var rejections = map[string]struct {
 	}, "LocalTrafficPolicy", "Set it to Cluster"},
 	"more ports than a slice takes": {func(_ *Config, svc *corev1.Service) {
 		svc.Spec.Ports = manyPorts(maxPorts + 1)
-	}, "TooManyPorts", "Split the Service"},
+	}, "TooManyPorts", "Split it"},
 	"a named targetPort": {
 		func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") },
 		"NamedTargetPort",
@@ -265,10 +267,10 @@ var rejections = map[string]struct {
 	}, "InvalidAnnotation", `slicefeed.dev/probe is "icmp": want off, tcp, http, https or grpc.`},
 	"an unknown source": {func(_ *Config, svc *corev1.Service) {
 		svc.Annotations["slicefeed.dev/source"] = "blu"
-	}, "UnknownSource", `Source "blu" does not exist. Correct slicefeed.dev/source or add it to SOURCES_FILE. Available: default.`},
+	}, "UnknownSource", `Source "blu" does not exist; there are default. Correct slicefeed.dev/source, or add it to SOURCES_FILE.`},
 	"no source though there are several": {func(c *Config, _ *corev1.Service) {
 		c.Sources = []Source{{Name: "green"}, {Name: "blue"}}
-	}, "SourceRequired", "Set annotation slicefeed.dev/source to one or more of: blue; green."},
+	}, "SourceRequired", "sources: blue, green. Set annotation slicefeed.dev/source to one or more of them."},
 	"a Service that is none": {func(_ *Config, svc *corev1.Service) {
 		svc.Annotations["slicefeed.dev/source-service"] = "web"
 	}, "InvalidAnnotation", `slicefeed.dev/source-service is "web": want namespace/name of a Service.`},
@@ -284,7 +286,7 @@ func TestRejectsInvalidServices(t *testing.T) {
 			tc.alter(&cfg, svc)
 			resolution := resolve(cfg, svc)
 			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason ||
-				!strings.Contains(resolution.Rejection.Message, tc.advice) {
+				!strings.Contains(report.WithAdvice(resolution.Rejection.Reason, resolution.Rejection.Message), tc.advice) {
 				t.Errorf("rejected: %+v", resolution.Rejection)
 			}
 			if !resolution.Relevant || resolution.ServiceRef.UID != "svc-1" {
@@ -334,7 +336,7 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 	t.Run("a mirrored slice rejects the Service", func(t *testing.T) {
 		resolution := resolve(newConfig(), newService(), mine, mirrored)
 		if resolution.Rejection == nil || resolution.Rejection.Reason != "LegacyEndpoints" ||
-			!strings.Contains(resolution.Rejection.Message, "Delete Endpoints shop") {
+			!strings.Contains(resolution.Rejection.Message, "slice shop-m") {
 			t.Errorf("rejected: %v", resolution.Rejection)
 		}
 	})
@@ -343,7 +345,7 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 		theirs.Labels["slicefeed.dev/writer"] = "elsewhere"
 		resolution := resolve(newConfig(), newService(), theirs)
 		if resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" ||
-			!strings.Contains(resolution.Rejection.Message, "another CLASS") {
+			!strings.Contains(resolution.Rejection.Message, "namespace elsewhere") {
 			t.Errorf("rejected: %v", resolution.Rejection)
 		}
 	})
@@ -409,7 +411,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 					t.Errorf("%+v, remembered %+v", resolution.Rejection, after)
 				}
 			} else if resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
-				!strings.HasSuffix(resolution.Rejection.Message, "to delete them. Slices: orphan; shop-slicefeed; unlabeled.") {
+				!strings.HasSuffix(resolution.Rejection.Message, "slices of this writer: orphan, shop-slicefeed, unlabeled.") {
 				t.Errorf("%+v", resolution.Rejection)
 			}
 		})
@@ -449,7 +451,7 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" ||
 		!strings.HasPrefix(
 			resolution.AnnotationError.Message,
-			"Invalid annotations; previous settings stay in effect: slicefeed.dev/probe-interval",
+			"slicefeed.dev/probe-interval",
 		) {
 		t.Errorf("annotation error: %v", resolution.AnnotationError)
 	}
@@ -492,7 +494,7 @@ func TestMaximumLengthNamesFit(t *testing.T) {
 	cfg.Sources = cfg.Sources[:1]
 	cfg.Sources[0].Namespaces = []string{"web"}
 	svc.Annotations = nil
-	if resolution := resolve(cfg, svc); resolution.Rejection == nil || len(resolution.Rejection.Message) > maxEventNote {
+	if resolution := resolve(cfg, svc); resolution.Rejection == nil || len(resolution.Rejection.Message) > 1024 {
 		t.Errorf("rejected: %v", resolution.Rejection)
 	}
 }

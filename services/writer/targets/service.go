@@ -25,31 +25,30 @@ func validateService(service *corev1.Service) *Rejection {
 	case service.DeletionTimestamp != nil:
 		return newRejection(
 			ReasonServiceTerminating,
-			"%s is being deleted. Its slices are deleted with it; nothing more is written.",
+			"%s is being deleted; nothing more is written.",
 			KeyOf(service).kind(),
 		)
 	case svc.Type == corev1.ServiceTypeExternalName:
-		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints. Use ClusterIP, NodePort or LoadBalancer.")
+		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints.")
 	case len(svc.Selector) > 0:
 		return newRejection(
 			ReasonServiceHasSelector,
-			"Service has a selector, so Kubernetes writes its slices. Remove spec.selector, then delete what remains: the Endpoints object %s, which would be mirrored into slices, and the slices with label endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io.",
-			service.Name,
+			"Service has a selector, so Kubernetes writes its slices.",
 		)
 	case svc.InternalTrafficPolicy != nil && *svc.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
 		return newRejection(
 			ReasonLocalTrafficPolicy,
-			"internalTrafficPolicy Local only uses endpoints on the client's node; ours are on none. Set it to Cluster.",
+			"internalTrafficPolicy Local only uses endpoints on the client's node; ours are on none.",
 		)
 	case svc.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
 		return newRejection(
 			ReasonLocalTrafficPolicy,
-			"externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none. Set it to Cluster.",
+			"externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none.",
 		)
 	case len(svc.Ports) > maxPorts:
 		return newRejection(
 			ReasonTooManyPorts,
-			"%[1]s has %d ports; an EndpointSlice supports %d. Split the %[1]s.",
+			"%s has %d ports; an EndpointSlice supports %d.",
 			KeyOf(service).kind(),
 			len(svc.Ports),
 			maxPorts,
@@ -72,7 +71,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
 				return newRejection(
 					ReasonOwnedByOtherWriter,
-					"EndpointSlice %s is written by the installation in namespace %s with the same managed-by label. Give one of them another CLASS.",
+					"EndpointSlice %s is written by the installation in namespace %s, too.",
 					slice.Name,
 					writer,
 				)
@@ -86,9 +85,8 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
 			return newRejection(
 				ReasonLegacyEndpoints,
-				"Service has a legacy Endpoints object; its mirrored slice %s would be mixed with ours. Delete Endpoints %s.",
+				"Service has a legacy Endpoints object, mirrored as slice %s.",
 				slice.Name,
-				t.Name,
 			)
 		case isOtherClass(slice):
 			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
@@ -110,7 +108,7 @@ func (t Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.Endpoint
 	if t.FixedPort != 0 && len(given) != 1 {
 		return nil, newRejection(
 			ReasonAmbiguousTargetPort,
-			"TARGET_PORT requires a Service with one port; this one has %d. Unset it and give each port a numeric targetPort.",
+			"TARGET_PORT requires a Service with one port; this one has %d.",
 			len(given),
 		)
 	}
@@ -123,7 +121,7 @@ func (t Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.Endpoint
 		case p.TargetPort.Type == intstr.String:
 			return nil, newRejection(
 				ReasonNamedTargetPort,
-				"targetPort %q of port %s is a name; only Pods can resolve it. Use a number, such as the NodePort in the secured cluster.",
+				"targetPort %q of port %s is a name; only Pods can resolve it.",
 				p.TargetPort.StrVal,
 				shown,
 			)
@@ -131,7 +129,7 @@ func (t Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.Endpoint
 			number = p.Port // as the API server defaults it
 		}
 		if number < 1 || number > 65535 {
-			return nil, newRejection(ReasonInvalidTargetPort, "targetPort %d of port %s is out of range. Use 1 to 65535.", number, shown)
+			return nil, newRejection(ReasonInvalidTargetPort, "targetPort %d of port %s is out of range.", number, shown)
 		}
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
@@ -147,9 +145,8 @@ func (t Target) resolveProbePort() (uint16, *Rejection) {
 	if port == 0 && t.Settings.Probe.Mode != probe.Off {
 		return 0, newRejection(
 			ReasonNoProbePort,
-			"%s has no TCP port to probe. Set %sprobe-port or turn probing off.",
+			"%s has no TCP port to probe.",
 			t.kind(),
-			annotationPrefix,
 		)
 	}
 	return port, nil

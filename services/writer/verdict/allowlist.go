@@ -21,7 +21,7 @@ func (l *Allowlist) denyReason(a netip.Addr) string {
 			return ""
 		}
 	}
-	return "outside the CIDRs allowed for this source"
+	return "outside the allowed CIDRs"
 }
 
 // alwaysDenied says why an address may not be written for any source.
@@ -66,8 +66,7 @@ func (e *evaluation) dropDisallowedAddresses() (guards []Guard) {
 			}
 		}
 		guards = append(guards, Guard{Rule: RuleAllowlist, Source: s.Name, Held: denied, Message: fmt.Sprintf(
-			"Source %s reports %s not allowed, for example %s. They are never written. If they are correct, extend this "+
-				"writer's allowlist.", s.Name, display.Count(denied, "address that is", "addresses that are"), example)})
+			"Source %s: %s not allowed, such as %s.", s.Name, display.Count(denied, "address is", "addresses are"), example)})
 	}
 	return guards
 }
@@ -123,17 +122,16 @@ func (e *evaluation) repeatCurrent() (Memory, Decision) {
 			continue
 		}
 		if example == "" {
-			example = fmt.Sprintf("%s: %s", r.address, e.denyReason(r))
+			example = fmt.Sprintf("%s (%s)", r.address, e.denyReason(r))
 		}
 		d.Endpoints = append(d.Endpoints, Endpoint{
 			Address: r.address, Source: c.sourceName(), Zone: c.Zone, Hostname: c.Hostname, Ports: c.Ports, Verdict: Hold,
-			Conditions: c.Conditions, Listed: true, Rule: RuleAllowlist,
+			Conditions: c.Conditions, Listed: true, Held: true, Rule: RuleAllowlist,
 			Reason: "nothing is written: every endpoint of this Service is outside the allowlist",
 		})
 	}
 	d.Guards = []Guard{{Rule: RuleAllowlist, Held: len(d.Endpoints), Message: fmt.Sprintf(
-		"Every endpoint of this Service is outside the allowlist (%s), which looks like a configuration mistake. "+
-			"Nothing is written until the allowed CIDRs are corrected.", example)}}
+		"No endpoint is allowed, such as %s: nothing is written.", example)}}
 	e.previous.blindSince = e.memory.blindSince
 	return e.previous, *d
 }

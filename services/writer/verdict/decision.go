@@ -54,6 +54,7 @@ type Endpoint struct {
 	Verdict    Verdict
 	Conditions Conditions
 	Listed     bool   // whether it belongs into the slices
+	Held       bool   // a guard makes it differ from what its source reports and its probe asks for
 	Rule       Rule   // that decided
 	Reason     string // for people: the source's report and the probe status
 }
@@ -64,7 +65,7 @@ type Guard struct {
 	Rule    Rule
 	Source  string // empty: the whole target
 	Held    int    // how many endpoints it holds, or denies
-	Message string // what was seen, what is done about it, and what to do
+	Message string // what was seen and what is done about it, in one short sentence
 }
 
 // Decision is what to write, why, and when to decide again.
@@ -100,6 +101,9 @@ func (e *evaluation) finish() (Memory, Decision) {
 		}
 		e.memory.sources = append(e.memory.sources, s.memory)
 	}
+	for i := range e.rows {
+		e.rows[i].result.Held = e.differsByGuard(&e.rows[i])
+	}
 	e.rememberAddresses()
 	return e.memory, *d
 }
@@ -111,6 +115,29 @@ func (e *evaluation) note(guards ...Guard) {
 			e.decision.Guards = append(e.decision.Guards, g)
 		}
 	}
+}
+
+// differsByGuard reports whether an address would be listed otherwise if no guard held it.
+func (e *evaluation) differsByGuard(r *row) bool {
+	out := r.result
+	switch out.Rule {
+	case RulePanic, RuleFloor, RuleShrink:
+		return true
+	case RuleExpiry:
+		return r.dropped
+	case RuleAllowlist:
+		return r.deniedBy != noSource
+	case RuleEmpty, RuleTrust:
+		if r.owner == noSource { // it would be removed if all sources counted
+			return true
+		}
+		decided := *out
+		out.Verdict, out.Conditions = r.apply(table[r.reported][r.status])
+		listed, otherwise := r.isListed(e.input.Limits.ListUnready), out.Conditions
+		*out = decided
+		return listed != out.Listed || listed && otherwise != out.Conditions
+	}
+	return false
 }
 
 func (e *evaluation) wakeAt(at time.Time) {

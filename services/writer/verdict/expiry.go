@@ -52,8 +52,8 @@ func (e *evaluation) expireSources() (guards []Guard) {
 			}
 		}
 		guards = append(guards, Guard{Rule: RuleExpiry, Source: s.Name, Held: held, Message: fmt.Sprintf(
-			"Source %s has not been trusted for %s (%s), so its %s removed. They return once it is trusted. "+
-				"Check its inventory and the link to it.", s.Name, after, s.distrust, display.Count(held, "endpoint is", "endpoints are"))})
+			"Source %s is not trusted for %s: %s; its %s removed.", s.Name, after, s.distrust,
+			display.Count(held, "endpoint is", "endpoints are"))})
 	}
 	return guards
 }

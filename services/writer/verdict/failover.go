@@ -57,12 +57,10 @@ func (e *evaluation) holdBackTier(tier int) (guards []Guard) {
 			e.wakeAt(since.Add(failbackDelay))
 		}
 		guards = append(guards, Guard{Rule: RuleFailover, Source: e.sources[i].Name, Held: n, Message: fmt.Sprintf(
-			"The sources before %s have fewer than %s, so its %s in use. They are removed once those sources have had enough ready endpoints "+
-				"for %s. Check the inventories and backends of those sources.",
+			"Source %s: %s in use, as those before it have fewer than %d ready.",
 			e.sources[i].Name,
-			display.Count(below, "ready endpoint", "ready endpoints"),
 			display.Count(n, "endpoint is", "endpoints are"),
-			failbackDelay,
+			below,
 		)})
 	}
 	return guards

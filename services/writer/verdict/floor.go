@@ -1,6 +1,10 @@
 package verdict
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
+)
 
 // keepLastOfEachFamily is the output guard floor, for each address family.
 func (e *evaluation) keepLastOfEachFamily() Guard {
@@ -9,16 +13,15 @@ func (e *evaluation) keepLastOfEachFamily() Guard {
 		g.Held += e.keepLastEndpoints(family, e.panics[i])
 	}
 	g.Message = fmt.Sprintf(
-		"No endpoint of this Service would be ready: all are draining or no longer listed, though they may still answer. %d "+
-			"are kept ready until another one is. To empty the Service, delete it or opt it out.",
-		g.Held,
+		"No endpoint of this Service would be ready, as all are draining or no longer listed: %s kept ready.",
+		display.Count(g.Held, "is", "are"),
 	)
 	return g
 }
 
 // keepLastEndpoints is the guard for one family, and returns how many endpoints it keeps: while anything of a target
-// could serve (it passes; without probes, it exists), something stays ready, whatever the other rules decide. So draining everything at once changes nothing,
-// and consumers that do not know draining endpoints are not cut off. It never prefers an endpoint that fails, and
+// could serve (it passes; without probes, it exists), something stays ready, whatever the other rules decide. So draining
+// everything at once changes nothing, and consumers that do not know draining endpoints are not cut off. It never prefers an endpoint that fails, and
 // never keeps one that the allowlist denies.
 //
 // Within each rank, endpoints with a report that counts come before those whose report is unknown or suppressed.

@@ -320,7 +320,7 @@ func TestAllowlistThatWouldTakeAllCountsEveryCurrentEndpoint(t *testing.T) {
 	w.wantGuards("allowlist 2")
 	w.in.Current = w.in.Current[1:]
 	w.see("also alone", "7@former:ready")
-	if message := w.d.Guards[0].Message; !strings.Contains(message, "127.0.0.7: loopback address") {
+	if message := w.d.Guards[0].Message; !strings.Contains(message, "127.0.0.7 (loopback address)") {
 		t.Error(message)
 	}
 }

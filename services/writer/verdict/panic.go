@@ -126,8 +126,7 @@ func (e *evaluation) panicGuard() Guard {
 		}
 	}
 	g.Message = fmt.Sprintf(
-		"No probe of this Service passes, which usually means the writer cannot reach the backends. Probe failures are ignored and "+
-			"%s in use. Check the network between writer and backends, then the backends.",
+		"No probe of this Service passes: failures are ignored and %s in use.",
 		display.Count(g.Held, "endpoint stays", "endpoints stay"),
 	)
 	return g

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // shrinkWindow is the budget of departures of one source.
@@ -144,12 +146,10 @@ func (e *evaluation) withdrawGrants(source int) {
 func isGranted(r *row) bool { return r.memory.grantedBy != "" }
 
 func shrinkGuard(source string, held int, first bool, size time.Duration) Guard {
-	why := fmt.Sprintf("at most half of the ready endpoints (at least one) per %s, each further batch after a newer "+
-		"observation", size)
+	why := "than SHRINK_WINDOW allows"
 	if first {
-		why = fmt.Sprintf("none in the first %s of a new leader, which cannot know earlier removals", size)
+		why = fmt.Sprintf("in the first %s of a new leader", size)
 	}
 	return Guard{Rule: RuleShrink, Source: source, Held: held, Message: fmt.Sprintf(
-		"Source %s drains or removes %d more ready endpoints than SHRINK_WINDOW allows on its report alone: %s. They stay "+
-			"ready for now. If this is unexpected, check its inventory.", source, held, why)}
+		"Source %s takes out %s %s: still ready.", source, display.Count(held, "more ready endpoint", "more ready endpoints"), why)}
 }

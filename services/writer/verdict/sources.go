@@ -22,7 +22,7 @@ func (s *Source) lostReason(input *Input, now time.Time) string {
 	case !s.MembershipSynced:
 		return "membership not synced"
 	case now.Sub(s.MembershipSyncedAt) > input.Limits.MaxStaleness:
-		return "last synced membership is older than MAX_STALENESS"
+		return "membership older than MAX_STALENESS"
 	}
 	return ""
 }
@@ -94,14 +94,12 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 		kept := display.Count(g.Held, "endpoint is", "endpoints are")
 		switch s.suppressedBy {
 		case RuleInitialSync:
-			g.Message = fmt.Sprintf("Source %s has not synced since this writer started. Its %s kept; only probes change them. "+
-				"If this persists, check the link to its inventory.", s.Name, kept)
+			g.Message = fmt.Sprintf("Source %s has not synced since this writer started; its %s kept.", s.Name, kept)
 		case RuleEmpty:
-			g.Message = fmt.Sprintf("Source %s reports no usable nodes for this Service (%s so far). Its %s kept "+
-				"until enough observations confirm it (EMPTY_RESULT_THRESHOLD). If this is unexpected, check its inventory.", s.Name, display.Count(s.memory.emptyCount, "complete observation", "complete observations"), kept)
+			g.Message = fmt.Sprintf("Source %s reports no usable nodes (%s so far); its %s kept.", s.Name,
+				display.Count(s.memory.emptyCount, "observation", "observations"), kept)
 		default:
-			g.Message = fmt.Sprintf("Source %s is %s. Its %s kept; only probes change them. Check its inventory and the link to it.",
-				s.Name, s.suppressReason, kept)
+			g.Message = fmt.Sprintf("Source %s is %s; its %s kept.", s.Name, s.suppressReason, kept)
 		}
 		guards = append(guards, g)
 	}

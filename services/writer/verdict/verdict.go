@@ -12,8 +12,8 @@
 // from suppression, a guard returns a Guard for what it holds, and Decide passes it to note. What changes by time
 // alone needs wakeAt; what the guard must know next time goes into Memory.
 //
-// Its settings are part of Limits. Its rule needs a section of docs/design/decision-rules.md, a reason for Events, where
-// decisions become warnings, and a line in docs/operate/alerts.md, docs/start/glossary.md and Guard of writer.proto. Add a
+// Its settings are part of Limits. Its rule needs a section of docs/design/decision-rules.md, a reason in
+// package report and package events, and a line in docs/operate/alerts.md and docs/start/glossary.md. Add a
 // script to testdata/histories, and give lab/mutants a way to break it.
 package verdict
 

@@ -1,6 +1,5 @@
 // Package slicefeed.writer.v1 publishes the endpoints that a Slicefeed writer has decided on, for
-// consumers that do not read EndpointSlices (a proxy, the API of a load balancer), and explains
-// each decision to people.
+// consumers that do not read EndpointSlices (a proxy, the API of a load balancer).
 //
 // The comments of this file are the contract. Its stream works like that of
 // slicefeed.inventory.v1, with entries instead of nodes. Rules R1 to R14 of inventory.proto apply
@@ -92,80 +91,6 @@ func (x TargetState) Number() protoreflect.EnumNumber {
 // Deprecated: Use TargetState.Descriptor instead.
 func (TargetState) EnumDescriptor() ([]byte, []int) {
 	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{0}
-}
-
-// Verdict is the decision on an address.
-type Verdict int32
-
-const (
-	// Unspecified. Clients treat it like an unknown value: the reason and the conclusion say what was decided.
-	Verdict_VERDICT_UNSPECIFIED Verdict = 0
-	// List it as ready.
-	Verdict_VERDICT_SERVE Verdict = 1
-	// List it as draining.
-	Verdict_VERDICT_DRAIN Verdict = 2
-	// List it as not ready.
-	Verdict_VERDICT_UNREADY Verdict = 3
-	// Do not list it.
-	Verdict_VERDICT_REMOVE Verdict = 4
-	// Leave it as it is.
-	Verdict_VERDICT_HOLD Verdict = 5
-	// There is no decision: no source reports the address, or the target is rejected and its endpoints do
-	// not follow their probes.
-	Verdict_VERDICT_NONE Verdict = 6
-	// Do not list it: its source is a failover, and the sources before it have enough ready endpoints.
-	Verdict_VERDICT_STAND_BY Verdict = 7
-)
-
-// Enum value maps for Verdict.
-var (
-	Verdict_name = map[int32]string{
-		0: "VERDICT_UNSPECIFIED",
-		1: "VERDICT_SERVE",
-		2: "VERDICT_DRAIN",
-		3: "VERDICT_UNREADY",
-		4: "VERDICT_REMOVE",
-		5: "VERDICT_HOLD",
-		6: "VERDICT_NONE",
-		7: "VERDICT_STAND_BY",
-	}
-	Verdict_value = map[string]int32{
-		"VERDICT_UNSPECIFIED": 0,
-		"VERDICT_SERVE":       1,
-		"VERDICT_DRAIN":       2,
-		"VERDICT_UNREADY":     3,
-		"VERDICT_REMOVE":      4,
-		"VERDICT_HOLD":        5,
-		"VERDICT_NONE":        6,
-		"VERDICT_STAND_BY":    7,
-	}
-)
-
-func (x Verdict) Enum() *Verdict {
-	p := new(Verdict)
-	*p = x
-	return p
-}
-
-func (x Verdict) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_slicefeed_writer_v1_writer_proto_enumTypes[1].Descriptor()
-}
-
-func (Verdict) Type() protoreflect.EnumType {
-	return &file_slicefeed_writer_v1_writer_proto_enumTypes[1]
-}
-
-func (x Verdict) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Verdict.Descriptor instead.
-func (Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{1}
 }
 
 // Cursor is a position in the history of the set.
@@ -1028,9 +953,9 @@ type WriterStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// leading means that this writer holds the Lease and writes the slices.
 	Leading bool `protobuf:"varint,1,opt,name=leading,proto3" json:"leading,omitempty"`
-	// held is the number of endpoints, among the selected services, whose change a guard holds. 0
-	// means that the set is what sources and probes report. WriterOperatorService has
-	// the details.
+	// held is the number of endpoints, among the selected services, that would be listed otherwise if no
+	// guard held them. 0 means that the set is what sources and probes report. WriterReportService has the
+	// details.
 	Held uint32 `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
 	// sources that the writer subscribes to, sorted by name; at most 64.
 	Sources []*SourceStatus `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
@@ -1311,8 +1236,8 @@ type ListedTarget struct {
 	Draining uint32 `protobuf:"varint,5,opt,name=draining,proto3" json:"draining,omitempty"`
 	// not_ready is the number of addresses that are listed but not ready and not draining.
 	NotReady uint32 `protobuf:"varint,6,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
-	// out_of_sync is the number of addresses of a MANAGED target that its slices do not list as decided;
-	// if the slices list other ports, all of them. 0 means that nothing is left to write.
+	// out_of_sync is the number of addresses of a MANAGED or PAUSED target that its slices do not list as
+	// decided; if the slices list other ports, all of them. 0 means that nothing is left to write.
 	OutOfSync     uint32 `protobuf:"varint,7,opt,name=out_of_sync,json=outOfSync,proto3" json:"out_of_sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1395,786 +1320,6 @@ func (x *ListedTarget) GetOutOfSync() uint32 {
 		return x.OutOfSync
 	}
 	return 0
-}
-
-// ListTargetDetailsRequest selects targets.
-type ListTargetDetailsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// services to list. Empty selects all. At most 100.
-	Services []*ServiceSelector `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
-	// page_size as in ListTargetsRequest.
-	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// page_token as in ListTargetsRequest.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListTargetDetailsRequest) Reset() {
-	*x = ListTargetDetailsRequest{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListTargetDetailsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListTargetDetailsRequest) ProtoMessage() {}
-
-func (x *ListTargetDetailsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListTargetDetailsRequest.ProtoReflect.Descriptor instead.
-func (*ListTargetDetailsRequest) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *ListTargetDetailsRequest) GetServices() []*ServiceSelector {
-	if x != nil {
-		return x.Services
-	}
-	return nil
-}
-
-func (x *ListTargetDetailsRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListTargetDetailsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ListTargetDetailsResponse is a page of targets with details.
-type ListTargetDetailsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// status of the writer, for the selected targets.
-	Status *WriterStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	// targets sorted by namespace and name.
-	Targets []*TargetDetails `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
-	// next_page_token requests the next page. Empty: this is the last one.
-	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListTargetDetailsResponse) Reset() {
-	*x = ListTargetDetailsResponse{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListTargetDetailsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListTargetDetailsResponse) ProtoMessage() {}
-
-func (x *ListTargetDetailsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListTargetDetailsResponse.ProtoReflect.Descriptor instead.
-func (*ListTargetDetailsResponse) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *ListTargetDetailsResponse) GetStatus() *WriterStatus {
-	if x != nil {
-		return x.Status
-	}
-	return nil
-}
-
-func (x *ListTargetDetailsResponse) GetTargets() []*TargetDetails {
-	if x != nil {
-		return x.Targets
-	}
-	return nil
-}
-
-func (x *ListTargetDetailsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// TargetDetails is a target with what only operators may see.
-type TargetDetails struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// target as ListTargets returns it.
-	Target *ListedTarget `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// sources of its endpoints, sorted by name.
-	Sources []string `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
-	// guards that currently hold a change.
-	Guards []*Guard `protobuf:"bytes,3,rep,name=guards,proto3" json:"guards,omitempty"`
-	// next_decision_in is the time until the next scheduled decision. Absent: the next change causes
-	// it.
-	NextDecisionIn *durationpb.Duration `protobuf:"bytes,4,opt,name=next_decision_in,json=nextDecisionIn,proto3" json:"next_decision_in,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *TargetDetails) Reset() {
-	*x = TargetDetails{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TargetDetails) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TargetDetails) ProtoMessage() {}
-
-func (x *TargetDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TargetDetails.ProtoReflect.Descriptor instead.
-func (*TargetDetails) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *TargetDetails) GetTarget() *ListedTarget {
-	if x != nil {
-		return x.Target
-	}
-	return nil
-}
-
-func (x *TargetDetails) GetSources() []string {
-	if x != nil {
-		return x.Sources
-	}
-	return nil
-}
-
-func (x *TargetDetails) GetGuards() []*Guard {
-	if x != nil {
-		return x.Guards
-	}
-	return nil
-}
-
-func (x *TargetDetails) GetNextDecisionIn() *durationpb.Duration {
-	if x != nil {
-		return x.NextDecisionIn
-	}
-	return nil
-}
-
-// Guard is a rule that currently holds changes.
-type Guard struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// rule is the name of the guard: allowlist, initial-sync, panic, empty, trust, expiry,
-	// failover, floor or shrink.
-	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	// source that the guard applies to. Empty: the whole target.
-	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// held is the number of endpoints whose change it holds, or which it denies.
-	Held uint32 `protobuf:"varint,3,opt,name=held,proto3" json:"held,omitempty"`
-	// message describes the cause, the effect and what to do. At most 1,024 bytes.
-	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Guard) Reset() {
-	*x = Guard{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Guard) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Guard) ProtoMessage() {}
-
-func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Guard.ProtoReflect.Descriptor instead.
-func (*Guard) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *Guard) GetRule() string {
-	if x != nil {
-		return x.Rule
-	}
-	return ""
-}
-
-func (x *Guard) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *Guard) GetHeld() uint32 {
-	if x != nil {
-		return x.Held
-	}
-	return 0
-}
-
-func (x *Guard) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-// ExplainEndpointRequest names one address of one Service.
-type ExplainEndpointRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// namespace of the Service.
-	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// service is the name of the Service.
-	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
-	// address in any text form, without a zone.
-	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainEndpointRequest) Reset() {
-	*x = ExplainEndpointRequest{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainEndpointRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainEndpointRequest) ProtoMessage() {}
-
-func (x *ExplainEndpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainEndpointRequest.ProtoReflect.Descriptor instead.
-func (*ExplainEndpointRequest) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *ExplainEndpointRequest) GetNamespace() string {
-	if x != nil {
-		return x.Namespace
-	}
-	return ""
-}
-
-func (x *ExplainEndpointRequest) GetService() string {
-	if x != nil {
-		return x.Service
-	}
-	return ""
-}
-
-func (x *ExplainEndpointRequest) GetAddress() string {
-	if x != nil {
-		return x.Address
-	}
-	return ""
-}
-
-// ExplainEndpointResponse explains how the writer that was called decided on an address.
-type ExplainEndpointResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// namespace of the Service.
-	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// service is the name of the Service.
-	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
-	// address of the request, in canonical form.
-	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// leading means that this writer holds the Lease.
-	Leading bool `protobuf:"varint,4,opt,name=leading,proto3" json:"leading,omitempty"`
-	// target has the state of the Service.
-	Target *Target `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
-	// sources has the report of each source of the target, sorted by name.
-	Sources []*SourceReport `protobuf:"bytes,6,rep,name=sources,proto3" json:"sources,omitempty"`
-	// probe is the probe status. Absent: the address is not probed.
-	Probe *ProbeStatus `protobuf:"bytes,7,opt,name=probe,proto3" json:"probe,omitempty"`
-	// current is what the slices list. Absent: they do not list the address.
-	Current *Backend `protobuf:"bytes,8,opt,name=current,proto3" json:"current,omitempty"`
-	// verdict is the decision on the address.
-	Verdict Verdict `protobuf:"varint,9,opt,name=verdict,proto3,enum=slicefeed.writer.v1.Verdict" json:"verdict,omitempty"`
-	// rule that decided: table (report and probe status), or the name of a guard, see Guard. Empty:
-	// there is no decision on the address.
-	Rule string `protobuf:"bytes,10,opt,name=rule,proto3" json:"rule,omitempty"`
-	// reason is the report and the probe status in one line.
-	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	// desired is what the slices should list. Absent: they should not list the address.
-	Desired *Backend `protobuf:"bytes,12,opt,name=desired,proto3" json:"desired,omitempty"`
-	// guard that holds a change of this endpoint. Absent: none does.
-	Guard *Guard `protobuf:"bytes,13,opt,name=guard,proto3" json:"guard,omitempty"`
-	// next_decision_in is the time until the next scheduled decision. Absent: the next change causes
-	// it.
-	NextDecisionIn *durationpb.Duration `protobuf:"bytes,14,opt,name=next_decision_in,json=nextDecisionIn,proto3" json:"next_decision_in,omitempty"`
-	// conclusion states the decision and its cause in one or two sentences.
-	Conclusion string `protobuf:"bytes,15,opt,name=conclusion,proto3" json:"conclusion,omitempty"`
-	// advice says what to do if the decision is unexpected. May be empty.
-	Advice string `protobuf:"bytes,16,opt,name=advice,proto3" json:"advice,omitempty"`
-	// steps state the same in the order of the decision, for people.
-	Steps         []*ExplanationStep `protobuf:"bytes,17,rep,name=steps,proto3" json:"steps,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainEndpointResponse) Reset() {
-	*x = ExplainEndpointResponse{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainEndpointResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainEndpointResponse) ProtoMessage() {}
-
-func (x *ExplainEndpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainEndpointResponse.ProtoReflect.Descriptor instead.
-func (*ExplainEndpointResponse) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *ExplainEndpointResponse) GetNamespace() string {
-	if x != nil {
-		return x.Namespace
-	}
-	return ""
-}
-
-func (x *ExplainEndpointResponse) GetService() string {
-	if x != nil {
-		return x.Service
-	}
-	return ""
-}
-
-func (x *ExplainEndpointResponse) GetAddress() string {
-	if x != nil {
-		return x.Address
-	}
-	return ""
-}
-
-func (x *ExplainEndpointResponse) GetLeading() bool {
-	if x != nil {
-		return x.Leading
-	}
-	return false
-}
-
-func (x *ExplainEndpointResponse) GetTarget() *Target {
-	if x != nil {
-		return x.Target
-	}
-	return nil
-}
-
-func (x *ExplainEndpointResponse) GetSources() []*SourceReport {
-	if x != nil {
-		return x.Sources
-	}
-	return nil
-}
-
-func (x *ExplainEndpointResponse) GetProbe() *ProbeStatus {
-	if x != nil {
-		return x.Probe
-	}
-	return nil
-}
-
-func (x *ExplainEndpointResponse) GetCurrent() *Backend {
-	if x != nil {
-		return x.Current
-	}
-	return nil
-}
-
-func (x *ExplainEndpointResponse) GetVerdict() Verdict {
-	if x != nil {
-		return x.Verdict
-	}
-	return Verdict_VERDICT_UNSPECIFIED
-}
-
-func (x *ExplainEndpointResponse) GetRule() string {
-	if x != nil {
-		return x.Rule
-	}
-	return ""
-}
-
-func (x *ExplainEndpointResponse) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *ExplainEndpointResponse) GetDesired() *Backend {
-	if x != nil {
-		return x.Desired
-	}
-	return nil
-}
-
-func (x *ExplainEndpointResponse) GetGuard() *Guard {
-	if x != nil {
-		return x.Guard
-	}
-	return nil
-}
-
-func (x *ExplainEndpointResponse) GetNextDecisionIn() *durationpb.Duration {
-	if x != nil {
-		return x.NextDecisionIn
-	}
-	return nil
-}
-
-func (x *ExplainEndpointResponse) GetConclusion() string {
-	if x != nil {
-		return x.Conclusion
-	}
-	return ""
-}
-
-func (x *ExplainEndpointResponse) GetAdvice() string {
-	if x != nil {
-		return x.Advice
-	}
-	return ""
-}
-
-func (x *ExplainEndpointResponse) GetSteps() []*ExplanationStep {
-	if x != nil {
-		return x.Steps
-	}
-	return nil
-}
-
-// ExplanationStep is what one stage contributed to a decision.
-type ExplanationStep struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// stage of the decision, such as source or probe. Several steps in succession may have the same one.
-	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	// detail is one line of text. Do not parse it. At most 1,024 bytes.
-	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplanationStep) Reset() {
-	*x = ExplanationStep{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplanationStep) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplanationStep) ProtoMessage() {}
-
-func (x *ExplanationStep) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplanationStep.ProtoReflect.Descriptor instead.
-func (*ExplanationStep) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *ExplanationStep) GetStage() string {
-	if x != nil {
-		return x.Stage
-	}
-	return ""
-}
-
-func (x *ExplanationStep) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
-}
-
-// SourceReport is what a source reports about an address.
-type SourceReport struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// source is the name of the source.
-	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// status of the source.
-	Status *SourceStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// ever_synced means that the source has synced since this writer started. Before that, a missing
-	// address means nothing.
-	EverSynced bool `protobuf:"varint,3,opt,name=ever_synced,json=everSynced,proto3" json:"ever_synced,omitempty"`
-	// listed means that the source lists the address among the nodes that the target selects.
-	Listed bool `protobuf:"varint,4,opt,name=listed,proto3" json:"listed,omitempty"`
-	// member is the name of the node, or other member, that has the address.
-	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
-	// state that the source reports: READY, DRAINING, NOT_READY or UNKNOWN.
-	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
-	// state_age is how long the member has been in that state.
-	StateAge *durationpb.Duration `protobuf:"bytes,7,opt,name=state_age,json=stateAge,proto3" json:"state_age,omitempty"`
-	// observation is the number of the source's last complete observation in its current epoch.
-	Observation uint64 `protobuf:"varint,8,opt,name=observation,proto3" json:"observation,omitempty"`
-	// observation_age is the time since the writer received it. Absent: it has received none.
-	ObservationAge *durationpb.Duration `protobuf:"bytes,9,opt,name=observation_age,json=observationAge,proto3" json:"observation_age,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *SourceReport) Reset() {
-	*x = SourceReport{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SourceReport) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SourceReport) ProtoMessage() {}
-
-func (x *SourceReport) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SourceReport.ProtoReflect.Descriptor instead.
-func (*SourceReport) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *SourceReport) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *SourceReport) GetStatus() *SourceStatus {
-	if x != nil {
-		return x.Status
-	}
-	return nil
-}
-
-func (x *SourceReport) GetEverSynced() bool {
-	if x != nil {
-		return x.EverSynced
-	}
-	return false
-}
-
-func (x *SourceReport) GetListed() bool {
-	if x != nil {
-		return x.Listed
-	}
-	return false
-}
-
-func (x *SourceReport) GetMember() string {
-	if x != nil {
-		return x.Member
-	}
-	return ""
-}
-
-func (x *SourceReport) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *SourceReport) GetStateAge() *durationpb.Duration {
-	if x != nil {
-		return x.StateAge
-	}
-	return nil
-}
-
-func (x *SourceReport) GetObservation() uint64 {
-	if x != nil {
-		return x.Observation
-	}
-	return 0
-}
-
-func (x *SourceReport) GetObservationAge() *durationpb.Duration {
-	if x != nil {
-		return x.ObservationAge
-	}
-	return nil
-}
-
-// ProbeStatus is the conclusion from the probe results of an address.
-type ProbeStatus struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// health is passing, failing or pending.
-	Health string `protobuf:"bytes,1,opt,name=health,proto3" json:"health,omitempty"`
-	// age is how long the health has been so. Absent: there has been no result.
-	Age *durationpb.Duration `protobuf:"bytes,2,opt,name=age,proto3" json:"age,omitempty"`
-	// detail says why the probe fails.
-	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	// passed_age is the time since a probe last passed. Absent: none has passed since this writer
-	// started.
-	PassedAge     *durationpb.Duration `protobuf:"bytes,4,opt,name=passed_age,json=passedAge,proto3" json:"passed_age,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ProbeStatus) Reset() {
-	*x = ProbeStatus{}
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ProbeStatus) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ProbeStatus) ProtoMessage() {}
-
-func (x *ProbeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_slicefeed_writer_v1_writer_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ProbeStatus.ProtoReflect.Descriptor instead.
-func (*ProbeStatus) Descriptor() ([]byte, []int) {
-	return file_slicefeed_writer_v1_writer_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *ProbeStatus) GetHealth() string {
-	if x != nil {
-		return x.Health
-	}
-	return ""
-}
-
-func (x *ProbeStatus) GetAge() *durationpb.Duration {
-	if x != nil {
-		return x.Age
-	}
-	return nil
-}
-
-func (x *ProbeStatus) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
-}
-
-func (x *ProbeStatus) GetPassedAge() *durationpb.Duration {
-	if x != nil {
-		return x.PassedAge
-	}
-	return nil
 }
 
 var File_slicefeed_writer_v1_writer_proto protoreflect.FileDescriptor
@@ -2265,92 +1410,16 @@ const file_slicefeed_writer_v1_writer_proto_rawDesc = "" +
 	"\x05ready\x18\x04 \x01(\rR\x05ready\x12\x1a\n" +
 	"\bdraining\x18\x05 \x01(\rR\bdraining\x12\x1b\n" +
 	"\tnot_ready\x18\x06 \x01(\rR\bnotReady\x12\x1e\n" +
-	"\vout_of_sync\x18\a \x01(\rR\toutOfSync\"\x98\x01\n" +
-	"\x18ListTargetDetailsRequest\x12@\n" +
-	"\bservices\x18\x01 \x03(\v2$.slicefeed.writer.v1.ServiceSelectorR\bservices\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xbc\x01\n" +
-	"\x19ListTargetDetailsResponse\x129\n" +
-	"\x06status\x18\x01 \x01(\v2!.slicefeed.writer.v1.WriterStatusR\x06status\x12<\n" +
-	"\atargets\x18\x02 \x03(\v2\".slicefeed.writer.v1.TargetDetailsR\atargets\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xdd\x01\n" +
-	"\rTargetDetails\x129\n" +
-	"\x06target\x18\x01 \x01(\v2!.slicefeed.writer.v1.ListedTargetR\x06target\x12\x18\n" +
-	"\asources\x18\x02 \x03(\tR\asources\x122\n" +
-	"\x06guards\x18\x03 \x03(\v2\x1a.slicefeed.writer.v1.GuardR\x06guards\x12C\n" +
-	"\x10next_decision_in\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0enextDecisionIn\"a\n" +
-	"\x05Guard\x12\x12\n" +
-	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
-	"\x04held\x18\x03 \x01(\rR\x04held\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"j\n" +
-	"\x16ExplainEndpointRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
-	"\aservice\x18\x02 \x01(\tR\aservice\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xee\x05\n" +
-	"\x17ExplainEndpointResponse\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
-	"\aservice\x18\x02 \x01(\tR\aservice\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
-	"\aleading\x18\x04 \x01(\bR\aleading\x123\n" +
-	"\x06target\x18\x05 \x01(\v2\x1b.slicefeed.writer.v1.TargetR\x06target\x12;\n" +
-	"\asources\x18\x06 \x03(\v2!.slicefeed.writer.v1.SourceReportR\asources\x126\n" +
-	"\x05probe\x18\a \x01(\v2 .slicefeed.writer.v1.ProbeStatusR\x05probe\x126\n" +
-	"\acurrent\x18\b \x01(\v2\x1c.slicefeed.writer.v1.BackendR\acurrent\x126\n" +
-	"\averdict\x18\t \x01(\x0e2\x1c.slicefeed.writer.v1.VerdictR\averdict\x12\x12\n" +
-	"\x04rule\x18\n" +
-	" \x01(\tR\x04rule\x12\x16\n" +
-	"\x06reason\x18\v \x01(\tR\x06reason\x126\n" +
-	"\adesired\x18\f \x01(\v2\x1c.slicefeed.writer.v1.BackendR\adesired\x120\n" +
-	"\x05guard\x18\r \x01(\v2\x1a.slicefeed.writer.v1.GuardR\x05guard\x12C\n" +
-	"\x10next_decision_in\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x0enextDecisionIn\x12\x1e\n" +
-	"\n" +
-	"conclusion\x18\x0f \x01(\tR\n" +
-	"conclusion\x12\x16\n" +
-	"\x06advice\x18\x10 \x01(\tR\x06advice\x12:\n" +
-	"\x05steps\x18\x11 \x03(\v2$.slicefeed.writer.v1.ExplanationStepR\x05steps\"?\n" +
-	"\x0fExplanationStep\x12\x14\n" +
-	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xe6\x02\n" +
-	"\fSourceReport\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\x129\n" +
-	"\x06status\x18\x02 \x01(\v2!.slicefeed.writer.v1.SourceStatusR\x06status\x12\x1f\n" +
-	"\vever_synced\x18\x03 \x01(\bR\n" +
-	"everSynced\x12\x16\n" +
-	"\x06listed\x18\x04 \x01(\bR\x06listed\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\tR\x06member\x12\x14\n" +
-	"\x05state\x18\x06 \x01(\tR\x05state\x126\n" +
-	"\tstate_age\x18\a \x01(\v2\x19.google.protobuf.DurationR\bstateAge\x12 \n" +
-	"\vobservation\x18\b \x01(\x04R\vobservation\x12B\n" +
-	"\x0fobservation_age\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0eobservationAge\"\xa4\x01\n" +
-	"\vProbeStatus\x12\x16\n" +
-	"\x06health\x18\x01 \x01(\tR\x06health\x12+\n" +
-	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\x128\n" +
-	"\n" +
-	"passed_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tpassedAge*\x95\x01\n" +
+	"\vout_of_sync\x18\a \x01(\rR\toutOfSync*\x95\x01\n" +
 	"\vTargetState\x12\x1c\n" +
 	"\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TARGET_STATE_MANAGED\x10\x01\x12\x17\n" +
 	"\x13TARGET_STATE_PAUSED\x10\x02\x12\x19\n" +
 	"\x15TARGET_STATE_REJECTED\x10\x03\x12\x1a\n" +
-	"\x16TARGET_STATE_READ_ONLY\x10\x04*\xab\x01\n" +
-	"\aVerdict\x12\x17\n" +
-	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
-	"\rVERDICT_SERVE\x10\x01\x12\x11\n" +
-	"\rVERDICT_DRAIN\x10\x02\x12\x13\n" +
-	"\x0fVERDICT_UNREADY\x10\x03\x12\x12\n" +
-	"\x0eVERDICT_REMOVE\x10\x04\x12\x10\n" +
-	"\fVERDICT_HOLD\x10\x05\x12\x10\n" +
-	"\fVERDICT_NONE\x10\x06\x12\x14\n" +
-	"\x10VERDICT_STAND_BY\x10\a2\xde\x01\n" +
+	"\x16TARGET_STATE_READ_ONLY\x10\x042\xde\x01\n" +
 	"\rWriterService\x12k\n" +
 	"\x0eWatchEndpoints\x12*.slicefeed.writer.v1.WatchEndpointsRequest\x1a+.slicefeed.writer.v1.WatchEndpointsResponse0\x01\x12`\n" +
-	"\vListTargets\x12'.slicefeed.writer.v1.ListTargetsRequest\x1a(.slicefeed.writer.v1.ListTargetsResponse2\xf9\x01\n" +
-	"\x15WriterOperatorService\x12r\n" +
-	"\x11ListTargetDetails\x12-.slicefeed.writer.v1.ListTargetDetailsRequest\x1a..slicefeed.writer.v1.ListTargetDetailsResponse\x12l\n" +
-	"\x0fExplainEndpoint\x12+.slicefeed.writer.v1.ExplainEndpointRequest\x1a,.slicefeed.writer.v1.ExplainEndpointResponseBAZ?github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1;writerv1b\x06proto3"
+	"\vListTargets\x12'.slicefeed.writer.v1.ListTargetsRequest\x1a(.slicefeed.writer.v1.ListTargetsResponseBAZ?github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1;writerv1b\x06proto3"
 
 var (
 	file_slicefeed_writer_v1_writer_proto_rawDescOnce sync.Once
@@ -2364,91 +1433,57 @@ func file_slicefeed_writer_v1_writer_proto_rawDescGZIP() []byte {
 	return file_slicefeed_writer_v1_writer_proto_rawDescData
 }
 
-var file_slicefeed_writer_v1_writer_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_slicefeed_writer_v1_writer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_slicefeed_writer_v1_writer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_slicefeed_writer_v1_writer_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_slicefeed_writer_v1_writer_proto_goTypes = []any{
-	(TargetState)(0),                  // 0: slicefeed.writer.v1.TargetState
-	(Verdict)(0),                      // 1: slicefeed.writer.v1.Verdict
-	(*Cursor)(nil),                    // 2: slicefeed.writer.v1.Cursor
-	(*ServiceSelector)(nil),           // 3: slicefeed.writer.v1.ServiceSelector
-	(*WatchEndpointsRequest)(nil),     // 4: slicefeed.writer.v1.WatchEndpointsRequest
-	(*WatchEndpointsResponse)(nil),    // 5: slicefeed.writer.v1.WatchEndpointsResponse
-	(*Entry)(nil),                     // 6: slicefeed.writer.v1.Entry
-	(*Target)(nil),                    // 7: slicefeed.writer.v1.Target
-	(*Port)(nil),                      // 8: slicefeed.writer.v1.Port
-	(*Endpoint)(nil),                  // 9: slicefeed.writer.v1.Endpoint
-	(*Group)(nil),                     // 10: slicefeed.writer.v1.Group
-	(*Backend)(nil),                   // 11: slicefeed.writer.v1.Backend
-	(*WriterStatus)(nil),              // 12: slicefeed.writer.v1.WriterStatus
-	(*SourceStatus)(nil),              // 13: slicefeed.writer.v1.SourceStatus
-	(*ListTargetsRequest)(nil),        // 14: slicefeed.writer.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),       // 15: slicefeed.writer.v1.ListTargetsResponse
-	(*ListedTarget)(nil),              // 16: slicefeed.writer.v1.ListedTarget
-	(*ListTargetDetailsRequest)(nil),  // 17: slicefeed.writer.v1.ListTargetDetailsRequest
-	(*ListTargetDetailsResponse)(nil), // 18: slicefeed.writer.v1.ListTargetDetailsResponse
-	(*TargetDetails)(nil),             // 19: slicefeed.writer.v1.TargetDetails
-	(*Guard)(nil),                     // 20: slicefeed.writer.v1.Guard
-	(*ExplainEndpointRequest)(nil),    // 21: slicefeed.writer.v1.ExplainEndpointRequest
-	(*ExplainEndpointResponse)(nil),   // 22: slicefeed.writer.v1.ExplainEndpointResponse
-	(*ExplanationStep)(nil),           // 23: slicefeed.writer.v1.ExplanationStep
-	(*SourceReport)(nil),              // 24: slicefeed.writer.v1.SourceReport
-	(*ProbeStatus)(nil),               // 25: slicefeed.writer.v1.ProbeStatus
-	(*durationpb.Duration)(nil),       // 26: google.protobuf.Duration
+	(TargetState)(0),               // 0: slicefeed.writer.v1.TargetState
+	(*Cursor)(nil),                 // 1: slicefeed.writer.v1.Cursor
+	(*ServiceSelector)(nil),        // 2: slicefeed.writer.v1.ServiceSelector
+	(*WatchEndpointsRequest)(nil),  // 3: slicefeed.writer.v1.WatchEndpointsRequest
+	(*WatchEndpointsResponse)(nil), // 4: slicefeed.writer.v1.WatchEndpointsResponse
+	(*Entry)(nil),                  // 5: slicefeed.writer.v1.Entry
+	(*Target)(nil),                 // 6: slicefeed.writer.v1.Target
+	(*Port)(nil),                   // 7: slicefeed.writer.v1.Port
+	(*Endpoint)(nil),               // 8: slicefeed.writer.v1.Endpoint
+	(*Group)(nil),                  // 9: slicefeed.writer.v1.Group
+	(*Backend)(nil),                // 10: slicefeed.writer.v1.Backend
+	(*WriterStatus)(nil),           // 11: slicefeed.writer.v1.WriterStatus
+	(*SourceStatus)(nil),           // 12: slicefeed.writer.v1.SourceStatus
+	(*ListTargetsRequest)(nil),     // 13: slicefeed.writer.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),    // 14: slicefeed.writer.v1.ListTargetsResponse
+	(*ListedTarget)(nil),           // 15: slicefeed.writer.v1.ListedTarget
+	(*durationpb.Duration)(nil),    // 16: google.protobuf.Duration
 }
 var file_slicefeed_writer_v1_writer_proto_depIdxs = []int32{
-	2,  // 0: slicefeed.writer.v1.WatchEndpointsRequest.cursor:type_name -> slicefeed.writer.v1.Cursor
-	3,  // 1: slicefeed.writer.v1.WatchEndpointsRequest.services:type_name -> slicefeed.writer.v1.ServiceSelector
-	2,  // 2: slicefeed.writer.v1.WatchEndpointsResponse.cursor:type_name -> slicefeed.writer.v1.Cursor
-	6,  // 3: slicefeed.writer.v1.WatchEndpointsResponse.upserts:type_name -> slicefeed.writer.v1.Entry
-	12, // 4: slicefeed.writer.v1.WatchEndpointsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
-	26, // 5: slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval:type_name -> google.protobuf.Duration
-	7,  // 6: slicefeed.writer.v1.Entry.target:type_name -> slicefeed.writer.v1.Target
-	9,  // 7: slicefeed.writer.v1.Entry.endpoint:type_name -> slicefeed.writer.v1.Endpoint
-	10, // 8: slicefeed.writer.v1.Entry.group:type_name -> slicefeed.writer.v1.Group
+	1,  // 0: slicefeed.writer.v1.WatchEndpointsRequest.cursor:type_name -> slicefeed.writer.v1.Cursor
+	2,  // 1: slicefeed.writer.v1.WatchEndpointsRequest.services:type_name -> slicefeed.writer.v1.ServiceSelector
+	1,  // 2: slicefeed.writer.v1.WatchEndpointsResponse.cursor:type_name -> slicefeed.writer.v1.Cursor
+	5,  // 3: slicefeed.writer.v1.WatchEndpointsResponse.upserts:type_name -> slicefeed.writer.v1.Entry
+	11, // 4: slicefeed.writer.v1.WatchEndpointsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
+	16, // 5: slicefeed.writer.v1.WatchEndpointsResponse.heartbeat_interval:type_name -> google.protobuf.Duration
+	6,  // 6: slicefeed.writer.v1.Entry.target:type_name -> slicefeed.writer.v1.Target
+	8,  // 7: slicefeed.writer.v1.Entry.endpoint:type_name -> slicefeed.writer.v1.Endpoint
+	9,  // 8: slicefeed.writer.v1.Entry.group:type_name -> slicefeed.writer.v1.Group
 	0,  // 9: slicefeed.writer.v1.Target.state:type_name -> slicefeed.writer.v1.TargetState
-	8,  // 10: slicefeed.writer.v1.Target.ports:type_name -> slicefeed.writer.v1.Port
-	8,  // 11: slicefeed.writer.v1.Endpoint.port:type_name -> slicefeed.writer.v1.Port
-	11, // 12: slicefeed.writer.v1.Endpoint.backend:type_name -> slicefeed.writer.v1.Backend
-	8,  // 13: slicefeed.writer.v1.Group.port:type_name -> slicefeed.writer.v1.Port
-	11, // 14: slicefeed.writer.v1.Group.backends:type_name -> slicefeed.writer.v1.Backend
-	13, // 15: slicefeed.writer.v1.WriterStatus.sources:type_name -> slicefeed.writer.v1.SourceStatus
-	3,  // 16: slicefeed.writer.v1.ListTargetsRequest.services:type_name -> slicefeed.writer.v1.ServiceSelector
-	12, // 17: slicefeed.writer.v1.ListTargetsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
-	16, // 18: slicefeed.writer.v1.ListTargetsResponse.targets:type_name -> slicefeed.writer.v1.ListedTarget
-	7,  // 19: slicefeed.writer.v1.ListedTarget.target:type_name -> slicefeed.writer.v1.Target
-	3,  // 20: slicefeed.writer.v1.ListTargetDetailsRequest.services:type_name -> slicefeed.writer.v1.ServiceSelector
-	12, // 21: slicefeed.writer.v1.ListTargetDetailsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
-	19, // 22: slicefeed.writer.v1.ListTargetDetailsResponse.targets:type_name -> slicefeed.writer.v1.TargetDetails
-	16, // 23: slicefeed.writer.v1.TargetDetails.target:type_name -> slicefeed.writer.v1.ListedTarget
-	20, // 24: slicefeed.writer.v1.TargetDetails.guards:type_name -> slicefeed.writer.v1.Guard
-	26, // 25: slicefeed.writer.v1.TargetDetails.next_decision_in:type_name -> google.protobuf.Duration
-	7,  // 26: slicefeed.writer.v1.ExplainEndpointResponse.target:type_name -> slicefeed.writer.v1.Target
-	24, // 27: slicefeed.writer.v1.ExplainEndpointResponse.sources:type_name -> slicefeed.writer.v1.SourceReport
-	25, // 28: slicefeed.writer.v1.ExplainEndpointResponse.probe:type_name -> slicefeed.writer.v1.ProbeStatus
-	11, // 29: slicefeed.writer.v1.ExplainEndpointResponse.current:type_name -> slicefeed.writer.v1.Backend
-	1,  // 30: slicefeed.writer.v1.ExplainEndpointResponse.verdict:type_name -> slicefeed.writer.v1.Verdict
-	11, // 31: slicefeed.writer.v1.ExplainEndpointResponse.desired:type_name -> slicefeed.writer.v1.Backend
-	20, // 32: slicefeed.writer.v1.ExplainEndpointResponse.guard:type_name -> slicefeed.writer.v1.Guard
-	26, // 33: slicefeed.writer.v1.ExplainEndpointResponse.next_decision_in:type_name -> google.protobuf.Duration
-	23, // 34: slicefeed.writer.v1.ExplainEndpointResponse.steps:type_name -> slicefeed.writer.v1.ExplanationStep
-	13, // 35: slicefeed.writer.v1.SourceReport.status:type_name -> slicefeed.writer.v1.SourceStatus
-	26, // 36: slicefeed.writer.v1.SourceReport.state_age:type_name -> google.protobuf.Duration
-	26, // 37: slicefeed.writer.v1.SourceReport.observation_age:type_name -> google.protobuf.Duration
-	26, // 38: slicefeed.writer.v1.ProbeStatus.age:type_name -> google.protobuf.Duration
-	26, // 39: slicefeed.writer.v1.ProbeStatus.passed_age:type_name -> google.protobuf.Duration
-	4,  // 40: slicefeed.writer.v1.WriterService.WatchEndpoints:input_type -> slicefeed.writer.v1.WatchEndpointsRequest
-	14, // 41: slicefeed.writer.v1.WriterService.ListTargets:input_type -> slicefeed.writer.v1.ListTargetsRequest
-	17, // 42: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:input_type -> slicefeed.writer.v1.ListTargetDetailsRequest
-	21, // 43: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:input_type -> slicefeed.writer.v1.ExplainEndpointRequest
-	5,  // 44: slicefeed.writer.v1.WriterService.WatchEndpoints:output_type -> slicefeed.writer.v1.WatchEndpointsResponse
-	15, // 45: slicefeed.writer.v1.WriterService.ListTargets:output_type -> slicefeed.writer.v1.ListTargetsResponse
-	18, // 46: slicefeed.writer.v1.WriterOperatorService.ListTargetDetails:output_type -> slicefeed.writer.v1.ListTargetDetailsResponse
-	22, // 47: slicefeed.writer.v1.WriterOperatorService.ExplainEndpoint:output_type -> slicefeed.writer.v1.ExplainEndpointResponse
-	44, // [44:48] is the sub-list for method output_type
-	40, // [40:44] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	7,  // 10: slicefeed.writer.v1.Target.ports:type_name -> slicefeed.writer.v1.Port
+	7,  // 11: slicefeed.writer.v1.Endpoint.port:type_name -> slicefeed.writer.v1.Port
+	10, // 12: slicefeed.writer.v1.Endpoint.backend:type_name -> slicefeed.writer.v1.Backend
+	7,  // 13: slicefeed.writer.v1.Group.port:type_name -> slicefeed.writer.v1.Port
+	10, // 14: slicefeed.writer.v1.Group.backends:type_name -> slicefeed.writer.v1.Backend
+	12, // 15: slicefeed.writer.v1.WriterStatus.sources:type_name -> slicefeed.writer.v1.SourceStatus
+	2,  // 16: slicefeed.writer.v1.ListTargetsRequest.services:type_name -> slicefeed.writer.v1.ServiceSelector
+	11, // 17: slicefeed.writer.v1.ListTargetsResponse.status:type_name -> slicefeed.writer.v1.WriterStatus
+	15, // 18: slicefeed.writer.v1.ListTargetsResponse.targets:type_name -> slicefeed.writer.v1.ListedTarget
+	6,  // 19: slicefeed.writer.v1.ListedTarget.target:type_name -> slicefeed.writer.v1.Target
+	3,  // 20: slicefeed.writer.v1.WriterService.WatchEndpoints:input_type -> slicefeed.writer.v1.WatchEndpointsRequest
+	13, // 21: slicefeed.writer.v1.WriterService.ListTargets:input_type -> slicefeed.writer.v1.ListTargetsRequest
+	4,  // 22: slicefeed.writer.v1.WriterService.WatchEndpoints:output_type -> slicefeed.writer.v1.WatchEndpointsResponse
+	14, // 23: slicefeed.writer.v1.WriterService.ListTargets:output_type -> slicefeed.writer.v1.ListTargetsResponse
+	22, // [22:24] is the sub-list for method output_type
+	20, // [20:22] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_slicefeed_writer_v1_writer_proto_init() }
@@ -2466,10 +1501,10 @@ func file_slicefeed_writer_v1_writer_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slicefeed_writer_v1_writer_proto_rawDesc), len(file_slicefeed_writer_v1_writer_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   24,
+			NumEnums:      1,
+			NumMessages:   15,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   1,
 		},
 		GoTypes:           file_slicefeed_writer_v1_writer_proto_goTypes,
 		DependencyIndexes: file_slicefeed_writer_v1_writer_proto_depIdxs,

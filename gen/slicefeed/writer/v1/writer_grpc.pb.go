@@ -1,6 +1,5 @@
 // Package slicefeed.writer.v1 publishes the endpoints that a Slicefeed writer has decided on, for
-// consumers that do not read EndpointSlices (a proxy, the API of a load balancer), and explains
-// each decision to people.
+// consumers that do not read EndpointSlices (a proxy, the API of a load balancer).
 //
 // The comments of this file are the contract. Its stream works like that of
 // slicefeed.inventory.v1, with entries instead of nodes. Rules R1 to R14 of inventory.proto apply
@@ -41,7 +40,7 @@ const (
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role. A client
 // with the role *subscriber* may call this service, gRPC health and reflection. A client with the role
-// *operator* may also call WriterOperatorService; others get PERMISSION_DENIED there. A client with an
+// *operator* may also call WriterReportService; others get PERMISSION_DENIED there. A client with an
 // unknown SAN gets no response to any call: the server ends its connection with a TLS alert. The
 // service has its own listener, CA and list of clients, so a client of the writer cannot pose as an
 // inventory. The client identifies the server as that of an inventory: by a SAN, not by the host name.
@@ -157,7 +156,7 @@ func (c *writerServiceClient) ListTargets(ctx context.Context, in *ListTargetsRe
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role. A client
 // with the role *subscriber* may call this service, gRPC health and reflection. A client with the role
-// *operator* may also call WriterOperatorService; others get PERMISSION_DENIED there. A client with an
+// *operator* may also call WriterReportService; others get PERMISSION_DENIED there. A client with an
 // unknown SAN gets no response to any call: the server ends its connection with a TLS alert. The
 // service has its own listener, CA and list of clients, so a client of the writer cannot pose as an
 // inventory. The client identifies the server as that of an inventory: by a SAN, not by the host name.
@@ -309,163 +308,5 @@ var WriterService_ServiceDesc = grpc.ServiceDesc{
 			ServerStreams: true,
 		},
 	},
-	Metadata: "slicefeed/writer/v1/writer.proto",
-}
-
-const (
-	WriterOperatorService_ListTargetDetails_FullMethodName = "/slicefeed.writer.v1.WriterOperatorService/ListTargetDetails"
-	WriterOperatorService_ExplainEndpoint_FullMethodName   = "/slicefeed.writer.v1.WriterOperatorService/ExplainEndpoint"
-)
-
-// WriterOperatorServiceClient is the client API for WriterOperatorService service.
-//
-// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
-//
-// WriterOperatorService shows operators why the endpoints are as they are. It has the rules of
-// WriterService about connections and limits. Its answers are for people and tools.
-type WriterOperatorServiceClient interface {
-	// ListTargetDetails returns the same targets as ListTargets, with their sources and the guards that
-	// hold changes.
-	ListTargetDetails(ctx context.Context, in *ListTargetDetailsRequest, opts ...grpc.CallOption) (*ListTargetDetailsResponse, error)
-	// ExplainEndpoint explains why an address is, or is not, an endpoint of a Service: the reports of
-	// the sources, the probe status, the rule that decided, and any guard that holds the change.
-	// NOT_FOUND if the Service is not a target of this writer. An address that no source reports is
-	// explained too.
-	ExplainEndpoint(ctx context.Context, in *ExplainEndpointRequest, opts ...grpc.CallOption) (*ExplainEndpointResponse, error)
-}
-
-type writerOperatorServiceClient struct {
-	cc grpc.ClientConnInterface
-}
-
-func NewWriterOperatorServiceClient(cc grpc.ClientConnInterface) WriterOperatorServiceClient {
-	return &writerOperatorServiceClient{cc}
-}
-
-func (c *writerOperatorServiceClient) ListTargetDetails(ctx context.Context, in *ListTargetDetailsRequest, opts ...grpc.CallOption) (*ListTargetDetailsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListTargetDetailsResponse)
-	err := c.cc.Invoke(ctx, WriterOperatorService_ListTargetDetails_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *writerOperatorServiceClient) ExplainEndpoint(ctx context.Context, in *ExplainEndpointRequest, opts ...grpc.CallOption) (*ExplainEndpointResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExplainEndpointResponse)
-	err := c.cc.Invoke(ctx, WriterOperatorService_ExplainEndpoint_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// WriterOperatorServiceServer is the server API for WriterOperatorService service.
-// All implementations must embed UnimplementedWriterOperatorServiceServer
-// for forward compatibility.
-//
-// WriterOperatorService shows operators why the endpoints are as they are. It has the rules of
-// WriterService about connections and limits. Its answers are for people and tools.
-type WriterOperatorServiceServer interface {
-	// ListTargetDetails returns the same targets as ListTargets, with their sources and the guards that
-	// hold changes.
-	ListTargetDetails(context.Context, *ListTargetDetailsRequest) (*ListTargetDetailsResponse, error)
-	// ExplainEndpoint explains why an address is, or is not, an endpoint of a Service: the reports of
-	// the sources, the probe status, the rule that decided, and any guard that holds the change.
-	// NOT_FOUND if the Service is not a target of this writer. An address that no source reports is
-	// explained too.
-	ExplainEndpoint(context.Context, *ExplainEndpointRequest) (*ExplainEndpointResponse, error)
-	mustEmbedUnimplementedWriterOperatorServiceServer()
-}
-
-// UnimplementedWriterOperatorServiceServer must be embedded to have
-// forward compatible implementations.
-//
-// NOTE: this should be embedded by value instead of pointer to avoid a nil
-// pointer dereference when methods are called.
-type UnimplementedWriterOperatorServiceServer struct{}
-
-func (UnimplementedWriterOperatorServiceServer) ListTargetDetails(context.Context, *ListTargetDetailsRequest) (*ListTargetDetailsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListTargetDetails not implemented")
-}
-func (UnimplementedWriterOperatorServiceServer) ExplainEndpoint(context.Context, *ExplainEndpointRequest) (*ExplainEndpointResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ExplainEndpoint not implemented")
-}
-func (UnimplementedWriterOperatorServiceServer) mustEmbedUnimplementedWriterOperatorServiceServer() {}
-func (UnimplementedWriterOperatorServiceServer) testEmbeddedByValue()                               {}
-
-// UnsafeWriterOperatorServiceServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to WriterOperatorServiceServer will
-// result in compilation errors.
-type UnsafeWriterOperatorServiceServer interface {
-	mustEmbedUnimplementedWriterOperatorServiceServer()
-}
-
-func RegisterWriterOperatorServiceServer(s grpc.ServiceRegistrar, srv WriterOperatorServiceServer) {
-	// If the following call panics, it indicates UnimplementedWriterOperatorServiceServer was
-	// embedded by pointer and is nil.  This will cause panics if an
-	// unimplemented method is ever invoked, so we test this at initialization
-	// time to prevent it from happening at runtime later due to I/O.
-	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
-		t.testEmbeddedByValue()
-	}
-	s.RegisterService(&WriterOperatorService_ServiceDesc, srv)
-}
-
-func _WriterOperatorService_ListTargetDetails_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListTargetDetailsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(WriterOperatorServiceServer).ListTargetDetails(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: WriterOperatorService_ListTargetDetails_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(WriterOperatorServiceServer).ListTargetDetails(ctx, req.(*ListTargetDetailsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _WriterOperatorService_ExplainEndpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExplainEndpointRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(WriterOperatorServiceServer).ExplainEndpoint(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: WriterOperatorService_ExplainEndpoint_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(WriterOperatorServiceServer).ExplainEndpoint(ctx, req.(*ExplainEndpointRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-// WriterOperatorService_ServiceDesc is the grpc.ServiceDesc for WriterOperatorService service.
-// It's only intended for direct use with grpc.RegisterService,
-// and not to be introspected or modified (even as a copy)
-var WriterOperatorService_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "slicefeed.writer.v1.WriterOperatorService",
-	HandlerType: (*WriterOperatorServiceServer)(nil),
-	Methods: []grpc.MethodDesc{
-		{
-			MethodName: "ListTargetDetails",
-			Handler:    _WriterOperatorService_ListTargetDetails_Handler,
-		},
-		{
-			MethodName: "ExplainEndpoint",
-			Handler:    _WriterOperatorService_ExplainEndpoint_Handler,
-		},
-	},
-	Streams:  []grpc.StreamDesc{},
 	Metadata: "slicefeed/writer/v1/writer.proto",
 }

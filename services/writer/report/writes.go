@@ -1,6 +1,4 @@
-// Package history records the writer's recent writes and Events, for status pages and commands. It
-// guarantees that its memory is limited. It does not survive a restart, and no decision depends on it.
-package history
+package report
 
 import (
 	"slices"
@@ -11,10 +9,10 @@ import (
 )
 
 const (
-	maxWrites  = 100
-	maxEvents  = 100
-	maxChanges = 50   // per write
-	maxText    = 1024 // bytes of an API server's message or an Event's note
+	maxWrites  = 20   // of a Service
+	maxKept    = 1000 // of all Services
+	maxChanges = 50   // of a write
+	maxText    = 1024 // bytes of an API server's message
 )
 
 // Write is a request to change a slice, and its result.
@@ -61,23 +59,15 @@ func (c *Change) String() string {
 	return line + c.Old + c.New
 }
 
-// Event is an Event that was recorded for a Service.
-type Event struct {
-	At                 time.Time
-	Namespace, Service string
-	Reason, Note       string
+// Writes has the last writes of each Service, at most 20 of one and 1,000 of all. It is safe for concurrent use. A nil
+// Writes keeps nothing.
+type Writes struct {
+	mu   sync.Mutex
+	kept []Write // oldest first
 }
 
-// Log has the recent writes and Events. It is safe for concurrent use. A nil Log discards everything; a
-// dry run uses one.
-type Log struct {
-	mu     sync.Mutex
-	writes []Write // oldest first
-	events []Event
-}
-
-// AddWrite adds a write. The caller must not modify its changes afterwards.
-func (l *Log) AddWrite(w Write) {
+// Add adds a write. The caller must not modify its changes afterwards.
+func (l *Writes) Add(w Write) {
 	if l == nil {
 		return
 	}
@@ -86,12 +76,30 @@ func (l *Log) AddWrite(w Write) {
 	w.Changes = w.Changes[:len(w.Changes)-w.OmittedChanges]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A failing write is retried often, and must not displace the earlier writes.
-	if n := slices.IndexFunc(l.writes, func(o Write) bool { return w.Result != "ok" && isRetryOf(&o, &w) }); n >= 0 {
-		w.Attempts += l.writes[n].Attempts
-		l.writes = slices.Delete(l.writes, n, n+1)
+	ofService := 0
+	for i := range l.kept {
+		if l.kept[i].isOf(w.Namespace, w.Service) {
+			ofService++
+		}
 	}
-	l.writes = keepLast(append(l.writes, w), maxWrites)
+	// A failing write is retried often, and must not displace the earlier writes.
+	drop := slices.IndexFunc(l.kept, func(o Write) bool { return w.Result != "ok" && isRetryOf(&o, &w) })
+	switch {
+	case drop >= 0:
+		w.Attempts += l.kept[drop].Attempts
+	case ofService == maxWrites:
+		drop = slices.IndexFunc(l.kept, func(o Write) bool { return o.isOf(w.Namespace, w.Service) })
+	case len(l.kept) == maxKept:
+		drop = 0
+	}
+	if drop >= 0 {
+		l.kept = slices.Delete(l.kept, drop, drop+1)
+	}
+	l.kept = append(l.kept, w)
+}
+
+func (w *Write) isOf(namespace, service string) bool {
+	return w.Namespace == namespace && w.Service == service
 }
 
 // isRetryOf reports whether the later write repeats the earlier one with the same result.
@@ -100,41 +108,17 @@ func isRetryOf(earlier, later *Write) bool {
 		earlier.Result == later.Result && earlier.Message == later.Message
 }
 
-// AddEvent adds an Event.
-func (l *Log) AddEvent(e Event) {
+// Of returns the writes of a Service, newest first.
+func (l *Writes) Of(namespace, service string) (writes []Write) {
 	if l == nil {
-		return
-	}
-	e.Note = display.Truncate(e.Note, maxText)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.events = keepLast(append(l.events, e), maxEvents)
-}
-
-// Recent returns the writes and Events of the selected Services, newest first. A nil selects is for all.
-func (l *Log) Recent(selects func(namespace, service string) bool) (writes []Write, events []Event) {
-	if l == nil {
-		return nil, nil
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, w := range slices.Backward(l.writes) {
-		if selects == nil || selects(w.Namespace, w.Service) {
+	for _, w := range slices.Backward(l.kept) {
+		if w.isOf(namespace, service) {
 			writes = append(writes, w)
 		}
 	}
-	for _, e := range slices.Backward(l.events) {
-		if selects == nil || selects(e.Namespace, e.Service) {
-			events = append(events, e)
-		}
-	}
-	return writes, events
-}
-
-// keepLast keeps the last elements in the same array.
-func keepLast[T any](all []T, limit int) []T {
-	if len(all) > limit {
-		return append(all[:0], all[len(all)-limit:]...)
-	}
-	return all
+	return writes
 }

@@ -1,16 +1,18 @@
-package health
+package report
 
 import (
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// Metrics are those of the targets of a process.
+// Metrics are those of the targets of a process: their problems, and what was decided.
 type Metrics struct {
 	targets []*prometheus.GaugeVec // all that have series for each target
 
@@ -23,12 +25,23 @@ type Metrics struct {
 	paused         *prometheus.GaugeVec
 
 	mu    sync.Mutex
-	since map[targets.Key]time.Time // since when a target has been unhealthy
+	known map[targets.Key]health
 }
+
+// health is what the metrics say of a target.
+type health struct {
+	unhealthySince time.Time                // zero: it is healthy
+	problems       map[problemKey]time.Time // since when it has each
+	series         map[seriesKey]bool
+}
+
+type problemKey struct{ reason, object string }
+
+type seriesKey struct{ reason, level string }
 
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{since: map[targets.Key]time.Time{}}
+	m := &Metrics{known: map[targets.Key]health{}}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(
 			prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "writer", Name: name, Help: help},
@@ -38,15 +51,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reg.MustRegister(g)
 		return g
 	}
-	m.healthy = gauge("target_healthy", "1 if the target is managed and in sync, has a ready endpoint, and no guard is active.")
+	m.healthy = gauge("target_healthy", "1 if the target has no problem, or only notes.")
 	m.unhealthySince = gauge(
 		"target_unhealthy_since_timestamp_seconds",
 		"Unix time since which the target has been unhealthy, as far as this process has observed; 0: it is healthy.",
 	)
 	m.problem = gauge(
 		"target_problem",
-		"1 if the target has this problem: rejected, paused, writes_blocked (a guard blocks all writes), out_of_sync (its slices differ from the decision), no_ready_endpoints or guard_active.",
-		"problem",
+		"1 while the target has a problem, by its reason, such as OutOfSync, and its level: note, warning or error.",
+		"reason", "level",
 	)
 	m.endpoints = gauge(
 		"endpoints",
@@ -57,6 +70,24 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.managed = gauge("target_managed", "1 if the target is written; 0 if its Service is missing, rejected or paused.")
 	m.paused = gauge("target_paused", "1 if the target's Service is paused, so that nothing is written.")
 	return m
+}
+
+// Update sets the metrics of a target after a decision. It returns since when it has each of its problems.
+func (m *Metrics) Update(
+	key targets.Key,
+	view targets.Resolution,
+	d verdict.Decision,
+	problems []*report.Problem,
+	now time.Time,
+) (since []time.Time) {
+	if view.Active() {
+		m.setDecision(key, d)
+	} else {
+		m.deleteSeries(key)
+	}
+	m.managed.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Active() && view.Rejection == nil && !view.Paused))
+	m.paused.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Paused))
+	return m.setProblems(key, problems, now)
 }
 
 // setDecision sets what is decided about a target.
@@ -88,51 +119,46 @@ func (m *Metrics) setDecision(key targets.Key, d verdict.Decision) {
 	}
 }
 
-// setHealth sets whether a target is healthy.
-func (m *Metrics) setHealth(key targets.Key, view targets.Resolution, problems map[problem]bool, now time.Time) {
+// setProblems sets the problems of a target, and returns since when it has each. One that it does not have has no
+// series: there are many reasons.
+func (m *Metrics) setProblems(key targets.Key, problems []*report.Problem, now time.Time) (since []time.Time) {
 	m.mu.Lock()
-	since, unhealthy := m.since[key]
-	switch {
-	case len(problems) == 0:
-		delete(m.since, key)
-	case !unhealthy:
-		since, m.since[key] = now, now
+	defer m.mu.Unlock()
+	before, seconds := m.known[key], 0.0
+	current := health{problems: map[problemKey]time.Time{}, series: map[seriesKey]bool{}}
+	for _, p := range problems {
+		id := problemKey{p.GetReason(), p.GetObject()}
+		at, known := before.problems[id]
+		if !known {
+			at = now
+		}
+		current.problems[id], since = at, append(since, at)
+		level := strings.ToLower(strings.TrimPrefix(p.GetLevel().String(), "LEVEL_"))
+		current.series[seriesKey{p.GetReason(), level}] = true
+		m.problem.WithLabelValues(key.Namespace, key.TargetName(), p.GetReason(), level).Set(1)
 	}
-	m.mu.Unlock()
-	seconds := 0.0
-	if len(problems) > 0 {
-		seconds = float64(since.UnixMilli()) / 1000
+	for s := range before.series {
+		if !current.series[s] {
+			m.problem.DeleteLabelValues(key.Namespace, key.TargetName(), s.reason, s.level)
+		}
 	}
-	m.healthy.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(len(problems) == 0))
+	healthy := report.IsHealthy(problems)
+	if !healthy {
+		if current.unhealthySince = before.unhealthySince; current.unhealthySince.IsZero() {
+			current.unhealthySince = now
+		}
+		seconds = float64(current.unhealthySince.UnixMilli()) / 1000
+	}
+	m.known[key] = current
+	m.healthy.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(healthy))
 	m.unhealthySince.WithLabelValues(key.Namespace, key.TargetName()).Set(seconds)
-	for _, p := range allProblems {
-		m.problem.WithLabelValues(key.Namespace, key.TargetName(), string(p)).Set(gaugeValue(problems[p]))
-	}
-	m.managed.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Active() && view.Rejection == nil && !view.Paused))
-	m.paused.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Paused))
-}
-
-// Update sets the metrics of a target after a decision. writeFails: the last write of its slices failed.
-func (m *Metrics) Update(
-	key targets.Key,
-	view targets.Resolution,
-	input verdict.Input,
-	d verdict.Decision,
-	writeFails bool,
-	now time.Time,
-) {
-	if view.Active() {
-		m.setDecision(key, d)
-	} else {
-		m.deleteSeries(key)
-	}
-	m.setHealth(key, view, findProblems(view, input, d, writeFails), now)
+	return since
 }
 
 // Forget removes all series of a target.
 func (m *Metrics) Forget(key targets.Key) {
 	m.mu.Lock()
-	delete(m.since, key)
+	delete(m.known, key)
 	m.mu.Unlock()
 	m.deleteSeries(key)
 }

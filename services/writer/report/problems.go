@@ -1,0 +1,189 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// GuardReasons are the reasons of the problems of guards that hold something.
+var GuardReasons = map[verdict.Rule]string{
+	verdict.RuleAllowlist:   "AddressNotAllowed",
+	verdict.RuleInitialSync: "SourceNotSynced",
+	verdict.RulePanic:       "AllProbesFailing",
+	verdict.RuleEmpty:       "SourceEmpty",
+	verdict.RuleTrust:       "SourceNotTrusted",
+	verdict.RuleExpiry:      "SourceExpired",
+	verdict.RuleFailover:    "FailoverActive",
+	verdict.RuleFloor:       "LastEndpointsKept",
+	verdict.RuleShrink:      "ShrinkLimited",
+}
+
+// service collects the problems of one Service.
+type service struct {
+	object   string
+	problems []*report.Problem
+}
+
+func (s *service) addf(level report.Level, reason, format string, args ...any) {
+	s.problems = append(s.problems, report.NewProblem(level, reason, s.object, format, args...))
+}
+
+// addRejection adds what is wrong with a Service, one problem for each invalid annotation.
+func (s *service) addRejection(level report.Level, r *targets.Rejection) {
+	for _, part := range r.Parts {
+		s.addf(level, r.Reason, "%s", part)
+	}
+	if len(r.Parts) == 0 {
+		s.addf(level, r.Reason, "%s", r.Message)
+	}
+}
+
+// OfService returns what a person should know about a Service after a decision, the most severe first. A Service that
+// has nothing but notes is healthy: nothing else decides that. writeFails: the last write of its slices failed.
+func OfService(view targets.Resolution, t *endpoints.Target, writeFails bool) []*report.Problem {
+	s := service{object: objectName(t.Namespace, t.Service)}
+	if view.Rejection != nil {
+		s.addRejection(report.Error, view.Rejection)
+	}
+	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
+		s.addRejection(report.Warning, view.PendingOptOut)
+	}
+	if view.Paused && view.Relevant && !view.ReadOnly {
+		s.addf(report.Warning, "Paused", "Paused by annotation: nothing is written%s.", wouldChange(t.OutOfSync))
+	}
+	if view.Active() {
+		s.addDecision(view, t, writeFails)
+		s.addNotices(view, t.Sources)
+	}
+	report.Sort(s.problems)
+	return s.problems
+}
+
+func wouldChange(differ int) string {
+	if differ == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s would change", display.Count(differ, "address", "addresses"))
+}
+
+// addDecision adds what the decision about a Service says, and whether it is written.
+func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writeFails bool) {
+	d := &t.Decision
+	switch {
+	case view.Paused:
+	case writeFails:
+		s.addf(
+			report.Error,
+			"OutOfSync",
+			"Its last write failed and is repeated; %s out of sync.",
+			display.Count(t.OutOfSync, "address is", "addresses are"),
+		)
+	case t.OutOfSync > 0 && d.Write:
+		s.addf(report.Error, "OutOfSync", "%s not listed as decided.", display.Count(t.OutOfSync, "address is", "addresses are"))
+	}
+	if view.Rejection == nil && !slices.ContainsFunc(d.Endpoints, func(e verdict.Endpoint) bool { return e.Listed && e.Conditions.Ready }) {
+		s.addf(report.Error, "NoReadyEndpoints", "No endpoint is ready.")
+	}
+	for i := range d.Guards {
+		g, level, about := &d.Guards[i], report.Warning, s.object
+		if !d.Write {
+			level = report.Error // nothing is written until a person corrects a setting
+		}
+		if g.Source != "" {
+			about += ", source " + g.Source
+		}
+		s.problems = append(s.problems, report.NewProblem(level, GuardReasons[g.Rule], about, "%s", g.Message))
+	}
+}
+
+// addNotices adds what else a person should know about a Service that is decided on.
+func (s *service) addNotices(view targets.Resolution, snapshots []subscriber.Snapshot) {
+	t := &view.Target
+	if view.AnnotationError != nil {
+		s.addRejection(report.Warning, view.AnnotationError)
+	}
+	if len(t.ForeignSlices) > 0 { // consumers use them too
+		s.addf(report.Warning, "ForeignSlices", "EndpointSlices managed by others belong to it, too: %s.", display.List(t.ForeignSlices))
+	}
+	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
+		s.addf(report.Warning, "OtherClass", "EndpointSlices of another class belong to it, too: %s.", display.List(t.OtherClassSlices))
+	}
+	if t.PublishNotReadyAddresses && t.Settings.ListUnready {
+		s.addf(report.Note, "PublishNotReadyAddresses", "publishNotReadyAddresses may send traffic to endpoints that are not ready.")
+	}
+	if t.TrafficDistribution != "" { // kube-proxy follows it by hints alone
+		s.addf(report.Note, "TrafficDistribution", "trafficDistribution %.40s has no effect in kube-proxy: all endpoints are used equally.",
+			t.TrafficDistribution)
+	}
+	for i := range snapshots {
+		s.addPortMismatch(&snapshots[i], view.Target)
+	}
+}
+
+// addPortMismatch adds a port of the Service that none of the source's own endpoints has. A source only publishes
+// addresses, so the port is written nevertheless.
+func (s *service) addPortMismatch(source *subscriber.Snapshot, t targets.Target) {
+	reported := source.Ports()
+	var missing, have []string
+	follows := t.FollowsPorts(source.Source)
+	for _, p := range t.OwnPorts(source.Source) {
+		number := fmt.Sprintf("%d/%.8s", *p.Port, *p.Protocol)
+		if follows {
+			number = fmt.Sprintf("%.16s/%.8s", *p.Name, *p.Protocol)
+		}
+		if !slices.ContainsFunc(reported, func(o contract.Port) bool {
+			found := int32(o.Number) == *p.Port
+			if follows {
+				found = o.Name == *p.Name || len(t.Ports) == 1
+			}
+			return found && o.Protocol == string(*p.Protocol)
+		}) {
+			missing = append(missing, number)
+		}
+	}
+	if len(missing) == 0 || len(reported) == 0 {
+		return
+	}
+	for _, p := range reported {
+		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
+	}
+	s.problems = append(s.problems, report.NewProblem(report.Note, "SourcePortMismatch", s.object+", source "+source.Source,
+		"Endpoints of source %s use %s, this Service %s.", source.Source, display.List(have), display.List(missing)))
+}
+
+// objectName names a Service or a ServiceImport.
+func objectName(namespace, name string) string {
+	if imported, ok := strings.CutSuffix(name, planner.ImportSuffix); ok {
+		return "ServiceImport " + namespace + "/" + imported
+	}
+	return "Service " + namespace + "/" + name
+}
+
+// ofSource returns the problem of a source that ignoring Services do not trust, or nil.
+func ofSource(s *subscriber.Snapshot, ignoring int) *report.Problem {
+	status, object := endpoints.NewSourceStatus(s), "source "+s.FeedName()
+	switch {
+	case !s.EverSynced:
+		return report.NewProblem(report.Error, "SourceNotSynced", object, "Not synced since this writer started: %s.", s.NotSyncedReason())
+	case !status.Connected:
+		return report.NewProblem(report.Error, "SourceDisconnected", object, "Disconnected: %s.", status.Reason)
+	case ignoring > 0:
+		return report.NewProblem(report.Error, "SourceNotTrusted", object, "Ignored by %s. %s",
+			display.Count(ignoring, "Service", "Services"), status.Reason)
+	case s.Membership.State != subscriber.Synced:
+		return report.NewProblem(report.Warning, "SourceNotTrusted", object, "It reports: %s.", status.Reason)
+	case status.Reason != "":
+		return report.NewProblem(report.Warning, "SourceDegraded", object, "It reports: %s.", status.Reason)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package report
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+func TestFindsTheProblemsOfAService(t *testing.T) {
+	rejection := &targets.Rejection{Reason: "ServiceHasSelector", Message: "It has a selector."}
+	for name, c := range map[string]struct {
+		alter      func(*targets.Resolution, *endpoints.Target)
+		writeFails bool
+		want       []string
+	}{
+		"as decided":                     {alter: func(*targets.Resolution, *endpoints.Target) {}},
+		"an endpoint is not written yet": {alter: func(_ *targets.Resolution, t *endpoints.Target) { t.Input.Current = nil }, want: []string{"ERROR OutOfSync"}},
+		"one should be gone":             {alter: func(_ *targets.Resolution, t *endpoints.Target) { t.Decision.Endpoints[0].Listed = false }, want: []string{"ERROR OutOfSync", "ERROR NoReadyEndpoints"}},
+		"a write fails":                  {alter: func(*targets.Resolution, *endpoints.Target) {}, writeFails: true, want: []string{"ERROR OutOfSync"}},
+		"none is ready":                  {alter: func(_ *targets.Resolution, t *endpoints.Target) { t.Decision.Endpoints, t.Input.Current = nil, nil }, want: []string{"ERROR NoReadyEndpoints"}},
+		"a guard of each source":         {alter: func(_ *targets.Resolution, t *endpoints.Target) { t.Decision.Guards = twoGuards() }, want: []string{"WARNING AddressNotAllowed", "WARNING SourceNotTrusted", "WARNING SourceNotTrusted"}},
+		"what may not be written": {alter: func(_ *targets.Resolution, t *endpoints.Target) {
+			t.Decision.Write, t.Decision.Guards, t.Input.Current = false, twoGuards()[:1], nil
+		}, want: []string{"ERROR AddressNotAllowed"}},
+		"paused, and changed by hand": {alter: func(v *targets.Resolution, t *endpoints.Target) {
+			v.Paused, t.State, t.Input.Current = true, endpoints.Paused, nil
+		}, want: []string{"WARNING Paused"}},
+		"opted out while paused": {alter: func(v *targets.Resolution, t *endpoints.Target) {
+			v.Paused, v.OptedOut, t.State = true, true, endpoints.Paused
+		}, want: []string{"WARNING Paused"}},
+		"opted out": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.OptedOut = true }},
+		"not a target, though annotated": {alter: func(v *targets.Resolution, t *endpoints.Target) {
+			v.Paused, v.Relevant, t.State = true, false, endpoints.Paused
+		}},
+		"read-only": {alter: func(v *targets.Resolution, t *endpoints.Target) {
+			v.ReadOnly, v.Paused, t.State = true, true, endpoints.ReadOnly
+		}},
+		"rejected": {alter: func(v *targets.Resolution, t *endpoints.Target) {
+			v.Rejection, t.State, t.Decision = rejection, endpoints.Rejected, verdict.Decision{}
+		}, want: []string{"ERROR ServiceHasSelector"}},
+		"rejected, and a write fails": {alter: func(v *targets.Resolution, t *endpoints.Target) {
+			v.Rejection, v.ProbesOnly, t.State = rejection, true, endpoints.Rejected
+		}, writeFails: true, want: []string{"ERROR ServiceHasSelector", "ERROR OutOfSync"}},
+		"invalid annotations": {alter: func(v *targets.Resolution, _ *endpoints.Target) {
+			v.AnnotationError = &targets.Rejection{Reason: "InvalidAnnotation", Message: "a; b", Parts: []string{"a", "b"}}
+		}, want: []string{"WARNING InvalidAnnotation", "WARNING InvalidAnnotation"}},
+		"its label was removed": {alter: func(v *targets.Resolution, _ *endpoints.Target) {
+			v.PendingOptOut = &targets.Rejection{Reason: "LabelRemoved"}
+		}, want: []string{"WARNING LabelRemoved"}},
+		"the label, and nothing is known": {alter: func(v *targets.Resolution, t *endpoints.Target) {
+			v.PendingOptOut, v.Rejection, t.State = rejection, rejection, endpoints.Rejected
+		}, want: []string{"ERROR ServiceHasSelector"}},
+		"slices of others":        {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.ForeignSlices = []string{"by-hand"} }, want: []string{"WARNING ForeignSlices"}},
+		"slices of another class": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.OtherClassSlices = []string{"blue-1"} }, want: []string{"WARNING OtherClass"}},
+		"trafficDistribution":     {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.TrafficDistribution = "PreferClose" }, want: []string{"NOTE TrafficDistribution"}},
+		"publishNotReadyAddresses": {alter: func(v *targets.Resolution, _ *endpoints.Target) {
+			v.Target.PublishNotReadyAddresses, v.Target.Settings.ListUnready = true, true
+		}, want: []string{"NOTE PublishNotReadyAddresses"}},
+		"the same, and none are listed": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.PublishNotReadyAddresses = true }},
+		"ports of the source":           {alter: withPorts("TCP", 9090, 8080)},
+		"a port that it does not have":  {alter: withPorts("TCP", 9090), want: []string{"NOTE SourcePortMismatch"}},
+		"a port of another protocol":    {alter: withPorts("UDP", 8080), want: []string{"NOTE SourcePortMismatch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view, target := targets.Resolution{Relevant: true}, newTarget("shop", "10.0.0.1")
+			c.alter(&view, &target)
+			target.OutOfSync = target.CountOutOfSync()
+			got := OfService(view, &target, c.writeFails)
+			if diff := cmp.Diff(c.want, reasons(got)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			objects := map[string]bool{}
+			for _, p := range got {
+				if id := p.GetReason() + p.GetObject() + p.GetMessage(); objects[id] || p.GetAdvice() == "" {
+					t.Errorf("twice, or without advice: %v", p)
+				} else {
+					objects[id] = true
+				}
+			}
+		})
+	}
+}
+
+func twoGuards() []verdict.Guard {
+	return []verdict.Guard{
+		{Rule: verdict.RuleAllowlist, Source: "a", Message: "A lies."},
+		{Rule: verdict.RuleTrust, Source: "a", Message: "A is silent."},
+		{Rule: verdict.RuleTrust, Source: "b", Message: "B is silent."},
+	}
+}
+
+// withPorts has the source report ports of a Service that targets 8080/TCP.
+func withPorts(protocol string, numbers ...uint16) func(*targets.Resolution, *endpoints.Target) {
+	return func(v *targets.Resolution, t *endpoints.Target) {
+		v.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
+		member := &subscriber.Member{}
+		for _, number := range numbers {
+			member.Ports = append(member.Ports, contract.Port{Protocol: protocol, Number: number})
+		}
+		t.Sources[0].Members = []*subscriber.Member{member}
+	}
+}
+
+func TestEachGuardHasAReason(t *testing.T) {
+	seen := map[string]bool{}
+	for _, rule := range verdict.GuardOrder {
+		if reason := GuardReasons[rule]; reason == "" || seen[reason] {
+			t.Errorf("guard %s has reason %q", rule, reason)
+		} else {
+			seen[reason] = true
+		}
+	}
+}
+
+func TestMetricsShowProblemsAndSinceWhen(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, key, start := NewMetrics(reg), targets.Key{Namespace: "web", Name: "blue"}, time.Unix(1_000_000, 0)
+	managed := targets.Resolution{Relevant: true}
+	rejected := targets.Resolution{Relevant: true, Rejection: &targets.Rejection{}}
+	problem := func(level report.Level, reason string) *report.Problem {
+		return report.NewProblem(level, reason, "Service web/blue", "It is so.")
+	}
+	note, unready, ill := problem(
+		report.Note,
+		"TrafficDistribution",
+	), problem(
+		report.Error,
+		"NoReadyEndpoints",
+	), problem(
+		report.Error,
+		"ExternalName",
+	)
+	for _, step := range []struct {
+		name     string
+		view     targets.Resolution
+		problems []*report.Problem
+		since    float64 // of the Service; 0: it is healthy
+		each     []int   // hours after the start
+		guards   int     // series
+	}{
+		{"no endpoint is ready", managed, []*report.Problem{unready, note}, 1_000_000, []int{0, 0}, len(verdict.GuardOrder)},
+		{"an hour later it is rejected", rejected, []*report.Problem{ill}, 1_000_000, []int{1}, 0},
+		{"then it is healthy", managed, []*report.Problem{note}, 0, []int{2}, len(verdict.GuardOrder)},
+		{"and unhealthy again", managed, []*report.Problem{unready, note}, 1_010_800, []int{3, 2}, len(verdict.GuardOrder)},
+	} {
+		hours := int(start.Sub(time.Unix(1_000_000, 0)).Hours())
+		decision := verdict.Decision{Endpoints: []verdict.Endpoint{{Address: netip.MustParseAddr("10.0.1.7")}}}
+		var each []int
+		for _, at := range m.Update(key, step.view, decision, step.problems, start) {
+			each = append(each, hours-int(start.Sub(at).Hours()))
+		}
+		start = start.Add(time.Hour)
+		if !slices.Equal(each, step.each) {
+			t.Errorf("%s: since hours %v, want %v", step.name, each, step.each)
+		}
+		want := "# HELP slicefeed_writer_target_problem 1 while the target has a problem, by its reason, such as OutOfSync, and its level: note, warning or error.\n" +
+			"# TYPE slicefeed_writer_target_problem gauge\n"
+		for _, p := range step.problems {
+			level := strings.ToLower(strings.TrimPrefix(p.GetLevel().String(), "LEVEL_"))
+			want += fmt.Sprintf(
+				"slicefeed_writer_target_problem{level=%q,namespace=\"web\",reason=%q,service=\"blue\"} 1\n",
+				level,
+				p.GetReason(),
+			)
+		}
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "slicefeed_writer_target_problem"); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		since := testutil.ToFloat64(m.unhealthySince.WithLabelValues("web", "blue"))
+		healthy := testutil.ToFloat64(m.healthy.WithLabelValues("web", "blue"))
+		if since != step.since || healthy != gaugeValue(step.since == 0) || testutil.CollectAndCount(m.held) != step.guards {
+			t.Errorf("%s: unhealthy since %v, healthy %v, %d guards", step.name, since, healthy, testutil.CollectAndCount(m.held))
+		}
+	}
+	if m.Forget(key); testutil.CollectAndCount(m.healthy)+testutil.CollectAndCount(m.problem) != 0 {
+		t.Error("a target that is forgotten has series")
+	}
+}

@@ -1,0 +1,289 @@
+// Package report says how the Services of a writer are: it builds the report that people read, and keeps the metrics
+// of problems and the last writes. It has the only definition of a problem, and so of healthy. It guarantees that a
+// report fits into a message and that building one holds no lock that decisions need. It does not decide about
+// endpoints, and does not print: package internal/report does.
+package report
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/page"
+	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+// Limits of a report.
+const (
+	maxFilter    = 512 // bytes
+	maxProblems  = 100
+	maxSources   = 1000
+	maxAddresses = 1000 // of a Service
+)
+
+// Builder builds reports, and serves them to operators.
+type Builder struct {
+	writerv1.UnimplementedWriterReportServiceServer
+
+	Version, Instance string // of the program, and of this replica
+
+	Store   *endpoints.Store
+	Writes  *Writes
+	Sources func() []subscriber.Snapshot
+	Leading func() bool
+	Holder  func() string // the known holder of the Lease; nil: a dry run, without a Lease
+
+	Synced        func() error // nil: the caches of the consuming cluster are synced
+	ImportsServed func() error // nil: ServiceImports are served, or not wanted
+}
+
+// Register registers WriterReportService.
+func (b *Builder) Register(to grpc.ServiceRegistrar) {
+	writerv1.RegisterWriterReportServiceServer(to, b)
+}
+
+// GetReport implements WriterReportService.
+func (b *Builder) GetReport(_ context.Context, req *reportv1.GetReportRequest) (*writerv1.WriterReport, error) {
+	return b.Build(req, time.Now())
+}
+
+// Report is GetReport as package internal/report prints it.
+func (b *Builder) Report(_ context.Context, req *reportv1.GetReportRequest) (report.Report, error) {
+	return b.Build(req, time.Now())
+}
+
+// Ready returns why this writer cannot serve, or nil: the condition of its readiness. Inventories do not count:
+// endpoints must stay available while an inventory is down, however long that lasts.
+func (b *Builder) Ready() error {
+	if report.Worst(b.ownProblems(endpoints.Status{})).GetLevel() < report.CannotServe {
+		return nil
+	}
+	return errors.Join(b.Synced(), b.ImportsServed()) // the causes in full
+}
+
+// Build returns the report that a request asks for. Its error is for the client.
+func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv1.WriterReport, error) {
+	if n := len(req.GetFilter()); n > maxFilter {
+		return nil, status.Errorf(codes.InvalidArgument, "the filter has %d bytes, want at most %d", n, maxFilter)
+	}
+	f := parseFilter(req.GetFilter())
+	views, state := b.Store.Views(nil)
+	snapshots := b.Sources()
+	r := &writerv1.WriterReport{
+		Version: b.Version, Instance: b.Instance, Time: timestamppb.New(now), Filter: req.GetFilter(),
+		Leading: new(b.Leading()), DryRun: b.Holder == nil, Totals: &writerv1.ServiceTotals{},
+	}
+	if b.Holder != nil {
+		r.Leader = b.Holder()
+	}
+	problems, since := b.ownProblems(state), map[*report.Problem]time.Time{}
+	var selected []*endpoints.View
+	for i := range views {
+		v := &views[i]
+		addToTotals(r.GetTotals(), v)
+		if f.selects(v) {
+			selected = append(selected, v)
+			problems = append(problems, v.Target.Problems...)
+			for n, p := range v.Target.Problems {
+				since[p] = v.Target.Since[n]
+			}
+		}
+	}
+	if len(selected) == 0 {
+		problems = append(problems, report.NewProblem(report.Warning, "NoServices", "", "No Service of this writer is selected."))
+	}
+	r.Sources = sourceStates(snapshots, views, selected, f.text != "", now)
+	for _, s := range r.GetSources() {
+		if s.GetProblem() != nil && f.text == "" {
+			problems = append(problems, s.GetProblem())
+		}
+	}
+	services, next, err := page.Cut(req, selected, serviceKey, func(v *endpoints.View) *writerv1.ServiceReport {
+		return b.serviceReport(v, &f, now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Services, r.NextPageToken = services, next
+	if f.byAddress() {
+		problems = append(problems, addressProblems(services, &f)...)
+	}
+	report.Sort(problems)
+	for _, p := range problems[:min(len(problems), maxProblems)] {
+		r.Problems = append(r.Problems, withAge(p, since[p], now))
+	}
+	r.ProblemsOmitted = uint32(len(problems) - len(r.GetProblems()))
+	return r, nil
+}
+
+// addressProblems returns the problems of the addresses that a filter selects.
+func addressProblems(services []*writerv1.ServiceReport, f *filter) (all []*report.Problem) {
+	for _, s := range services {
+		for _, a := range s.GetAddresses() {
+			if a.GetProblem() != nil {
+				all = append(all, a.GetProblem())
+			}
+		}
+		if len(s.GetAddresses()) == 0 {
+			all = append(all, report.NewProblem(report.Warning, "NotReported", objectName(s.GetNamespace(), s.GetName()),
+				"No source of the Service reports node %s.", f.node))
+		}
+	}
+	return all
+}
+
+// withAge returns a problem with its age: problems are shared by all reports.
+func withAge(p *report.Problem, since, now time.Time) *report.Problem {
+	aged := proto.CloneOf(p)
+	aged.Age = ageOf(since, now)
+	return aged
+}
+
+// serviceKey is a key by which Services are sorted: no name has a zero byte.
+func serviceKey(v *endpoints.View) string { return v.Namespace + "\x00" + v.Service }
+
+// ownProblems returns the problems of the writer itself.
+func (b *Builder) ownProblems(state endpoints.Status) (all []*report.Problem) {
+	if err := b.Synced(); err != nil {
+		all = append(all, report.NewProblem(report.CannotServe, "CachesNotSynced", "", "%v", err))
+	}
+	if err := b.ImportsServed(); err != nil {
+		all = append(all, report.NewProblem(report.CannotServe, "ServiceImportsMissing", "",
+			"The API server does not serve serviceimports.%s.", planner.GroupServiceImport))
+	}
+	if !state.Synced {
+		all = append(all, report.NewProblem(report.Warning, "InitialSyncIncomplete", "", "Not every Service has a decision yet."))
+	}
+	return all
+}
+
+func addToTotals(t *writerv1.ServiceTotals, v *endpoints.View) {
+	for _, c := range []struct {
+		total **uint32
+		n     int
+	}{
+		{&t.Services, 1},
+		{&t.Healthy, map[bool]int{true: 1}[report.IsHealthy(v.Target.Problems)]},
+		{&t.Ready, v.Ready},
+		{&t.Draining, v.Draining},
+		{&t.NotReady, v.NotReady},
+		{&t.OutOfSync, v.OutOfSync},
+		{&t.Held, v.Held},
+	} {
+		if *c.total == nil {
+			*c.total = new(uint32)
+		}
+		**c.total += uint32(c.n)
+	}
+}
+
+// sourceStates returns the state of each source; with a filter, of those of the selected Services.
+func sourceStates(
+	snapshots []subscriber.Snapshot,
+	views []endpoints.View,
+	selected []*endpoints.View,
+	filtered bool,
+	now time.Time,
+) (all []*writerv1.SourceState) {
+	ignoring, used := map[string]int{}, map[string]bool{}
+	for i := range views {
+		for _, g := range views[i].Target.Decision.Guards {
+			if g.Rule != verdict.RuleTrust && g.Rule != verdict.RuleInitialSync {
+				continue
+			}
+			for _, s := range views[i].Target.Sources {
+				if s.Source == g.Source {
+					ignoring[s.FeedName()]++
+				}
+			}
+		}
+	}
+	for _, v := range selected {
+		for _, s := range v.Target.Sources {
+			used[s.FeedName()] = true
+		}
+	}
+	slices.SortFunc(snapshots, func(a, b subscriber.Snapshot) int { return cmp.Compare(a.FeedName(), b.FeedName()) })
+	for i := range snapshots {
+		s := &snapshots[i]
+		name := s.FeedName()
+		if filtered && !used[name] || len(all) == maxSources {
+			continue
+		}
+		all = append(all, &writerv1.SourceState{
+			Name:           name,
+			Connected:      new(s.Connected && s.SyncedInStream),
+			Trusted:        new(ignoring[name] == 0),
+			Nodes:          new(uint32(len(s.Members))),
+			MembershipAge:  ageOf(s.MembershipSyncedAt, now),
+			Observation:    s.Observation,
+			ObservationAge: ageOf(s.ObservationReceivedAt, now),
+			Problem:        ofSource(s, ignoring[name]),
+		})
+	}
+	return all
+}
+
+// ageOf returns the time since then in whole seconds; nil: then is unknown.
+func ageOf(then, now time.Time) *durationpb.Duration {
+	if then.IsZero() {
+		return nil
+	}
+	return durationpb.New(max(now.Sub(then), 0).Truncate(time.Second))
+}
+
+// filter selects Services, and of those perhaps one address or node.
+type filter struct {
+	text               string
+	namespace, service string     // empty: all
+	address            netip.Addr // valid: only this one
+	node               string     // not empty: only the addresses of this one
+}
+
+// parseFilter reads NAMESPACE/, NAMESPACE/SERVICE, NAMESPACE/SERVICE/ADDRESS, ADDRESS or NODE.
+func parseFilter(text string) filter {
+	f, rest := filter{text: text}, text
+	if namespace, name, ok := strings.Cut(text, "/"); ok {
+		f.namespace = namespace
+		f.service, rest, _ = strings.Cut(name, "/")
+	}
+	if address, err := netip.ParseAddr(rest); err == nil {
+		f.address = address.Unmap()
+	} else {
+		f.node = rest
+	}
+	return f
+}
+
+func (f *filter) byAddress() bool { return f.address.IsValid() || f.node != "" }
+
+// detailed reports whether selected Services are shown with their addresses.
+func (f *filter) detailed() bool { return f.service != "" || f.byAddress() }
+
+func (f *filter) selects(v *endpoints.View) bool {
+	if f.namespace != "" && v.Namespace != f.namespace || f.service != "" && v.Service != f.service {
+		return false
+	}
+	return f.service != "" || !f.byAddress() || len(addressesOf(v, f)) > 0
+}
+
+// text returns text from elsewhere as a report may have it: in one line, and limited.
+func text(s string) string { return display.Truncate(display.Sanitize(s), maxText) }

@@ -1,0 +1,215 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
+)
+
+func (b *Builder) serviceReport(v *endpoints.View, f *filter, now time.Time) *writerv1.ServiceReport {
+	s := &writerv1.ServiceReport{
+		Namespace: v.Namespace, Name: v.Service, State: writerv1.TargetState(v.State), Problem: report.Worst(v.Target.Problems),
+		Ready: new(uint32(v.Ready)), Draining: new(uint32(v.Draining)), NotReady: new(uint32(v.NotReady)),
+		OutOfSync: new(uint32(v.OutOfSync)), Held: new(uint32(v.Held)),
+	}
+	if !f.detailed() {
+		return s
+	}
+	for i, p := range v.Target.Problems {
+		s.Problems = append(s.Problems, withAge(p, v.Target.Since[i], now))
+	}
+	for _, p := range v.Ports {
+		s.Ports = append(s.Ports, &writerv1.Port{
+			Name: p.Name, Protocol: p.Protocol, Number: uint32(p.Number), AppProtocol: p.AppProtocol, ServicePort: uint32(p.ServicePort),
+		})
+	}
+	for i := range v.Target.Sources {
+		s.Sources = append(s.Sources, v.Target.Sources[i].FeedName())
+	}
+	slices.Sort(s.GetSources())
+	if at := v.Target.Decision.Wake; !at.IsZero() {
+		s.NextDecisionIn = durationpb.New(max(at.Sub(now), 0).Truncate(time.Second))
+	}
+	addresses := addressesOf(v, f)
+	s.AddressesOmitted = uint32(max(0, len(addresses)-maxAddresses))
+	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
+		s.Addresses = append(s.Addresses, addressReport(v, a, now))
+	}
+	for _, w := range b.Writes.Of(v.Namespace, v.Service) {
+		s.Writes = append(s.Writes, writeReport(&w, now))
+	}
+	return s
+}
+
+func writeReport(w *Write, now time.Time) *writerv1.WriteReport {
+	r := &writerv1.WriteReport{
+		Age: ageOf(w.At, now), Slice: w.Slice, Verb: w.Verb, Result: w.Result, Message: text(w.Message),
+		Attempts: uint32(w.Attempts), ChangesOmitted: uint32(w.OmittedChanges),
+	}
+	for i := range w.Changes {
+		line := w.Changes[i].String()
+		if reason := w.Changes[i].Reason; reason != "" {
+			line += " (" + reason + ")"
+		}
+		r.Changes = append(r.Changes, text(line))
+	}
+	return r
+}
+
+// addressesOf returns the addresses of a Service that a source or a slice lists, as far as a filter selects them, and
+// the one that it names.
+func addressesOf(v *endpoints.View, f *filter) (all []netip.Addr) {
+	if f.address.IsValid() && f.service != "" {
+		return []netip.Addr{f.address}
+	}
+	t := v.Target
+	add := func(a netip.Addr) {
+		if !f.address.IsValid() || a == f.address {
+			all = append(all, a)
+		}
+	}
+	for i := range t.Input.Sources {
+		for _, m := range t.Input.Sources[i].Members {
+			if f.node == "" || m.Name == f.node {
+				add(m.Address)
+			}
+		}
+	}
+	if f.node == "" {
+		for i := range t.Decision.Endpoints {
+			add(t.Decision.Endpoints[i].Address)
+		}
+		for i := range t.Input.Current {
+			add(t.Input.Current[i].Address)
+		}
+		for i := range v.Backends {
+			add(v.Backends[i].Address)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// addressReport says why an address is, or is not, an endpoint.
+func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writerv1.AddressReport {
+	t := v.Target
+	r := &writerv1.AddressReport{Address: address.String()}
+	current := v.Current(address)
+	wanted := current // of a Service that nothing is decided about
+	decided, ok := endpoints.Find(t.Decision.Endpoints, address, func(e *verdict.Endpoint) netip.Addr { return e.Address })
+	if ok {
+		r.Rule, r.Reason = string(decided.Rule), text(decided.Reason)
+		wanted = endpoints.Wanted(decided)
+	} else if v.State == endpoints.Managed {
+		wanted = nil
+	}
+	r.Now, r.Wanted = backend(current), backend(wanted)
+	var since time.Time
+	var member *verdict.Member
+	for i := range t.Input.Sources {
+		s := &t.Input.Sources[i]
+		in := &writerv1.AddressInSource{Source: s.Name}
+		if m, ok := endpoints.Find(s.Members, address, func(m *verdict.Member) netip.Addr { return m.Address }); ok && s.EverSynced {
+			in.Node, in.State, in.Age = text(m.Name), stateNames[m.State], ageOf(m.Since, now)
+			if member == nil || decided != nil && s.Name == decided.Source {
+				member, since = m, m.Since
+			}
+		}
+		r.Reports = append(r.Reports, in)
+	}
+	slices.SortFunc(r.GetReports(), func(a, b *writerv1.AddressInSource) int { return cmp.Compare(a.GetSource(), b.GetSource()) })
+	var port uint16
+	if decided != nil {
+		port = decided.Ports.Probe
+	}
+	if p, probed := t.Input.Probe(address, port); probed && t.Input.Limits.Probing {
+		r.Probe = &writerv1.ProbeReport{
+			Result: p.Status.String(), Age: ageOf(p.Since, now), Detail: text(p.Detail), PassedAge: ageOf(p.LastPassed, now),
+		}
+		if p.Since.After(since) {
+			since = p.Since
+		}
+	}
+	r.Age = ageOf(since, now)
+	differs := (current == nil) != (wanted == nil) || current != nil && *current != *wanted
+	r.Problem = ofAddress(v, r, decided, member, differs && v.State == endpoints.Managed)
+	return r
+}
+
+// stateNames are the states of a node, as the report of an inventory has them.
+var stateNames = [...]string{
+	verdict.Unknown:  "UNKNOWN",
+	verdict.Ready:    "READY",
+	verdict.Draining: "DRAINING",
+	verdict.NotReady: "NOT_READY",
+}
+
+func backend(b *endpoints.Backend) *writerv1.Backend {
+	if b == nil {
+		return nil
+	}
+	return &writerv1.Backend{
+		Address: b.Address.String(), Ready: b.Conditions.Ready, Serving: b.Conditions.Serving, Terminating: b.Conditions.Terminating,
+		Source: b.Source, Zone: text(b.Zone), Hostname: text(b.Hostname),
+	}
+}
+
+// ofAddress returns why an address is not ready, or not listed as wanted; nil: it is.
+func ofAddress(
+	v *endpoints.View,
+	r *writerv1.AddressReport,
+	decided *verdict.Endpoint,
+	member *verdict.Member,
+	differs bool,
+) *report.Problem {
+	object := fmt.Sprintf("address %s of %s", r.GetAddress(), objectName(v.Namespace, v.Service))
+	problem := func(level report.Level, reason, format string, args ...any) *report.Problem {
+		return report.NewProblem(level, reason, object, format, args...)
+	}
+	if decided != nil && decided.Held {
+		for _, g := range v.Target.Decision.Guards {
+			if g.Rule == decided.Rule && (g.Source == "" || g.Source == decided.Source) {
+				return problem(report.Warning, GuardReasons[g.Rule], "Guard %s: %s", g.Rule, g.Message)
+			}
+		}
+	}
+	switch d := &v.Target.Decision; {
+	case v.State == endpoints.Managed && decided == nil && !d.Write && len(d.Guards) > 0:
+		return problem(report.Warning, GuardReasons[d.Guards[0].Rule], "%s", d.Guards[0].Message)
+	case differs:
+		return problem(report.Error, "OutOfSync", "Its slices do not list it as wanted.")
+	case r.GetWanted().GetReady():
+		return nil
+	case decided != nil && decided.Verdict == verdict.StandBy:
+		return problem(report.Note, "StandBy", "Source %s stands by: those before it have enough ready endpoints.", decided.Source)
+	case member == nil:
+		for i := range v.Target.Input.Sources {
+			if s := &v.Target.Input.Sources[i]; !s.EverSynced {
+				return problem(report.Warning, "SourceNotSynced", "Source %s has not synced, so it may list the address.", s.Name)
+			}
+		}
+		return problem(report.Warning, "NotReported", "No source of the Service reports it.")
+	case r.GetProbe().GetResult() == verdict.Failing.String():
+		return problem(report.Warning, "ProbeFailing", "Its probe fails: %s.", r.GetProbe().GetDetail())
+	case r.GetProbe().GetResult() == verdict.Pending.String():
+		return problem(report.Note, "ProbePending", "Its probe has no result yet.")
+	case decided != nil && decided.Rule == verdict.RuleTrust:
+		return problem(report.Warning, "SourceNotTrusted", "Not added: %s.", decided.Reason)
+	case member.State == verdict.NotReady:
+		return problem(report.Warning, "NodeNotReady", "Node %s is NOT_READY.", member.Name)
+	case member.State == verdict.Draining:
+		return problem(report.Note, "NodeDraining", "Node %s is DRAINING.", member.Name)
+	case member.State == verdict.Unknown:
+		return problem(report.Warning, "StateUnknown", "Node %s has a state that this version does not know.", member.Name)
+	}
+	return nil
+}
