@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"encoding/json"
 	htmltemplate "html/template"
 	"io"
 	"log/slog"
@@ -103,7 +104,11 @@ func WriteAs(out io.Writer, format command.Format, r Report) error {
 	if format.IsTable() {
 		return Write(out, r)
 	}
-	return format.Write(out, JSON{r})
+	encoded, err := JSON{r}.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return format.Write(out, json.RawMessage(encoded))
 }
 
 // Write writes a report as text, in colors if out is a terminal.

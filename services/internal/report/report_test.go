@@ -386,6 +386,9 @@ func TestServesReports(t *testing.T) {
 		if w.Code != want.code || w.Header().Get("Content-Type") != want.contentType || !strings.Contains(w.Body.String(), want.text) {
 			t.Errorf("%s: %d, %s:\n%s", target, w.Code, w.Header().Get("Content-Type"), w.Body)
 		}
+		if strings.Contains(w.Body.String(), `"filter":`) {
+			t.Errorf("%s has what is not set:\n%s", target, w.Body)
+		}
 	}
 }
 
