@@ -1,6 +1,5 @@
-// Package display prepares text for people: it wraps lines and removes what would control a terminal. It
-// guarantees that text from outside cannot leave its line. It does not know what the text is about,
-// except for the conditions of an endpoint.
+// Package display prepares text for people: it removes what would control a terminal. It guarantees that text from
+// outside cannot leave its line. It does not know what the text is about, except for the conditions of an endpoint.
 package display
 
 import (
@@ -8,28 +7,6 @@ import (
 	"strings"
 	"unicode"
 )
-
-// Wrap breaks text into lines of at most width characters. Lines after the first begin with the indent;
-// the caller has already written that of the first.
-func Wrap(text string, width, indent int) string {
-	var b strings.Builder
-	column := indent
-	for n, word := range strings.Fields(Sanitize(text)) {
-		length := len([]rune(word))
-		switch {
-		case n == 0:
-		case column+1+length > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			column = indent
-		default:
-			b.WriteString(" ")
-			column++
-		}
-		b.WriteString(word)
-		column += length
-	}
-	return b.String()
-}
 
 // Sanitize replaces control and format characters (Unicode categories Cc and Cf) by spaces: line ends,
 // terminal escapes, invisible characters, and those that reverse the direction of text.

@@ -6,19 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-func TestWrapBreaksBetweenWords(t *testing.T) {
-	for text, want := range map[string]string{
-		"one two three":          "one two\n  three",
-		"":                       "",
-		"a\tline\nand a \x1b[2J": "a line\n  and a\n  [2J",
-		"unbreakablebutlong a":   "unbreakablebutlong\n  a",
-	} {
-		if got := Wrap(text, 10, 2); got != want {
-			t.Errorf("Wrap(%q) = %q, want %q", text, got, want)
-		}
-	}
-}
-
 func TestSanitizeKeepsTextInItsLine(t *testing.T) {
 	if got := Sanitize("a\u202eb\u200bc"); got != "a b c" {
 		t.Errorf("Sanitize kept invisible characters: %q", got)
