@@ -195,7 +195,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 							continue
 						}
 						judged.Add(1)
-						if w := b.Statuses(requestsFor("blue", s.Key))[0]; w.Health != prober.Passing || w.Since.After(before) {
+						if w := b.Statuses(requestsFor(s.Key))[0]; w.Health != prober.Passing || w.Since.After(before) {
 							clock.complainf(
 								"%s, %s: a hiccup of %v, and %v since %v after it began",
 								how.Mode,

@@ -75,7 +75,7 @@ func (d *detection) measure(ctx context.Context) (err error) {
 			address := netip.AddrFrom4([4]byte{127, 1, byte(n >> 8), byte(n)})
 			keys[i] = probe.Key{Address: address, Port: port - 1, Spec: probe.Spec{Mode: probe.TCP}}
 		}
-		b.Set(fmt.Sprint("web/", first/100), requestsFor("blue", keys...))
+		b.Set(fmt.Sprint("web/", first/100), requestsFor(keys...))
 	}
 	const warmUp = 3 * probe.DefaultInterval
 	AnyTime(ctx, warmUp, warmUp+probe.DefaultInterval)

@@ -142,7 +142,7 @@ func (b *Bench) Add(how Way, address netip.Addr) (*Subject, error) {
 	b.kicks[address.String()] = s.kick
 	b.subjects = append(b.subjects, s)
 	b.mu.Unlock()
-	b.Set(address.String(), requestsFor("blue", s.Key))
+	b.Set(address.String(), requestsFor(s.Key))
 	return s, nil
 }
 
@@ -159,7 +159,7 @@ func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, err
 }
 
 func (s *Subject) health() prober.Health {
-	return s.bench.Statuses(requestsFor("blue", s.Key))[0].Health
+	return s.bench.Statuses(requestsFor(s.Key))[0].Health
 }
 
 // Die kills the backend and brings it back, so many times, at any time, and reports how long
@@ -198,11 +198,11 @@ func AnyTime(ctx context.Context, atLeast, atMost time.Duration) {
 	}
 }
 
-// requestsFor returns requests for endpoints of one source.
-func requestsFor(source string, keys ...probe.Key) []prober.Request {
+// requestsFor returns requests for endpoints of one source, blue.
+func requestsFor(keys ...probe.Key) []prober.Request {
 	requests := make([]prober.Request, len(keys))
 	for i, key := range keys {
-		requests[i] = prober.Request{Key: key, Source: source}
+		requests[i] = prober.Request{Key: key, Source: "blue"}
 	}
 	return requests
 }

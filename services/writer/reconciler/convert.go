@@ -67,10 +67,10 @@ func (r *Reconciler) portsOf(t *targets.Target) inputs.Ports {
 	var lastSource, lastProblem string
 	var lastKnown []contract.Port
 	var last targets.Ports
-	any := false
+	asked := false
 	return inputs.Ports{Rule: t.PortRule(), Of: func(source string, known []contract.Port) (targets.Ports, string) {
-		if !any || source != lastSource || !slices.Equal(known, lastKnown) {
-			any, lastSource, lastKnown = true, source, known
+		if !asked || source != lastSource || !slices.Equal(known, lastKnown) {
+			asked, lastSource, lastKnown = true, source, known
 			last, lastProblem = t.PortsOf(source, known, r.allows)
 		}
 		return last, lastProblem
