@@ -391,12 +391,12 @@ func TestExplainsAddresses(t *testing.T) {
 		want  string // level, reason and message; empty: no problem
 	}{
 		"all is well": {func(*world) {}, ""},
-		"a guard":     {guard(verdict.RuleShrink), "WARNING ShrinkLimited: Guard shrink: See here"},
+		"a guard":     {guard(verdict.RuleShrink), "WARNING ShrinkLimited: See here"},
 		"a guard, and it is as reported": {func(w *world) {
 			guard(verdict.RuleTrust)(w)
 			w.decided.Held = false
 		}, ""},
-		"the allowlist":  {unlisted(guard(verdict.RuleAllowlist)), "WARNING AddressNotAllowed: Guard allowlist: See here"},
+		"the allowlist":  {unlisted(guard(verdict.RuleAllowlist)), "WARNING AddressNotAllowed: See here"},
 		"not written":    {func(w *world) { w.target.Input.Current = nil }, "ERROR OutOfSync: Its slices do not list it as wanted"},
 		"another source": {func(w *world) { w.target.Input.Current[0].Source = "green" }, "ERROR OutOfSync: Its slices do not list it as wanted"},
 		"the probe fails": {listed(out, verdict.Unready, func(w *world) {

@@ -178,7 +178,7 @@ func ofAddress(
 	if decided != nil && decided.Held {
 		for _, g := range v.Target.Decision.Guards {
 			if g.Rule == decided.Rule && (g.Source == "" || g.Source == decided.Source) {
-				return problem(report.Warning, GuardReasons[g.Rule], "Guard %s: %s", g.Rule, g.Message)
+				return problem(report.Warning, GuardReasons[g.Rule], "%s", g.Message)
 			}
 		}
 	}
