@@ -352,3 +352,28 @@ func TestShrinkCountsWhatIsGoneWhenTheSelectorChanges(t *testing.T) {
 	w.see("in the first window", "0:ready 2:ready 3:ready")
 	w.wantGuards("shrink 1 blue")
 }
+
+// What a source last reported is no difference if the slices list it so.
+func TestHeldAreOnlyAddressesThatWouldBeListedOtherwise(t *testing.T) {
+	address := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, n}) }
+	member := func(n byte, state State) Member { return Member{Address: address(n), State: state} }
+	input := Input{
+		Sources: []Source{{
+			Name: "blue", EverSynced: true, Members: []Member{member(1, Ready), member(2, Draining), member(4, Ready), member(5, NotReady)},
+			Allowlist: Allowlist{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
+		}},
+	}
+	for n := range byte(3) { // the third one is not reported any more
+		input.Current = append(input.Current, CurrentEndpoint{Address: address(n + 1), Conditions: ready, Source: "blue"})
+	}
+	_, d := Decide(Memory{}, input, time.Unix(1_000_000, 0))
+	var held []string
+	for i := range d.Endpoints {
+		if d.Endpoints[i].Held {
+			held = append(held, d.Endpoints[i].Address.String())
+		}
+	}
+	if want := []string{"10.0.0.2", "10.0.0.3", "10.0.0.4"}; !slices.Equal(held, want) || len(d.Guards) != 1 || d.Guards[0].Held != 3 {
+		t.Errorf("held are %v, want %v: %+v", held, want, d.Guards)
+	}
+}
