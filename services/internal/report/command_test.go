@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -40,6 +43,22 @@ func (server) GetReport(_ context.Context, request *reportv1.GetReportRequest) (
 	return r, nil
 }
 
+// TestMain runs the tests, or the command status as a process of its own, which sets the loggers of the whole process.
+func TestMain(m *testing.M) {
+	component := os.Getenv("STATUS_OF")
+	if component == "" {
+		goleak.VerifyTestMain(m)
+	}
+	cmd := NewCommand(component)(os.Getenv)
+	cmd.SetArgs(os.Args[1:])
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(settings.ExitCode(err))
+}
+
 func TestStatusOfRunningComponent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,17 +84,11 @@ func TestStatusOfRunningComponent(t *testing.T) {
 		{Writer, "", "127.0.0.1:1", 1, "connection refused"},
 	} {
 		t.Run(fmt.Sprintf("%s %s at %s", c.component, c.args, c.address), func(t *testing.T) {
-			cmd, out := NewCommand(
-				c.component,
-			)(
-				func(name string) string { return map[string]string{"DEBUG_ADDRESS": c.address}[name] },
-			), bytes.Buffer{}
-			cmd.SetArgs(strings.Fields(c.args))
-			cmd.SetOut(&out)
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			err := cmd.ExecuteContext(t.Context())
-			if text := fmt.Sprint(out.String(), err); settings.ExitCode(err) != c.code || !strings.Contains(text, c.want) {
-				t.Errorf("exit code %d, want %d and %q:\n%s", settings.ExitCode(err), c.code, c.want, text)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(c.args)...)
+			cmd.Env = append(os.Environ(), "STATUS_OF="+c.component, "DEBUG_ADDRESS="+c.address)
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
+				t.Errorf("exit code %d, want %d and %q:\n%s", code, c.code, c.want, out)
 			}
 		})
 	}

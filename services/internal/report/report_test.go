@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -29,8 +28,6 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/docsection"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var update = flag.Bool("update", false, "write the examples into testdata")
 
