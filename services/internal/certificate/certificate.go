@@ -37,13 +37,9 @@ func Read(path string) ([]*x509.Certificate, error) {
 
 // Parse requires every block to be a complete certificate: part of a CA bundle, from a file
 // that is being written, would lock peers out.
-func Parse(text []byte) ([]*x509.Certificate, error) {
+func Parse(all []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
-	for {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			break
-		}
+	for block, rest := pem.Decode(all); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("PEM block %q, want only certificates", block.Type)
 		}
@@ -51,15 +47,25 @@ func Parse(text []byte) ([]*x509.Certificate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("certificate %d: %w; issue it again", len(certs)+1, err)
 		}
-		certs, text = append(certs, c), rest
+		certs = append(certs, c)
 	}
-	if bytes.Contains(text, []byte("-----BEGIN")) {
-		return nil, fmt.Errorf("PEM block after certificate %d is truncated", len(certs))
+	// pem.Decode skips what it cannot read, such as two blocks that cat joined in one line.
+	if blocks := max(bytes.Count(all, []byte("-----BEGIN")), bytes.Count(all, []byte("-----END"))); blocks != len(certs) {
+		return nil, fmt.Errorf("only %d of %d PEM blocks can be read; another is truncated or not on lines of its own", len(certs), blocks)
 	}
 	if len(certs) == 0 {
 		return nil, errors.New("no PEM certificate found; write the certificate to the file, in PEM form")
 	}
 	return certs, nil
+}
+
+// NewPool returns a pool of these certificates.
+func NewPool(certs []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
+	return pool
 }
 
 // CheckOwn checks what every peer requires of the certificates that an end presents, apart

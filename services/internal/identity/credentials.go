@@ -57,11 +57,9 @@ func (i *Identity) verifyPeer(chain []*x509.Certificate) error {
 	if err := certificate.CheckSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
 		return i.explainVerification(err)
 	}
-	intermediates := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		intermediates.AddCert(c)
-	}
-	verified, err := leaf.Verify(x509.VerifyOptions{Roots: roots.pool, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage}})
+	verified, err := leaf.Verify(x509.VerifyOptions{
+		Roots: roots.pool, Intermediates: certificate.NewPool(chain[1:]), KeyUsages: []x509.ExtKeyUsage{usage},
+	})
 	if err != nil {
 		return i.explainVerification(err)
 	}

@@ -129,11 +129,7 @@ func (i *Identity) loadRoots() (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", i.files.PeerCA, err)
 	}
-	pool := x509.NewCertPool()
-	for _, c := range certs {
-		pool.AddCert(c)
-	}
 	i.caPEM = caPEM
-	i.roots.Store(&rootCAs{certs, pool})
+	i.roots.Store(&rootCAs{certs, certificate.NewPool(certs)})
 	return true, nil
 }

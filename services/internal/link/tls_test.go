@@ -1,12 +1,14 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -224,6 +226,13 @@ func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 		{"ca", func(t *testing.T, r *testLink) {
 			writeFile(t, r.files.PeerCA, append(newTestCA(t, "x").pem, r.clientCA.pem[:100]...))
 		}, "is truncated"},
+		{"ca", func(t *testing.T, r *testLink) { // as cat makes it of a file without a newline at its end
+			bundle := slices.Concat(bytes.TrimSpace(r.clientCA.pem), newTestCA(t, "x").pem, newTestCA(t, "y").pem)
+			writeFile(t, r.files.PeerCA, bundle)
+		}, "only 1 of 3 PEM blocks"},
+		{"ca", func(t *testing.T, r *testLink) { // a dash is missing
+			writeFile(t, r.files.PeerCA, append(newTestCA(t, "x").pem, r.clientCA.pem[1:]...))
+		}, "only 1 of 2 PEM blocks"},
 		{"ca", func(t *testing.T, r *testLink) { os.Remove(r.files.PeerCA) }, "no such file"},
 		{"cert", func(t *testing.T, r *testLink) { writeFile(t, r.files.Cert, []byte("garbage")) }, "no PEM certificate found"},
 		{"cert", func(t *testing.T, r *testLink) {

@@ -24,8 +24,8 @@ import (
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/util/cert"
 
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
@@ -99,8 +99,9 @@ func New(cfg Config) (*Client, error) {
 	baseTransport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	baseTransport.MaxResponseHeaderBytes = 256 << 10
 	if cfg.CAFile != "" {
-		baseTransport.TLSClientConfig.RootCAs, err = cert.NewPool(cfg.CAFile)
+		roots, err := certificate.Read(cfg.CAFile)
 		problems = append(problems, err)
+		baseTransport.TLSClientConfig.RootCAs = certificate.NewPool(roots)
 	}
 	token := ionoshttp.TokenSource{File: cfg.TokenFile, Fixed: cfg.Token}
 	if token.File == "" { // a file is often mounted after the start

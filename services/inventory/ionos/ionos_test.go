@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -166,6 +167,13 @@ func newTestClient(t *testing.T, cfg Config) *Client {
 func TestNewRejectsInvalidConfig(t *testing.T) {
 	invalid := filepath.Join(t.TempDir(), "ca.pem")
 	writeFile(t, invalid, []byte("invalid"))
+	valid, _ := startCloud(t, nil)
+	oneCA, err := os.ReadFile(valid.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := filepath.Join(t.TempDir(), "joined.pem")
+	writeFile(t, joined, slices.Concat(bytes.TrimSpace(oneCA), oneCA, oneCA))
 	for name, tc := range map[string]struct {
 		change func(*Config)
 		want   string
@@ -183,7 +191,8 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"no token":                          {func(c *Config) { c.Token = "" }, "want a token"},
 		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "bare token"},
 		"a missing CA":                      {func(c *Config) { c.CAFile = "/nowhere/ca.pem" }, "/nowhere/ca.pem"},
-		"a CA without a certificate":        {func(c *Config) { c.CAFile = invalid }, "ca.pem: data does not contain any valid"},
+		"a CA without a certificate":        {func(c *Config) { c.CAFile = invalid }, "ca.pem: no PEM certificate found"},
+		"CAs of which some cannot be read":  {func(c *Config) { c.CAFile = joined }, "joined.pem: only 1 of 3 PEM blocks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Token: testToken, Pairs: []Pair{{testDatacenter, "2"}}, Registerer: prometheus.NewRegistry()}
