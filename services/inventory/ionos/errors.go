@@ -27,7 +27,7 @@ const (
 // apiError is a failed call. Its text contains no secret.
 type apiError struct {
 	text       string
-	err        error          // nil if the SDK's error has no more information, or might contain a secret
+	err        error          // nil if the SDK's error has no more information
 	retryAfter *time.Duration // the pause that the API requested, if any
 }
 
@@ -91,7 +91,7 @@ func callAPI[T any](
 	return response, c.describeError(ctx, callCtx, x, err)
 }
 
-// describeError returns what went wrong in a call, in words for people and without the token.
+// describeError returns what went wrong in a call, in words for people.
 func (c *Client) describeError(ctx, callCtx context.Context, x *ionoshttp.Exchange, err error) error {
 	var tooLarge *http.MaxBytesError
 	e := new(apiError)
@@ -104,7 +104,6 @@ func (c *Client) describeError(ctx, callCtx context.Context, x *ionoshttp.Exchan
 	case callCtx.Err() != nil:
 		e.text, e.err = fmt.Sprintf("no complete response within %s", c.timeout), err
 	case x.Status == http.StatusUnauthorized:
-		// The body is omitted: it may repeat the token.
 		e.text = "token not accepted (HTTP 401), it is wrong or expired; check " + c.transport.Token.String()
 	case x.Status >= 300 && x.Status < 400:
 		e.text = fmt.Sprintf("redirect (HTTP %d) to %s not followed; check IONOS_API_URL", x.Status, redirectHost(x.Header.Get("Location")))
@@ -119,9 +118,6 @@ func (c *Client) describeError(ctx, callCtx context.Context, x *ionoshttp.Exchan
 			err = of.Err // without method and URL, which the caller knows
 		}
 		e.text, e.err = err.Error(), err
-	}
-	if x.Token != "" && strings.Contains(e.text, x.Token) {
-		e.text, e.err = strings.ReplaceAll(e.text, x.Token, "<token>"), nil
 	}
 	return e
 }

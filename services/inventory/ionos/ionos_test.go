@@ -28,8 +28,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	testDatacenter = "aaaaaaaa-0000-4000-8000-000000000001"
 	datacenterPath = basePath + "/datacenters/" + testDatacenter
-	testToken      = "s3cr3t-t0ken"
 )
+
+// testToken is as long as a real one, which is longer than what an error quotes of a response.
+var testToken = "eyJ0eXAiOiJKV1QiLCJhbGciOiJSUzI1NiJ9." + strings.Repeat("s3cr3t", 150)
 
 // testServerID is the n-th server ID.
 func testServerID(n int) string { return fmt.Sprintf("abcdef00-0000-4000-8000-%012d", n) }

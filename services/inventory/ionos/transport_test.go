@@ -36,24 +36,40 @@ func TestUnauthorizedErrorHidesToken(t *testing.T) {
 }
 
 func TestErrorsHideEchoedToken(t *testing.T) {
+	respondWith := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { respond(w, status, body) }
+	}
 	for name, h := range map[string]http.HandlerFunc{
-		"in an error": func(w http.ResponseWriter, r *http.Request) {
-			respond(w, 500, `{"messages":[{"message":"`+testToken+`"}]}`)
+		"in an error":     respondWith(500, `{"messages":[{"message":"rejected: Bearer `+testToken+`"}]}`),
+		"twice":           respondWith(500, `{"messages":[{"message":"`+testToken+testToken+`"}]}`),
+		"in an answer":    respondWith(200, `{"id":"x","type":"`+testToken+`"}`),
+		"as an ID":        respondWith(200, `{"id":`+strings.Repeat(" ", 4000)+`"`+testToken+`","type":"collection","items":[]}`),
+		"after an answer": respondWith(200, serversJSON("")+`"`+testToken+`"`),
+		"as a date":       respondWith(200, serversJSON("", strings.Replace(serverJSON(1, nicJSON("2")), "2026-01-02T03:04:05Z", testToken, 1))),
+		"in a redirect": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "https://"+testToken+"/")
+			w.WriteHeader(http.StatusFound)
 		},
-		"in an answer": func(w http.ResponseWriter, r *http.Request) { respond(w, 200, `{"id":"x","type":"`+testToken+`"}`) },
+		"as an address": serveFixed(serversJSON("", serverJSON(1, nicJSON("2", testToken))), plainLANJSON).ServeHTTP,
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := startCloud(t, h)
-			_, err := newTestClient(t, cfg).List(t.Context())
-			if err == nil || strings.Contains(fmt.Sprintf("%+v", err), testToken) {
-				t.Errorf("got %v", err)
+			listing, err := newTestClient(t, cfg).List(t.Context())
+			if (err == nil) != (len(listing.Invalid) > 0) {
+				t.Fatalf("neither an error nor an invalid server: %v, %v", listing, err)
 			}
 			for e := err; e != nil; e = errors.Unwrap(e) {
-				if strings.Contains(e.Error(), testToken) {
-					t.Errorf("wrapped: %v", e)
-				}
+				expectHidden(t, fmt.Sprintf("%+v", e))
 			}
+			expectHidden(t, fmt.Sprint(listing))
 		})
+	}
+}
+
+func expectHidden(t *testing.T, text string) {
+	t.Helper()
+	if strings.Contains(text, testToken[:10]) || strings.Contains(text, "s3cr3t") {
+		t.Errorf("shows a part of the token: %s", text)
 	}
 }
 

@@ -1,15 +1,20 @@
 // Package ionoshttp is the HTTP transport under the SDK of the IONOS Cloud API. It does what the SDK cannot
 // be configured to do: it reads the token for each request and warns before it expires, limits what a
 // response may take, reads the servers of a page one by one, reuses connections and keeps the headers. It
-// guarantees that a page is never held in memory as a whole, and that it never logs the token. It does not
-// retry or wait, and does not judge whether a listing is complete: ionos does.
+// guarantees that a page is never held in memory as a whole, and that nothing that it logs or returns
+// contains the token. It does not retry or wait, and does not judge whether a listing is complete: ionos does.
 package ionoshttp
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +24,6 @@ import (
 type Exchange struct {
 	Status int         // 0: no response
 	Header http.Header // of the response
-	Token  string      // as sent, to redact it in messages
 }
 
 type exchangeKey struct{}
@@ -57,7 +61,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.Token = token
 	expires, known := ParseExpiry(token)
 	t.metrics.setTokenExpiry(expires, known)
 	if known {
@@ -73,8 +76,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.Base.RoundTrip(r)
 	if err != nil {
 		t.metrics.observeRequest("error", time.Since(start))
+		if hidden := strings.ReplaceAll(err.Error(), token, hiddenToken); hidden != err.Error() {
+			err = errors.New(hidden)
+		}
 		return nil, err
 	}
+	for _, values := range resp.Header {
+		for i := range values {
+			values[i] = strings.ReplaceAll(values[i], token, hiddenToken)
+		}
+	}
+	resp.Body = newTokenHider(resp.Body, token)
 	x.Status, x.Header = resp.StatusCode, resp.Header.Clone()
 	// If Retry-After is a date, the SDK returns an error and does not close the body.
 	resp.Header.Del("Retry-After")
@@ -83,6 +95,40 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Request = r // the SDK's copy has our context
 	resp.Body = limitBody(resp, t.Limit)
 	return resp, nil
+}
+
+// hiddenToken replaces the token in what the API returns, before anything quotes the start of it.
+const hiddenToken = "<token>"
+
+// tokenHider is a body in which the token is overwritten by asterisks.
+type tokenHider struct {
+	io.Closer
+
+	body  *bufio.Reader
+	token []byte
+	err   error // that ended the body
+}
+
+func newTokenHider(body io.ReadCloser, token string) io.ReadCloser {
+	return &tokenHider{Closer: body, body: bufio.NewReaderSize(body, max(4<<10, 2*len(token))), token: []byte(token)}
+}
+
+func (h *tokenHider) Read(p []byte) (int, error) {
+	if h.err == nil {
+		_, h.err = h.body.Peek(len(h.token))
+	}
+	window, _ := h.body.Peek(h.body.Buffered())
+	if bytes.Contains(window, h.token) {
+		copy(window, bytes.ReplaceAll(window, h.token, bytes.Repeat([]byte("*"), len(h.token))))
+	}
+	complete := len(window)
+	switch {
+	case h.err == nil:
+		complete -= len(h.token) - 1 // a token may begin there
+	case complete == 0:
+		return 0, h.err
+	}
+	return h.body.Read(p[:min(len(p), complete)])
 }
 
 // codeLabel limits the values of the metric's label, whatever a server sends.

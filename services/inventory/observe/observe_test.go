@@ -29,6 +29,7 @@ func TestReasonsAreOneBoundedLineWithoutCredentials(t *testing.T) {
 		{"Get: Authorization: Bearer abc.def: denied", "Get: Authorization: [removed] denied"},
 		{"eyJhbGciOiJIUzI1NiJ9.e30.x was refused", "[removed] was refused"},
 		{"https://user:pw@host/x: EOF", "https:[removed]host/x: EOF"},
+		{strings.Repeat(" ", 4085) + "//user:password@host", "[removed]host"},
 		{`body {"token":"abc"}`, `body {"[removed]`},
 		{"\xff", "?"},
 	} {

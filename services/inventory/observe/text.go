@@ -12,6 +12,6 @@ var credential = regexp.MustCompile(`(?i)(bearer|basic)\s+\S+|eyJ[\w.-]{8,}|(//)
 
 // sanitize makes one line of limited length of an error text, without what looks like a credential.
 func sanitize(text string) string {
-	text = strings.Join(strings.Fields(display.Sanitize(display.Truncate(text, 4096))), " ")
+	text = strings.Join(strings.Fields(display.Sanitize(text)), " ")
 	return display.Truncate(credential.ReplaceAllString(text, "[removed]"), 400)
 }
