@@ -47,7 +47,7 @@ func Component(version string) command.Component[config.Config] {
 				Short:   "Print the nodes that would be published, as records that sources of kind file and command read",
 				Formats: true,
 				Example: "slicefeed-inventory list -o json",
-				Failure: "there was no complete observation; nothing is printed",
+				Failure: "the nodes cannot be published; nothing is printed",
 				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
 					return runList(ctx, version, inv)
 				},

@@ -32,12 +32,13 @@ func runList(ctx context.Context, version string, inv command.Invocation[config.
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	missing, err := pipeline.ObserveOnce(ctx, collector.ObservationTimeout, func(text string) { fmt.Fprintln(inv.Err, text) })
+	timeout := collector.ObservationTimeout + inv.Config.CloudPollInterval // in which it is confirmed that a node has no address
+	missing, err := pipeline.ObserveOnce(ctx, timeout, func(text string) { fmt.Fprintln(inv.Err, text) })
 	if err != nil {
 		return err
 	}
 	if missing != nil { // a reader of the list would conclude that a missing node has left
-		return fmt.Errorf("no complete observation after %s: %w", collector.ObservationTimeout, missing)
+		return fmt.Errorf("nothing to publish after %s: %w", timeout, missing)
 	}
 	nodes := toListed(pipeline.Snapshot(func(string) bool { return false }).Members)
 	if !inv.Format.IsTable() {

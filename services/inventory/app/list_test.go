@@ -12,13 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 )
 
 func TestListPrintsWhatASourceOfKindCommandReads(t *testing.T) {
 	apis := fakeAPIs{
-		nodes:   []corev1.Node{workerNode("one", server1), workerNode("two", server2)},
+		nodes: []corev1.Node{workerNode("one", server1), workerNode("two", server2, func(n *corev1.Node) {
+			n.Status.Conditions = nil // a ready one without an address is confirmed first
+		})},
 		servers: []string{serverJSON(server1, "one", "10.0.1.11"), serverJSON(server2, "two", "192.168.7.2")},
 	}
 	code, out, errs := runCommand(t, apis.start(t, nil), "list", "-o", "json")
@@ -56,15 +59,7 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			env := tt.apis.start(t, nil)
-			cfg := &config.Config{}
-			if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
-				t.Fatal(err)
-			}
-			p, err := config.NewPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := newPipeline(t, tt.apis)
 			var reported strings.Builder
 			missing, err := p.ObserveOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
 			if err != nil || missing == nil || !strings.Contains(missing.Error(), tt.missing) {
@@ -81,6 +76,46 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reader of an incomplete list would conclude that the missing nodes have left.
+func TestObserveOnceWaitsForWhatCanBePublished(t *testing.T) {
+	nodes := []corev1.Node{workerNode("one", server1), workerNode("two", server2)}
+	for name, tt := range map[string]struct {
+		servers []string
+		want    string // reported
+	}{
+		"no node has an address":             {nil, "addresses are unsynced (none of 2 eligible nodes has an address)"},
+		"a ready node has none, perhaps yet": {[]string{serverJSON(server1, "one", "10.0.1.11")}, "a ready node has no address, which another listing must confirm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			reported := ""
+			_, err := newPipeline(t, fakeAPIs{nodes: nodes, servers: tt.servers}).ObserveOnce(ctx, time.Minute, func(line string) {
+				if reported += line + "\n"; strings.Contains(line, tt.want) {
+					cancel()
+				}
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("did not wait: %v\n%s", err, reported)
+			}
+		})
+	}
+}
+
+func newPipeline(t *testing.T, apis fakeAPIs) *collector.Pipeline {
+	t.Helper()
+	env := apis.start(t, nil)
+	cfg := &config.Config{}
+	if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
+		t.Fatal(err)
+	}
+	p, err := config.NewPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func expectContains(t *testing.T, text string, want ...string) {

@@ -15,7 +15,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// ObservationTimeout is how long commands wait for the first complete observation.
+// ObservationTimeout is how long the command list waits for the first complete observation.
 const ObservationTimeout = time.Minute
 
 // Pipeline is the part of the inventory that observes the secured cluster and the cloud, and publishes
@@ -40,14 +40,18 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // Cloud returns the client of the cloud; nil if addresses come from elsewhere.
 func (p *Pipeline) Cloud() Cloud { return p.cloud }
 
-// CheckObserved passes after the first complete observation.
-func (p *Pipeline) CheckObserved() error {
-	status, _ := p.Set.Status()
-	if status.Observation > 0 {
+// checkPublishable returns why the nodes cannot be published as complete, or nil.
+func checkPublishable(s source.Status) error {
+	problem := "no complete observation yet"
+	switch {
+	case s.Publishable:
 		return nil
+	case s.Observation > 0 && (s.Membership.Sync == source.Unsynced || s.Addresses.Sync == source.Unsynced):
+		problem = "nodes cannot be published"
+	case s.Observation > 0:
+		problem = "a ready node has no address, which another listing must confirm"
 	}
-	return fmt.Errorf("no complete observation yet: membership is %s, addresses are %s",
-		describePart(status.Membership), describePart(status.Addresses))
+	return fmt.Errorf("%s: membership is %s, addresses are %s", problem, describePart(s.Membership), describePart(s.Addresses))
 }
 
 func describePart(p source.PartStatus) string {
@@ -57,9 +61,9 @@ func describePart(p source.PartStatus) string {
 	return fmt.Sprintf("%s (%s)", p.Sync, p.Reason)
 }
 
-// ObserveOnce runs the pipeline until its first complete observation or the timeout, and reports
+// ObserveOnce runs the pipeline until its nodes can be published or the timeout, and reports
 // what it waits for. It returns after the pipeline has stopped, so callers can read the roster.
-// After a timeout, missing describes what was not observed; err is an error of the pipeline itself.
+// After a timeout, missing describes why not; err is an error of the pipeline itself.
 func (p *Pipeline) ObserveOnce(ctx context.Context, timeout time.Duration, report func(string)) (missing, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -78,9 +82,12 @@ func (p *Pipeline) ObserveOnce(ctx context.Context, timeout time.Duration, repor
 	}
 	for {
 		status, changed := p.Set.Status()
-		missing = p.CheckObserved()
+		missing = checkPublishable(status)
 		if missing == nil {
 			break
+		}
+		if status.Observation > 0 {
+			reportOnce("  " + display.Sanitize(missing.Error()))
 		}
 		if status.Membership.Sync == source.Synced && p.cloud != nil {
 			reportOnce("listing the cloud…")
