@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -120,8 +121,10 @@ func checkEligibility(all map[string]string, selector labels.Selector) (excluded
 			return source.ControlPlane, "it has the label " + label
 		}
 	}
-	if value, ok := all[labelExclude]; ok && value != "false" {
-		return source.ExcludedByLabel, "it has the label " + labelExclude
+	if value, ok := all[labelExclude]; ok {
+		if excludes, err := strconv.ParseBool(value); err != nil || excludes { // as Kubernetes reads it (kubernetes#131085)
+			return source.ExcludedByLabel, "it has the label " + labelExclude
+		}
 	}
 	if selector != nil && !selector.Matches(labels.Set(all)) {
 		return source.NotSelected, fmt.Sprintf("NODE_SELECTOR %q does not match its labels", selector)
