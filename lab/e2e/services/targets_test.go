@@ -171,7 +171,7 @@ func TestRejectedServiceLosesItsDeadEndpointsAndGainsNone(t *testing.T) {
 	both := pair.AreJust(pair.Ready, e2e.Addresses(workers)...)
 	f.AwaitOf(cart, "it is served", both)
 	f.PatchService(cart, `{"spec":{"selector":{"app":"cart"}}}`)
-	f.AwaitEventOn(cart, "ServiceHasSelector", "the Endpoints object cart")
+	f.AwaitEventOn(cart, "ServiceHasSelector", "the Endpoints object of its name")
 	f.Must(workers[0].Set(backend.Refuse))
 	f.AwaitOf(cart, "what is dead is out", func(all []*discoveryv1.EndpointSlice) bool {
 		return pair.Are(pair.Out, workers[0].Address)(all) && pair.Are(pair.Ready, workers[1].Address)(all)

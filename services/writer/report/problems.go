@@ -174,7 +174,7 @@ func ofSource(s *subscriber.Snapshot, ignoring int) *report.Problem {
 	status, object := endpoints.NewSourceStatus(s), "source "+s.FeedName()
 	switch {
 	case !s.EverSynced:
-		return report.NewProblem(report.Error, "SourceNotSynced", object, "Not synced since this writer started: %s.", s.NotSyncedReason())
+		return report.NewProblem(report.Error, "SourceNotSynced", object, "Not synced: %s.", s.NotSyncedReason())
 	case !status.Connected:
 		return report.NewProblem(report.Error, "SourceDisconnected", object, "Disconnected: %s.", status.Reason)
 	case ignoring > 0:
