@@ -319,7 +319,8 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 	m.serve(m.Inventory, "slicefeed-inventory serve")
 	step("beside the old controller the writer would change metadata alone", func(m *migration) {
 		m.says("slicefeed-writer preflight", "may list services in web")
-		changes, _, _ := strings.Cut(m.says("slicefeed-writer plan", "update EndpointSlice shop-nodes"), "\n\nADDRESS")
+		const write = "shop-nodes: update planned"
+		_, changes, _ := strings.Cut(m.says("slicefeed-writer plan", write), write)
 		if !e2e.ContainsAll(changes, "+ label slicefeed.dev/writer web", "+ owner Service shop") ||
 			strings.Contains(changes, " endpoint 1") ||
 			strings.Contains(changes, " port ") {
@@ -334,7 +335,7 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 		m.AwaitMetric(writer, e2e.SourceSynced, e2e.Equals(1))
 		m.Until(
 			"it has printed what it would write",
-			func() bool { return e2e.ContainsAll(m.LogOf(writer), "shop-nodes", "EndpointSlice") },
+			func() bool { return e2e.ContainsAll(m.LogOf(writer), "shop-nodes: update planned") },
 		)
 		m.Must(writer.Terminate(e2e.Patience))
 		writer.Set("STORE_KIND", m.old["STORE_KIND"])

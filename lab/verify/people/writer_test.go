@@ -154,7 +154,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 	s.Step("before the writer ever ran it says what would be created, and creates nothing", func(s *e2e.Setup) {
 		s.ExpectNoWrites(func() {
 			code, text := asked(s, "plan")
-			if code != 0 || !e2e.ContainsAll(text, "create EndpointSlice shop-slicefeed", "+ endpoint "+w.Address.String()+" ready",
+			if code != 0 || !e2e.ContainsAll(text, "shop-slicefeed: create planned", "+ endpoint "+w.Address.String()+" ready",
 				"+ port http 30080/TCP", "+ label endpointslice.kubernetes.io/managed-by slicefeed-default", "ADDRESS") {
 				s.T.Errorf("exit code %d:\n%s", code, text)
 			}
@@ -169,8 +169,8 @@ func TestWriterPeoplePlan(t *testing.T) {
 	s.Step("beside a running writer there is nothing to write", func(s *e2e.Setup) {
 		s.ExpectNoWrites(func() {
 			code, text := asked(s, "plan")
-			if code != 0 || !e2e.ContainsAll(text, "nothing to write", w.Address.String(), "serve") ||
-				strings.Contains(text, "EndpointSlice ") {
+			if code != 0 || !e2e.ContainsAll(text, "nothing to write", w.Address.String(), "listed:  ready") ||
+				strings.Contains(text, " planned") {
 				s.T.Errorf("exit code %d:\n%s", code, text)
 			}
 		})
@@ -188,7 +188,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 		s.ExpectNoWrites(func() {
 			code, text := asked(s, "plan")
 			if code != 0 ||
-				!e2e.ContainsAll(text, "update EndpointSlice shop-slicefeed", "~ endpoint "+w.Address.String()+" not ready -> ready",
+				!e2e.ContainsAll(text, "shop-slicefeed: update planned", "~ endpoint "+w.Address.String()+" not ready -> ready",
 					"+ endpoint "+silent.Address.String()+" ready") {
 				s.T.Errorf("exit code %d:\n%s", code, text)
 			}
@@ -197,7 +197,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 	})
 	s.Step("a Service that is refused is an answer that could not be had", func(s *e2e.Setup) {
 		code, text := asked(s, "plan", "TARGET_SERVICE_NAME=nobody")
-		if code != 1 || !e2e.ContainsAll(text, "Service nobody does not exist") {
+		if code != 1 || !e2e.ContainsAll(text, "The Service does not exist") {
 			s.T.Errorf("exit code %d:\n%s", code, text)
 		}
 	})

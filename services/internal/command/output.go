@@ -11,8 +11,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -48,8 +46,8 @@ func (f *Format) Type() string { return strings.Join(formats, "|") }
 // IsTable reports whether the result is text for people.
 func (f *Format) IsTable() bool { return *f == Table || *f == "" }
 
-// Write writes a result as JSON or YAML: the JSON of encoding/json, or of protojson for a message. Text in it cannot
-// control a terminal: in JSON its control and format characters are escaped, in YAML some are spaces.
+// Write writes a result as JSON or YAML. Text in it cannot control a terminal: in JSON its control and format characters
+// are escaped, in YAML some are spaces.
 func (f *Format) Write(out io.Writer, result any) error {
 	encoded, err := encodeJSON(result)
 	if err == nil && *f == YAML {
@@ -65,9 +63,6 @@ func (f *Format) Write(out io.Writer, result any) error {
 }
 
 func encodeJSON(result any) ([]byte, error) {
-	if m, ok := result.(proto.Message); ok {
-		result = Message{m}
-	}
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -90,25 +85,4 @@ func escapeControls(encoded []byte) []byte {
 		}
 	}
 	return b.Bytes()
-}
-
-// Message is a message of a contract as a part of a result, in the JSON of protojson: fields have their lowerCamelCase
-// names, those that are not set are zero or empty, and messages that are not set are left out.
-type Message struct{ proto.Message }
-
-// MarshalJSON encodes the message; null if there is none.
-func (m Message) MarshalJSON() ([]byte, error) {
-	if m.Message == nil || !m.ProtoReflect().IsValid() {
-		return []byte("null"), nil
-	}
-	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m.Message)
-}
-
-// Messages returns messages as parts of a result.
-func Messages[M proto.Message](all []M) []Message {
-	parts := make([]Message, 0, len(all))
-	for _, m := range all {
-		parts = append(parts, Message{m})
-	}
-	return parts
 }

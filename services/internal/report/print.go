@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 )
 
@@ -129,6 +130,11 @@ func Write(out io.Writer, r Report) error {
 	}
 	_, err := io.WriteString(out, text)
 	return err
+}
+
+// WritePlan writes the planned writes of a Service as text.
+func WritePlan(out io.Writer, s *writerv1.ServiceReport) error {
+	return textTemplate.ExecuteTemplate(out, "plan", s)
 }
 
 var trailingSpace = regexp.MustCompile(`(?m) +$`)

@@ -149,7 +149,7 @@ func (v *view) Detailed() bool {
 		}
 	}
 	for _, s := range v.Writer.GetServices() {
-		if len(s.GetSources()) > 0 || len(s.GetAddresses()) > 0 {
+		if len(s.GetSources()) > 0 || len(s.GetAddresses()) > 0 || len(s.GetPlanNotes()) > 0 {
 			return true
 		}
 	}

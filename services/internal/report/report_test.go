@@ -338,7 +338,7 @@ func TestShowsEachField(t *testing.T) {
 			case *inventoryv1.InventoryReport:
 				r.Nodes[0].StateReason, r.Nodes[0].Match = "", ""
 			case *writerv1.WriterReport:
-				r.Services[0].Sources, r.Services[0].Addresses = nil, nil
+				r.Services[0].Sources, r.Services[0].Addresses, r.Services[0].PlanNotes = nil, nil, nil
 			}
 		}
 		for form, got := range map[string]string{"terminal": terminal, "browser": browser} {

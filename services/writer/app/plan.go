@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -35,10 +36,10 @@ func runPlan(ctx context.Context, version string, inv command.Invocation[config.
 	g, running := errgroup.WithContext(running)
 	w.startInputs(running, g)
 	fmt.Fprintf(inv.Err, "waiting up to %s for caches and inventories…\n", planTimeout)
-	results, err := plan.Run(running, w.reconcilerConfig, planTimeout)
+	r, err := plan.Run(running, w.reconcilerConfig, w.report, planTimeout)
 	stop()
-	if err = errors.Join(err, g.Wait()); err != nil {
+	if err = errors.Join(err, g.Wait()); r == nil {
 		return err
 	}
-	return plan.Print(inv.Out, inv.Format, results)
+	return errors.Join(report.WriteAs(inv.Out, inv.Format, r), err)
 }

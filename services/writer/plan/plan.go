@@ -15,27 +15,41 @@ import (
 	"sync"
 	"time"
 
+	problem "github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
-
-// Result is what would be done about one target.
-type Result struct {
-	reconciler.Preview
-
-	Key          targets.Key
-	ProbeTimeout time.Duration // for which first probe statuses were awaited
-}
 
 // pollInterval is how often Run checks whether all sources are synced and all probes have a status.
 const pollInterval = 100 * time.Millisecond
 
 // Run decides about each target until all sources are synced, which the timeout limits, and then until no probe is
-// pending, at most as long as a first status takes. It returns the results by target. The inputs in the configuration
-// must be running.
-func Run(ctx context.Context, cfg reconciler.Config, timeout time.Duration) (results []Result, err error) {
-	r := run{cfg: cfg, previews: map[targets.Key]reconciler.Preview{}}
+// pending, at most as long as a first status takes. It returns the report of what would be written, or nil; its error
+// names the rejected targets, too. The inputs in the configuration must be running.
+func Run(ctx context.Context, cfg reconciler.Config, b *report.Builder, timeout time.Duration) (problem.Report, error) {
+	previews, err := decide(ctx, cfg, timeout)
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.Plan(previews, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	for i := range previews {
+		if p := &previews[i]; p.View.Relevant && p.View.Rejection != nil {
+			err = errors.Join(
+				err,
+				fmt.Errorf("service %s is rejected, and nothing is added to its slices: %s", p.Key, p.View.Rejection.Message),
+			)
+		}
+	}
+	return all, err
+}
+
+func decide(ctx context.Context, cfg reconciler.Config, timeout time.Duration) (results []report.Preview, err error) {
+	r := run{cfg: cfg, previews: map[targets.Key]report.Preview{}}
 	cfg.DryRun = r.put
 	var reconciling sync.WaitGroup
 	defer reconciling.Wait()
@@ -58,7 +72,7 @@ func Run(ctx context.Context, cfg reconciler.Config, timeout time.Duration) (res
 				deadline = now.Add(max(deadline.Sub(now), results[i].ProbeTimeout))
 			}
 		}
-		switch pending := slices.ContainsFunc(results, func(result Result) bool { return result.PendingProbes > 0 }); {
+		switch pending := slices.ContainsFunc(results, func(p report.Preview) bool { return p.PendingProbes > 0 }); {
 		case synced && (!pending || !now.Before(deadline)):
 			return results, nil
 		case !now.Before(deadline):
@@ -83,17 +97,17 @@ type run struct {
 	cfg reconciler.Config
 
 	mu       sync.Mutex
-	previews map[targets.Key]reconciler.Preview
+	previews map[targets.Key]report.Preview
 }
 
-func (r *run) put(key targets.Key, p reconciler.Preview) {
+func (r *run) put(p report.Preview) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.previews[key] = p
+	r.previews[p.Key] = p
 }
 
 // results returns the last decision about every target. Its error says what is not synced yet.
-func (r *run) results() (results []Result, err error) {
+func (r *run) results() (results []report.Preview, err error) {
 	if err := r.cfg.Targets.Synced(); err != nil {
 		return nil, err
 	}
@@ -103,14 +117,14 @@ func (r *run) results() (results []Result, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, key := range slices.SortedFunc(maps.Keys(r.previews), targets.Key.Compare) {
-		result := Result{Preview: r.previews[key], Key: key}
-		if result.Unsynced != nil {
-			return nil, result.Unsynced
+		decided := r.previews[key]
+		if decided.Unsynced != nil {
+			return nil, decided.Unsynced
 		}
-		if result.Managed() {
-			result.ProbeTimeout = maxFirstStatusTime(result.View.Target.Settings.Probe)
+		if decided.Managed() {
+			decided.ProbeTimeout = maxFirstStatusTime(decided.View.Target.Settings.Probe)
 		}
-		results = append(results, result)
+		results = append(results, decided)
 	}
 	return results, nil
 }
@@ -127,19 +141,15 @@ type Changes struct {
 func NewChanges(out io.Writer) *Changes { return &Changes{out: out, printed: map[targets.Key]string{}} }
 
 // Print is the DryRun of a Reconciler.
-func (c *Changes) Print(key targets.Key, p reconciler.Preview) {
+func (c *Changes) Print(p report.Preview) {
 	if p.Unsynced != nil || p.View.Rejection != nil { // nothing would be written
 		return
 	}
-	var text string
-	if p.View.Relevant {
-		service := describeService(&Result{Preview: p, Key: key})
-		text = service.writes()
-	}
+	text := p.Text()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.printed[key] != text {
-		c.printed[key] = text
+	if c.printed[p.Key] != text {
+		c.printed[p.Key] = text
 		io.WriteString(c.out, text) //nolint:errcheck // the next change is printed all the same
 	}
 }

@@ -1,11 +1,8 @@
 package plan
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -14,10 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	problem "github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
@@ -35,6 +31,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
@@ -91,19 +88,22 @@ type planFixture struct {
 	cidr   string
 }
 
-// planOutput returns what plan prints for a fixture.
-func planOutput(t *testing.T, fixture planFixture, objects ...runtime.Object) (string, error) {
+// planReport returns the report that plan prints for a fixture.
+func planReport(t *testing.T, fixture planFixture, objects ...runtime.Object) (problem.Report, error) {
 	t.Helper()
-	results, err := planResults(t, fixture, objects...)
-	var out bytes.Buffer
-	if err == nil {
-		err = Print(&out, command.Table, results)
-	}
-	return out.String(), err
+	var all problem.Report
+	var err error
+	withConfig(t, fixture, objects, func(ctx context.Context, config reconciler.Config) {
+		all, err = Run(ctx, config, &report.Builder{
+			Store: config.Board, Sources: func() []subscriber.Snapshot { return nil }, Leading: func() bool { return true },
+			Synced: config.Targets.Synced, ImportsServed: func() error { return nil },
+		}, time.Second)
+	})
+	return all, err
 }
 
-// planResults returns what plan decides for a fixture.
-func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) ([]Result, error) {
+// withConfig runs the inputs of a plan while it calls use, and checks that nothing is written.
+func withConfig(t *testing.T, fixture planFixture, objects []runtime.Object, use func(context.Context, reconciler.Config)) {
 	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
@@ -134,7 +134,7 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 	ctx, stop := context.WithCancel(t.Context())
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return watched.Run(ctx) })
-	results, err := Run(ctx, config, time.Second)
+	use(ctx, config)
 	stop()
 	if runErr := running.Wait(); runErr != nil {
 		t.Error(runErr)
@@ -144,7 +144,6 @@ func planResults(t *testing.T, fixture planFixture, objects ...runtime.Object) (
 			t.Errorf("not a read: %v", a)
 		}
 	}
-	return results, err
 }
 
 // ownedSlice is an owned slice in which these addresses are ready.
@@ -184,7 +183,7 @@ func TestPlanOutput(t *testing.T) {
 			"create",
 			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{newService()},
-			[]string{"create EndpointSlice shop-slicefeed\n", "  + endpoint 10.0.1.1 ready\n", "10.0.1.1  serve    ready    table  source default: READY"},
+			[]string{"shop-slicefeed: create planned\n", "  + endpoint 10.0.1.1 ready\n", "rule:     table: source default: READY", "listed:   not listed, wanted ready"},
 			"",
 		},
 		{
@@ -198,21 +197,21 @@ func TestPlanOutput(t *testing.T) {
 			"guards",
 			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, window: time.Minute},
 			[]runtime.Object{newService(), ownedSlice("10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4")},
-			[]string{"nothing to write\n", "ShrinkLimited: Source default takes out 3 more ready endpoints", "in the first 1m0s of a new leader"},
+			[]string{"nothing to write\n", "Source default takes out 3 more ready endpoints", "in the first 1m0s of a new leader", "(ShrinkLimited", "10.0.1.4  ready        shrink"},
 			"",
 		},
 		{
 			"removal without a guard",
 			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}},
 			[]runtime.Object{newService(), ownedSlice("10.0.1.1", "10.0.1.2")},
-			[]string{"update EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 ready\n", "10.0.1.2  remove   not listed"},
+			[]string{"shop-slicefeed: update planned\n  - endpoint 10.0.1.2 ready\n", "10.0.1.2  ready, wanted not listed       table"},
 			"",
 		},
 		{
 			"writes blocked by the allowlist",
 			planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: "10.9.0.0/24"},
 			[]runtime.Object{newService(), mislabeled},
-			[]string{"Service web/shop\n\nwrites blocked by a guard, see below\n\nADDRESS", "10.0.1.1  hold"},
+			[]string{"\n\nWRITES\nwrites blocked by a guard, see its problems\n", "(AddressNotAllowed"},
 			"",
 		},
 		{
@@ -228,10 +227,10 @@ func TestPlanOutput(t *testing.T) {
 			[]runtime.Object{newService(), ownedSlice("10.0.1.1"), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "web", Name: "theirs", Labels: map[string]string{discoveryv1.LabelServiceName: "shop"},
 			}}},
-			[]string{"\nForeignSlices: ", "theirs"},
+			[]string{"ForeignSlices", "theirs"},
 			"",
 		},
-		{"a rejected Service", planFixture{feed: fakeFeed{ready: []string{}}}, nil, nil, "The Service does not exist"},
+		{"a rejected Service", planFixture{feed: fakeFeed{ready: []string{}}}, nil, []string{"rejected"}, "The Service does not exist"},
 		{"an inventory that sends nothing", planFixture{}, []runtime.Object{newService()}, nil, "source default did not sync"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -239,7 +238,12 @@ func TestPlanOutput(t *testing.T) {
 				tt.stand.cidr = "10.0.1.0/24"
 			}
 			start := time.Now()
-			out, err := planOutput(t, tt.stand, tt.objects...)
+			all, err := planReport(t, tt.stand, tt.objects...)
+			var text strings.Builder
+			if all != nil {
+				err = errors.Join(problem.Write(&text, all), err)
+			}
+			out := text.String()
 			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
 				t.Errorf("got error %v, want %q", err, tt.err)
 			}
@@ -255,79 +259,59 @@ func TestPlanOutput(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the example into docs/reference/output.md")
-
-func TestPlanAsJSON(t *testing.T) {
-	results, err := planResults(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, window: time.Minute, cidr: "10.0.1.0/24"},
-		newService(), ownedSlice("10.0.1.2", "10.0.1.3"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	results[0].Problems = append(results[0].Problems, problem.NewProblem(
-		problem.Warning, "ForeignSlices", "Service web/shop", "EndpointSlices managed by others belong to it, too: by-hand."))
-	results[0].ProbeTimeout = 8 * time.Second
-	var out bytes.Buffer
-	if err := Print(&out, command.JSON, results); err != nil {
-		t.Error(err)
-	}
-	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "plan", out.String(), *update); err != nil {
-		t.Errorf("%v\n%s", err, out.String())
-	}
-}
-
-func TestStatesAsJSON(t *testing.T) {
+func TestPlansByState(t *testing.T) {
 	paused := newService()
 	paused.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
+	change := []*writerv1.WriteReport{
+		{Verb: "update", Slice: "shop-slicefeed", Result: "planned", Changes: []string{"- endpoint 10.0.1.2 ready"}},
+	}
 	for _, tt := range []struct {
 		name    string
 		cidr    string
-		objects []runtime.Object
-		want    Service // without lists
-		err     bool
+		service []runtime.Object
+		state   writerv1.TargetState
+		want    *writerv1.ServiceReport
 	}{
-		{"managed", "10.0.1.0/24", []runtime.Object{newService()}, Service{State: "managed"}, false},
-		{"paused", "10.0.1.0/24", []runtime.Object{paused}, Service{State: "paused"}, false},
-		{"blocked", "10.9.0.0/24", []runtime.Object{newService(), ownedSlice("10.0.1.1")}, Service{State: "managed", WritesBlocked: true}, false},
-		{"rejected", "10.0.1.0/24", nil, Service{State: "rejected", Message: "The Service does not exist. Create it without a selector."}, true},
+		{"managed", "10.0.1.0/24", []runtime.Object{newService()}, writerv1.TargetState_TARGET_STATE_MANAGED, &writerv1.ServiceReport{Writes: change}},
+		{"paused", "10.0.1.0/24", []runtime.Object{paused}, writerv1.TargetState_TARGET_STATE_PAUSED, &writerv1.ServiceReport{
+			Writes: change, PlanNotes: []string{"paused by annotation slicefeed.dev/paused: nothing of this is written"},
+		}},
+		{"blocked", "10.9.0.0/24", []runtime.Object{newService()}, writerv1.TargetState_TARGET_STATE_MANAGED, &writerv1.ServiceReport{
+			PlanNotes: []string{"writes blocked by a guard, see its problems"},
+		}},
+		{"rejected", "10.0.1.0/24", nil, writerv1.TargetState_TARGET_STATE_REJECTED, &writerv1.ServiceReport{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			results, err := planResults(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: tt.cidr}, tt.objects...)
-			if err != nil {
-				t.Fatal(err)
+			all, err := planReport(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: tt.cidr},
+				append(tt.service, ownedSlice("10.0.1.1", "10.0.1.2"))...)
+			r, _ := all.(*writerv1.WriterReport)
+			if (err != nil) != (tt.name == "rejected") || len(r.GetServices()) != 1 {
+				t.Fatalf("%v: %v", err, all)
 			}
-			var out bytes.Buffer
-			if err := Print(&out, command.JSON, results); (err != nil) != tt.err {
-				t.Errorf("error %v, want one: %t", err, tt.err)
-			}
-			var report struct {
-				Services []struct {
-					Service
-
-					Problems []json.RawMessage `json:"problems"`
-				} `json:"services"`
-			}
-			if err := json.Unmarshal(out.Bytes(), &report); err != nil || len(report.Services) != 1 {
-				t.Fatalf("%v in %s", err, out.String())
-			}
-			got := report.Services[0].Service
-			if tt.name == "paused" && len(got.Writes) != 1 {
-				t.Errorf("a paused Service has no writes: %s", out.String())
-			}
-			got.Namespace, got.Service, got.ProbeTimeout, got.Writes, got.Endpoints, got.Problems = "", "", "", nil, nil, nil
-			if d := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Service{})); d != "" {
-				t.Errorf("-want +got:\n%s", d)
+			got := r.GetServices()[0]
+			if d := cmp.Diff(
+				tt.want,
+				&writerv1.ServiceReport{Writes: got.GetWrites(), PlanNotes: got.GetPlanNotes()},
+				protocmp.Transform(),
+			); d != "" ||
+				got.GetState() != tt.state {
+				t.Errorf("%s (-want +got):\n%s", got.GetState(), d)
 			}
 		})
 	}
 }
 
 func TestPrintsWhatServeWouldWriteWheneverThatChanges(t *testing.T) {
-	changesOf := func(objects ...runtime.Object) reconciler.Preview {
-		results, err := planResults(t, planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: "10.0.1.0/24"}, objects...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return results[0].Preview
+	changesOf := func(objects ...runtime.Object) (p report.Preview) {
+		fixture := planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: "10.0.1.0/24"}
+		withConfig(t, fixture, objects, func(ctx context.Context, config reconciler.Config) {
+			results, err := decide(ctx, config, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p = results[0]
+		})
+		return p
 	}
 	update, none, rejected := changesOf(
 		newService(),
@@ -339,38 +323,13 @@ func TestPrintsWhatServeWouldWriteWheneverThatChanges(t *testing.T) {
 	unsynced := update
 	unsynced.Unsynced = errors.New("source default did not sync")
 	var out strings.Builder
-	changes, key := NewChanges(&out), targets.Key{Namespace: "web", Name: "shop"}
-	for _, p := range []reconciler.Preview{unsynced, rejected, update, update, unsynced, none, none, {}, update} {
-		changes.Print(key, p)
+	changes := NewChanges(&out)
+	for _, p := range []report.Preview{unsynced, rejected, update, update, unsynced, none, none, {Key: update.Key}, update} {
+		changes.Print(p)
 	}
-	const first, second = "Service web/shop\n\nupdate EndpointSlice shop-slicefeed\n  - endpoint 10.0.1.2 ready\n\n", "Service web/shop\n\nnothing to write\n\n"
+	const first = "\nSERVICE web/shop\nshop-slicefeed: update planned\n  - endpoint 10.0.1.2 ready\n"
+	const second = "\nSERVICE web/shop\nnothing to write\n"
 	if d := cmp.Diff(first+second+first, out.String()); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
-}
-
-func TestNoTargetsAsJSON(t *testing.T) {
-	var out bytes.Buffer
-	if err := Print(&out, command.JSON, nil); err != nil || out.String() != "{\n  \"services\": []\n}\n" {
-		t.Errorf("%v: %s", err, out.String())
-	}
-}
-
-func TestSanitizesReasons(t *testing.T) {
-	var b strings.Builder
-	var all []Endpoint
-	for _, e := range []verdict.Endpoint{
-		{Address: netip.MustParseAddr("10.0.1.1"), Verdict: verdict.Serve, Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}, Rule: verdict.RuleTable, Reason: "one\ntwo\x1b"},
-		{Address: netip.MustParseAddr("10.0.1.20"), Verdict: verdict.Remove, Rule: verdict.RuleTable, Reason: "absent"},
-	} {
-		all = append(all, newEndpoint(&e))
-	}
-	printVerdicts(&b, all)
-	want := `ADDRESS    VERDICT  DESIRED     RULE   REASON
-10.0.1.1   serve    ready       table  one two 
-10.0.1.20  remove   not listed  table  absent
-`
-	if d := cmp.Diff(want, b.String()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
 }

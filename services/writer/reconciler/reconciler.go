@@ -47,7 +47,7 @@ type Config struct {
 	Board    *endpoints.Store        // nil: decisions are not published
 	Applier  func() *applier.Applier // returns a new one, for a target
 
-	DryRun func(targets.Key, Preview) // takes each decision, which is that of a leader, instead of a write; nil: it is written
+	DryRun func(report.Preview) // takes each decision, which is that of a leader, instead of a write; nil: it is written
 
 	MaxEndpoints int // that one source may report for one target; 0: any number
 
@@ -246,7 +246,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
 	}
 	if r.DryRun != nil {
-		r.DryRun(key, r.preview(s, view, snapshots, input))
+		r.DryRun(r.preview(key, s, view, snapshots, input))
 	}
 	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {

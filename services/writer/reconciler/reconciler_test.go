@@ -26,6 +26,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -576,9 +577,9 @@ func TestLeaderThatCannotProbeStepsDown(t *testing.T) {
 func TestDryRunOrdersNoWrite(t *testing.T) {
 	for _, dry := range []bool{false, true} {
 		f := newFixture(withSlice())
-		var previews []Preview
+		var previews []report.Preview
 		if dry {
-			f.DryRun = func(_ targets.Key, p Preview) { previews = append(previews, p) }
+			f.DryRun = func(p report.Preview) { previews = append(previews, p) }
 		}
 		f.Decide(fixtureKey, time.Now())
 		if all, status := f.Board.List(nil); len(all) != 1 || status.Leading == dry {

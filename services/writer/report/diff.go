@@ -37,15 +37,6 @@ func CompareSlices(old, desired *discoveryv1.EndpointSlice, reasonFor func(netip
 	return all
 }
 
-// FormatChanges returns changes as indented lines of text.
-func FormatChanges(all []Change) string {
-	var b strings.Builder
-	for i := range all {
-		b.WriteString("  " + all[i].String() + "\n")
-	}
-	return b.String()
-}
-
 // kinds of fields, in the order in which they are shown.
 var kinds = []string{"label", "owner", "port", "endpoint"}
 

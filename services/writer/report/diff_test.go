@@ -24,6 +24,13 @@ func newSlice(all ...string) *discoveryv1.EndpointSlice {
 	return slice
 }
 
+func formatChanges(all []Change) (text string) {
+	for i := range all {
+		text += "  " + all[i].String() + "\n"
+	}
+	return text
+}
+
 func TestComparesSlices(t *testing.T) {
 	was, now := newSlice("10.0.1.9", "10.0.1.10", "10.0.1.100"), newSlice("10.0.1.9", "10.0.1.10", "10.0.1.11", "10.0.1.12")
 	was.Endpoints[0].NodeName = new("node\x1b[2J")
@@ -42,13 +49,13 @@ func TestComparesSlices(t *testing.T) {
   + endpoint 10.0.1.12 not ready
   - endpoint 10.0.1.100 ready
 `
-	if d := cmp.Diff(want, FormatChanges(CompareSlices(was, now, nil))); d != "" {
+	if d := cmp.Diff(want, formatChanges(CompareSlices(was, now, nil))); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	if d := FormatChanges(CompareSlices(now, now, nil)); d != "" {
+	if d := formatChanges(CompareSlices(now, now, nil)); d != "" {
 		t.Errorf("of nothing: %s", d)
 	}
-	for line := range strings.Lines(FormatChanges(CompareSlices(was, nil, nil))) {
+	for line := range strings.Lines(formatChanges(CompareSlices(was, nil, nil))) {
 		if !strings.HasPrefix(line, "  - ") {
 			t.Errorf("of a deletion: %s", line)
 		}

@@ -53,6 +53,8 @@ type Builder struct {
 
 	Synced        func() error // nil: the caches of the consuming cluster are synced
 	ImportsServed func() error // nil: ServiceImports are served, or not wanted
+
+	whole bool // a report has all Services in full, without limits
 }
 
 // Register registers WriterReportService.
@@ -85,6 +87,7 @@ func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv
 		return nil, status.Errorf(codes.InvalidArgument, "the filter has %d bytes, want at most %d", n, maxFilter)
 	}
 	f := parseFilter(req.GetFilter())
+	f.whole = b.whole
 	views, state := b.Store.Views(nil)
 	snapshots := b.Sources()
 	r := &writerv1.WriterReport{
@@ -116,18 +119,22 @@ func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv
 			problems = append(problems, s.GetProblem())
 		}
 	}
-	services, next, err := page.Cut(req, selected, serviceKey, func(v *endpoints.View) *writerv1.ServiceReport {
-		return b.serviceReport(v, &f, now)
-	})
+	encode := func(v *endpoints.View) *writerv1.ServiceReport { return b.serviceReport(v, &f, now) }
+	services, next, err := page.Cut(req, selected, serviceKey, encode)
 	if err != nil {
 		return nil, err
+	}
+	for _, v := range selected[len(services):] {
+		if b.whole {
+			services, next = append(services, encode(v)), ""
+		}
 	}
 	r.Services, r.NextPageToken = services, next
 	if f.byAddress() {
 		problems = append(problems, addressProblems(services, &f)...)
 	}
 	report.Sort(problems)
-	for _, p := range problems[:min(len(problems), maxProblems)] {
+	for _, p := range problems[:b.limit(len(problems), maxProblems)] {
 		r.Problems = append(r.Problems, withAge(p, since[p], now))
 	}
 	r.ProblemsOmitted = uint32(len(problems) - len(r.GetProblems()))
@@ -155,6 +162,14 @@ func withAge(p *report.Problem, since, now time.Time) *report.Problem {
 	aged := proto.CloneOf(p)
 	aged.Age = ageOf(since, now)
 	return aged
+}
+
+// limit returns how many of n items a report has.
+func (b *Builder) limit(n, most int) int {
+	if b.whole {
+		return n
+	}
+	return min(n, most)
 }
 
 // serviceKey is a key by which Services are sorted: no name has a zero byte.
@@ -253,6 +268,7 @@ func ageOf(then, now time.Time) *durationpb.Duration {
 // filter selects Services, and of those perhaps one address or node.
 type filter struct {
 	text               string
+	whole              bool       // all Services are shown with their addresses
 	namespace, service string     // empty: all
 	address            netip.Addr // valid: only this one
 	node               string     // not empty: only the addresses of this one
@@ -276,7 +292,7 @@ func parseFilter(text string) filter {
 func (f *filter) byAddress() bool { return f.address.IsValid() || f.node != "" }
 
 // detailed reports whether selected Services are shown with their addresses.
-func (f *filter) detailed() bool { return f.service != "" || f.byAddress() }
+func (f *filter) detailed() bool { return f.whole || f.service != "" || f.byAddress() }
 
 func (f *filter) selects(v *endpoints.View) bool {
 	if f.namespace != "" && v.Namespace != f.namespace || f.service != "" && v.Service != f.service {

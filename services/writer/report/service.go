@@ -40,10 +40,10 @@ func (b *Builder) serviceReport(v *endpoints.View, f *filter, now time.Time) *wr
 		s.NextDecisionIn = durationpb.New(max(at.Sub(now), 0).Truncate(time.Second))
 	}
 	addresses := addressesOf(v, f)
-	s.AddressesOmitted = uint32(max(0, len(addresses)-maxAddresses))
-	for _, a := range addresses[:min(len(addresses), maxAddresses)] {
+	for _, a := range addresses[:b.limit(len(addresses), maxAddresses)] {
 		s.Addresses = append(s.Addresses, addressReport(v, a, now))
 	}
+	s.AddressesOmitted = uint32(len(addresses) - len(s.GetAddresses()))
 	for _, w := range b.Writes.Of(v.Namespace, v.Service) {
 		s.Writes = append(s.Writes, writeReport(&w, now))
 	}

@@ -32,10 +32,10 @@ type Write struct {
 
 // Change is one difference between a slice before and after a write.
 type Change struct {
-	Field  string `json:"field"`            // "endpoint 10.0.0.1", "port http", "label app"
-	Old    string `json:"old"`              // empty: it is added
-	New    string `json:"new"`              // empty: it is removed
-	Reason string `json:"reason,omitempty"` // the decision's reason, if any
+	Field  string // "endpoint 10.0.0.1", "port http", "label app"
+	Old    string // empty: it is added
+	New    string // empty: it is removed
+	Reason string // the decision's reason, if any
 }
 
 // Mark returns + for an added field, - for a removed one and ~ for a changed one.

@@ -396,7 +396,7 @@ type ServiceReport struct {
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// name of the Service; of a ServiceImport: its name and .serviceimport.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// state says whether the writer maintains its slices.
+	// state says whether the writer maintains its slices. Unspecified in the command plan: it opted out.
 	State TargetState `protobuf:"varint,3,opt,name=state,proto3,enum=slicefeed.writer.v1.TargetState" json:"state,omitempty"`
 	// problem is the most severe one. Absent: none.
 	Problem *v1.Problem `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
@@ -423,8 +423,11 @@ type ServiceReport struct {
 	Addresses []*AddressReport `protobuf:"bytes,14,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// addresses_omitted is the number of addresses beyond that limit.
 	AddressesOmitted uint32 `protobuf:"varint,15,opt,name=addresses_omitted,json=addressesOmitted,proto3" json:"addresses_omitted,omitempty"`
-	// writes of its slices by this replica, the newest first; at most 20.
-	Writes        []*WriteReport `protobuf:"bytes,16,rep,name=writes,proto3" json:"writes,omitempty"`
+	// writes of its slices by this replica, the newest first; at most 20. Of the command plan: all that a writer which
+	// starts now would write first.
+	Writes []*WriteReport `protobuf:"bytes,16,rep,name=writes,proto3" json:"writes,omitempty"`
+	// plan_notes of the command plan: why there is no write, or not yet.
+	PlanNotes     []string `protobuf:"bytes,17,rep,name=plan_notes,json=planNotes,proto3" json:"plan_notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -567,6 +570,13 @@ func (x *ServiceReport) GetAddressesOmitted() uint32 {
 func (x *ServiceReport) GetWrites() []*WriteReport {
 	if x != nil {
 		return x.Writes
+	}
+	return nil
+}
+
+func (x *ServiceReport) GetPlanNotes() []string {
+	if x != nil {
+		return x.PlanNotes
 	}
 	return nil
 }
@@ -838,13 +848,13 @@ func (x *ProbeReport) GetPassedAge() *durationpb.Duration {
 // WriteReport is a write of a slice.
 type WriteReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// age is the time since the write.
+	// age is the time since the write. Absent: it is planned.
 	Age *durationpb.Duration `protobuf:"bytes,1,opt,name=age,proto3" json:"age,omitempty"`
 	// slice is the name of the EndpointSlice.
 	Slice string `protobuf:"bytes,2,opt,name=slice,proto3" json:"slice,omitempty"`
 	// verb is create, update or delete.
 	Verb string `protobuf:"bytes,3,opt,name=verb,proto3" json:"verb,omitempty"`
-	// result is ok, conflict, throttled, rejected, terminating or unknown.
+	// result is ok, conflict, throttled, rejected, terminating, unknown or planned.
 	Result string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
 	// message of the API server, unless ok.
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
@@ -996,7 +1006,7 @@ const file_slicefeed_writer_v1_report_proto_rawDesc = "" +
 	"_connectedB\n" +
 	"\n" +
 	"\b_trustedB\b\n" +
-	"\x06_nodes\"\xfe\x05\n" +
+	"\x06_nodes\"\x9d\x06\n" +
 	"\rServiceReport\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x126\n" +
@@ -1014,7 +1024,9 @@ const file_slicefeed_writer_v1_report_proto_rawDesc = "" +
 	"\x10next_decision_in\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0enextDecisionIn\x12@\n" +
 	"\taddresses\x18\x0e \x03(\v2\".slicefeed.writer.v1.AddressReportR\taddresses\x12+\n" +
 	"\x11addresses_omitted\x18\x0f \x01(\rR\x10addressesOmitted\x128\n" +
-	"\x06writes\x18\x10 \x03(\v2 .slicefeed.writer.v1.WriteReportR\x06writesB\b\n" +
+	"\x06writes\x18\x10 \x03(\v2 .slicefeed.writer.v1.WriteReportR\x06writes\x12\x1d\n" +
+	"\n" +
+	"plan_notes\x18\x11 \x03(\tR\tplanNotesB\b\n" +
 	"\x06_readyB\v\n" +
 	"\t_drainingB\f\n" +
 	"\n" +
