@@ -331,6 +331,13 @@ func TestReportFitsIntoAMessageAndPagesVisitEachService(t *testing.T) {
 		len(s.GetWrites()) != maxWrites || s.GetWrites()[0].GetChangesOmitted() != 50 {
 		t.Errorf("%d bytes, %d addresses and %d more, %d writes", size, len(s.GetAddresses()), s.GetAddressesOmitted(), len(s.GetWrites()))
 	}
+
+	if r, err := b.Plan(nil, now); err != nil { // of the command plan, which prints it itself
+		t.Error(err)
+	} else if w, _ := r.(*writerv1.WriterReport); len(w.GetServices()) != services+1 || w.GetNextPageToken() != "" ||
+		len(w.GetProblems()) != 3*services || len(w.GetServices()[0].GetAddresses()) != 5000 {
+		t.Errorf("a plan has %d Services and %d problems", len(w.GetServices()), len(w.GetProblems()))
+	}
 }
 
 func TestForeignTextStaysInItsLine(t *testing.T) {
