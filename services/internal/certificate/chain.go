@@ -30,13 +30,8 @@ func CheckCost(chain []*x509.Certificate) error {
 		total += len(c.Raw)
 	}
 	if len(chain) > MaxCerts || total > MaxBytes {
-		return fmt.Errorf(
-			"peer presents %d certificates of %d bytes, want at most %d of %d bytes; present only the certificate and its intermediates",
-			len(chain),
-			total,
-			MaxCerts,
-			MaxBytes,
-		)
+		return fmt.Errorf("peer presents %d certificates of %d bytes, want at most %d of %d; present the certificate and its intermediates",
+			len(chain), total, MaxCerts, MaxBytes)
 	}
 	for _, c := range chain {
 		if err := checkCertCost(c); err != nil {
@@ -107,12 +102,8 @@ func CheckKeyStrength(chains [][]*x509.Certificate) error {
 		var found error
 		for _, c := range chain {
 			if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSA {
-				found = fmt.Errorf(
-					"RSA key of %s has %d bits, want at least %d; issue the certificate with a longer or an elliptic curve key",
-					Describe(c),
-					key.N.BitLen(),
-					minRSA,
-				)
+				found = fmt.Errorf("RSA key of %s has %d bits, want at least %d; issue it with a longer or an elliptic curve key",
+					Describe(c), key.N.BitLen(), minRSA)
 			}
 		}
 		if found == nil {

@@ -66,11 +66,7 @@ func (i *Identity) verifyPeer(chain []*x509.Certificate) error {
 	// crypto/x509 accepts a certificate without any extended key usage for every usage.
 	if !slices.Contains(leaf.ExtKeyUsage, usage) {
 		return &HandshakeError{
-			fmt.Errorf(
-				"peer certificate is not for %s: %s",
-				certificate.UsageName(usage),
-				certificate.Describe(leaf),
-			),
+			fmt.Errorf("peer certificate is not for %s: %s", certificate.UsageName(usage), certificate.Describe(leaf)),
 			"issue it with that extended key usage",
 		}
 	}

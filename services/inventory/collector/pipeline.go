@@ -82,8 +82,7 @@ func (p *Pipeline) ObserveOnce(ctx context.Context, timeout time.Duration, repor
 	}
 	for {
 		status, changed := p.Set.Status()
-		missing = checkPublishable(status)
-		if missing == nil {
+		if missing = checkPublishable(status); missing == nil {
 			break
 		}
 		if status.Observation > 0 {

@@ -86,10 +86,8 @@ type datacenter struct {
 func New(cfg Config) (*Client, error) {
 	var problems []error
 	if os.Getenv(ionoscloud.IonosPinnedCertEnvVar) != "" {
-		problems = append(
-			problems,
-			errors.New("IONOS_PINNED_CERT is set, which disables certificate verification; unset it and set IONOS_CA_FILE instead"),
-		)
+		problems = append(problems,
+			errors.New("IONOS_PINNED_CERT is set, which disables certificate verification; unset it and set IONOS_CA_FILE instead"))
 	}
 	base, err := parseAPIURL(cfg.APIURL)
 	problems = append(problems, err)

@@ -76,17 +76,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.Base.RoundTrip(r)
 	if err != nil {
 		t.metrics.observeRequest("error", time.Since(start))
-		if hidden := strings.ReplaceAll(err.Error(), token, hiddenToken); hidden != err.Error() {
-			err = errors.New(hidden)
+		if strings.Contains(err.Error(), token) {
+			err = errors.New(strings.ReplaceAll(err.Error(), token, hiddenToken))
 		}
 		return nil, err
 	}
-	for _, values := range resp.Header {
-		for i := range values {
-			values[i] = strings.ReplaceAll(values[i], token, hiddenToken)
-		}
-	}
-	resp.Body = newTokenHider(resp.Body, token)
+	resp.Header.Set("Location", strings.ReplaceAll(resp.Header.Get("Location"), token, hiddenToken))
+	body := bufio.NewReaderSize(resp.Body, max(4<<10, 2*len(token)))
+	resp.Body = &tokenHider{Closer: resp.Body, body: body, token: []byte(token)}
 	x.Status, x.Header = resp.StatusCode, resp.Header.Clone()
 	// If Retry-After is a date, the SDK returns an error and does not close the body.
 	resp.Header.Del("Retry-After")
@@ -107,10 +104,6 @@ type tokenHider struct {
 	body  *bufio.Reader
 	token []byte
 	err   error // that ended the body
-}
-
-func newTokenHider(body io.ReadCloser, token string) io.ReadCloser {
-	return &tokenHider{Closer: body, body: bufio.NewReaderSize(body, max(4<<10, 2*len(token))), token: []byte(token)}
 }
 
 func (h *tokenHider) Read(p []byte) (int, error) {
