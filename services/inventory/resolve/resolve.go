@@ -1,10 +1,11 @@
 // Package resolve finds the addresses of one node: the server that it runs on, and which of the server's
 // addresses can be used. It guarantees that a weaker identity of a node never overrides a stronger one,
-// that an address of several servers is never used, and that no listing from before a node's time counts
-// for it. It does not know other nodes: package assign gives each address to one of them.
+// that an address of several servers is never used, and that a listing from before a node's time confirms neither
+// its name nor the address of a server that another node has left. It does not know other nodes: package assign gives each address to one of them.
 package resolve
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 
@@ -29,6 +30,7 @@ type Resolver struct {
 	CIDRs  []netip.Prefix // addresses outside them are ignored
 
 	cloud cloudIndex
+	left  map[string]time.Time // servers that a node has left since the listing started, and when
 }
 
 // Result is what was found for a node.
@@ -62,6 +64,25 @@ type Candidate struct {
 // SetListing replaces the listing by a complete one that was started at this time.
 func (r *Resolver) SetListing(l source.Listing, startedAt time.Time) {
 	r.cloud = newCloudIndex(l, startedAt)
+	maps.DeleteFunc(r.left, func(_ string, at time.Time) bool { return at.Before(startedAt) })
+}
+
+// Leave records that a node has left its server: the next node of that server may have another address.
+func (r *Resolver) Leave(serverID string, now time.Time) {
+	if serverID == "" {
+		return
+	}
+	if r.left == nil {
+		r.left = map[string]time.Time{}
+	}
+	r.left[serverID] = now
+}
+
+// isTooEarly reports whether the listing says nothing about a node that was first seen after it had started: the next
+// server may have the same name, and a server that a node has left another address.
+func (r *Resolver) isTooEarly(found serverMatch, firstSeen time.Time) bool {
+	_, left := r.left[found.id]
+	return r.cloud.startedAt.Before(firstSeen) && (found.server == nil || found.by == byName || left)
 }
 
 // Resolve resolves a node that was first seen at this time.
@@ -70,14 +91,13 @@ func (r *Resolver) Resolve(c *source.Candidate, firstSeen time.Time) Result {
 		addresses := r.filterFor(c).apply(canonical(c.InternalIPs))
 		return Result{Addresses: addresses.chosen, Omission: r.explainNode(addresses)}
 	}
-	switch early := firstSeen.Sub(r.cloud.startedAt); {
-	case r.cloud.startedAt.IsZero():
+	if r.cloud.startedAt.IsZero() {
 		return Result{Omission: Omission{source.NotResolvedYet, "the cloud has not been listed yet"}}
-	case early > 0:
-		// The next server may have the name, and the server another address, so only a listing of this node's time counts.
-		return Result{Omission: Omission{source.NotResolvedYet, "the last cloud listing started before it was first seen"}}
 	}
 	found := r.cloud.matchServer(c)
+	if r.isTooEarly(found, firstSeen) {
+		return Result{Omission: Omission{source.NotResolvedYet, "the last cloud listing started before it was first seen"}}
+	}
 	if found.server == nil {
 		return Result{Omission: found.omission, Unreadable: found.omission.Reason == source.InvalidRecord}
 	}

@@ -114,7 +114,7 @@ func (r *Roster) applySource(now time.Time, update source.Update) {
 		if m := r.members[c.Name]; m != nil && m.UID != c.UID { // another node of this name gets nothing of the old one
 			r.claim(claims, changes)
 			claims = nil
-			r.remove(c.Name, changes)
+			r.remove(now, c.Name, changes)
 		}
 		claims = append(claims, r.updateMember(now, c))
 	}
@@ -123,7 +123,7 @@ func (r *Roster) applySource(now time.Time, update source.Update) {
 		r.requestListing(r.members[c.Name])
 	}
 	for _, name := range update.Removed {
-		r.remove(name, changes)
+		r.remove(now, name, changes)
 	}
 	if len(update.Changed)+len(update.Removed) > 0 {
 		r.observer.SetCounts(now, r.counts(), changes)
@@ -216,12 +216,13 @@ func (r *Roster) claim(claims []assign.Claim, changes observe.MemberChanges) {
 }
 
 // remove removes a node. Its addresses go to the nodes that contend for them.
-func (r *Roster) remove(name string, changes observe.MemberChanges) {
+func (r *Roster) remove(now time.Time, name string, changes observe.MemberChanges) {
 	m := r.members[name]
 	if m == nil {
 		return
 	}
 	r.setPublished(m, nil, resolve.Omission{}, changes)
+	r.resolver.Leave(m.serverID, now)
 	delete(r.members, name)
 	for _, set := range []map[string]*member{r.unresolved, r.unreadable, r.invalid} {
 		delete(set, name)
