@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -59,6 +62,14 @@ func Worst(all []*Problem) (worst *Problem) {
 		}
 	}
 	return worst
+}
+
+// Age is the time since then in whole seconds; nil: then is unknown. Clocks may be set back: it is never negative.
+func Age(then, now time.Time) *durationpb.Duration {
+	if then.IsZero() {
+		return nil
+	}
+	return durationpb.New(max(now.Sub(then), 0).Truncate(time.Second))
 }
 
 // IsHealthy reports whether there is nothing that a person should look at.

@@ -15,6 +15,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -106,7 +107,7 @@ func describeNodes(s collector.Snapshot, service string, f filter, now time.Time
 			Name: truncate(m.Name), Zone: truncate(m.Zone), Problem: nodeProblem(m, now), Excluded: m.Excluded.String(),
 		}
 		if m.Node != nil {
-			n.State, n.Age = inventoryv1.NodeState(m.Node.State), age(now, m.Node.Since)
+			n.State, n.Age = inventoryv1.NodeState(m.Node.State), report.Age(m.Node.Since, now)
 			for _, a := range m.Node.Addresses {
 				n.Addresses = append(n.Addresses, a.String())
 			}
@@ -121,7 +122,7 @@ func (l nodeLine) addDetails(now time.Time) {
 	m := l.member
 	l.Service, l.Uid, l.Hostname = l.service, truncate(m.UID), m.Hostname
 	l.StateReason, l.ProviderId, l.SystemUuid = truncate(m.StateReason), truncate(m.ProviderID), truncate(m.SystemUUID)
-	l.LastChange, l.LastChangeAge = truncate(describeChange(m)), age(now, m.ChangedAt)
+	l.LastChange, l.LastChangeAge = truncate(describeChange(m)), report.Age(m.ChangedAt, now)
 	for _, p := range m.Ports {
 		l.Ports = append(l.Ports, p.String())
 	}

@@ -152,7 +152,7 @@ func nodeProblem(m *roster.Member, now time.Time) *reportv1.Problem {
 		return report.NewProblem(level, reason.String(), object, "%s", m.Omission.Message)
 	case m.Node != nil && m.Node.State == source.NotReady:
 		p := report.NewProblem(warning, "NodeNotReady", object, "%s", cmp.Or(m.StateReason, "it is not ready"))
-		p.Age = age(now, m.Node.Since)
+		p.Age = report.Age(m.Node.Since, now)
 		return p
 	}
 	return nil

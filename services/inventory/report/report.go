@@ -14,6 +14,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/services/internal/page"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
@@ -116,7 +117,13 @@ func (b *Builder) collect(now time.Time, f filter) (*inventoryv1.InventoryReport
 		streams[s.Service]++
 		if b.Exports == nil || f.selectsService(s.Service) {
 			out.Subscribers = append(out.Subscribers, &inventoryv1.SubscriberReport{
-				Name: truncate(s.Name), Service: s.Service, Age: age(now, s.Since), SentAge: age(now, s.LastSentAt), Behind: new(s.Lag),
+				Name: truncate(
+					s.Name,
+				),
+				Service: s.Service,
+				Age:     report.Age(s.Since, now),
+				SentAge: report.Age(s.LastSentAt, now),
+				Behind:  new(s.Lag),
 			})
 		}
 	}
@@ -178,7 +185,7 @@ func (b *Builder) describeCloud(listing collector.Listing, now time.Time) *inven
 	budget := b.Cloud.Budget()
 	expiry, known, err := b.Cloud.TokenExpiry()
 	out := &inventoryv1.CloudReport{
-		ListingAge: age(now, listing.StartedAt), Servers: new(uint32(listing.Servers)), Error: errorText(listing.Err),
+		ListingAge: report.Age(listing.StartedAt, now), Servers: new(uint32(listing.Servers)), Error: errorText(listing.Err),
 		RequestsLeft: new(uint32(budget.Free)), RequestsPerMinute: uint32(budget.PerMinute), TokenError: errorText(err),
 	}
 	if known {
@@ -196,14 +203,6 @@ func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 		}
 	}
 	return out
-}
-
-// age is the time since then in whole seconds; nil: never. Clocks may be set back: it is never negative.
-func age(now, then time.Time) *durationpb.Duration {
-	if then.IsZero() {
-		return nil
-	}
-	return durationpb.New(max(now.Sub(then), 0).Truncate(time.Second))
 }
 
 // errorText is the text of an error, or "".

@@ -2,10 +2,8 @@ package endpoints
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -81,18 +79,6 @@ func currentBackend(c *verdict.CurrentEndpoint) Backend {
 	return Backend{
 		Address: c.Address, Conditions: c.Conditions, Source: cmp.Or(c.Source, verdict.DefaultSource), Zone: c.Zone, Hostname: c.Hostname,
 	}
-}
-
-// String names the state of a backend. A nil backend is not listed.
-func (b *Backend) String() string {
-	if b == nil {
-		return "not listed"
-	}
-	return b.Conditions.String()
-}
-
-func (p Port) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %d/%s", p.Name, p.Number, p.Protocol))
 }
 
 // Current returns what the slices list of an address; nil: they do not list it.

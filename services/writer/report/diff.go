@@ -61,7 +61,15 @@ func fields(s *discoveryv1.EndpointSlice) map[string]string {
 	if s == nil {
 		return map[string]string{}
 	}
-	all := PortFields(s)
+	all := map[string]string{}
+	for _, p := range s.Ports {
+		number := "any"
+		if p.Port != nil {
+			number = strconv.Itoa(int(*p.Port))
+		}
+		all[strings.TrimSpace("port "+ptr.Deref(p.Name, ""))] = strings.TrimSpace(fmt.Sprintf("%s/%s %s",
+			number, ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.AppProtocol, "")))
+	}
 	for name, value := range s.Labels {
 		all["label "+name] = orQuotes(display.Sanitize(value))
 	}
@@ -85,20 +93,6 @@ func fields(s *discoveryv1.EndpointSlice) map[string]string {
 			text += ", node " + node
 		}
 		all["endpoint "+strings.Join(e.Addresses, ",")] = display.Sanitize(text)
-	}
-	return all
-}
-
-// PortFields returns the ports of a slice by name, as they are compared and shown.
-func PortFields(s *discoveryv1.EndpointSlice) map[string]string {
-	all := map[string]string{}
-	for _, p := range s.Ports {
-		number := "any"
-		if p.Port != nil {
-			number = strconv.Itoa(int(*p.Port))
-		}
-		all[strings.TrimSpace("port "+ptr.Deref(p.Name, ""))] = strings.TrimSpace(fmt.Sprintf("%s/%s %s",
-			number, ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.AppProtocol, "")))
 	}
 	return all
 }

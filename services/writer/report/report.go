@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
@@ -160,7 +159,7 @@ func addressProblems(services []*writerv1.ServiceReport, f *filter) (all []*repo
 // withAge returns a problem with its age: problems are shared by all reports.
 func withAge(p *report.Problem, since, now time.Time) *report.Problem {
 	aged := proto.CloneOf(p)
-	aged.Age = ageOf(since, now)
+	aged.Age = report.Age(since, now)
 	return aged
 }
 
@@ -248,21 +247,13 @@ func sourceStates(
 			Connected:      new(s.Connected && s.SyncedInStream),
 			Trusted:        new(ignoring[name] == 0),
 			Nodes:          new(uint32(len(s.Members))),
-			MembershipAge:  ageOf(s.MembershipSyncedAt, now),
+			MembershipAge:  report.Age(s.MembershipSyncedAt, now),
 			Observation:    s.Observation,
-			ObservationAge: ageOf(s.ObservationReceivedAt, now),
+			ObservationAge: report.Age(s.ObservationReceivedAt, now),
 			Problem:        ofSource(s, ignoring[name]),
 		})
 	}
 	return all
-}
-
-// ageOf returns the time since then in whole seconds; nil: then is unknown.
-func ageOf(then, now time.Time) *durationpb.Duration {
-	if then.IsZero() {
-		return nil
-	}
-	return durationpb.New(max(now.Sub(then), 0).Truncate(time.Second))
 }
 
 // filter selects Services, and of those perhaps one address or node.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
@@ -37,7 +35,7 @@ func (b *Builder) serviceReport(v *endpoints.View, f *filter, now time.Time) *wr
 	}
 	slices.Sort(s.GetSources())
 	if at := v.Target.Decision.Wake; !at.IsZero() {
-		s.NextDecisionIn = durationpb.New(max(at.Sub(now), 0).Truncate(time.Second))
+		s.NextDecisionIn = report.Age(now, at)
 	}
 	addresses := addressesOf(v, f)
 	for _, a := range addresses[:b.limit(len(addresses), maxAddresses)] {
@@ -52,7 +50,7 @@ func (b *Builder) serviceReport(v *endpoints.View, f *filter, now time.Time) *wr
 
 func writeReport(w *Write, now time.Time) *writerv1.WriteReport {
 	r := &writerv1.WriteReport{
-		Age: ageOf(w.At, now), Slice: w.Slice, Verb: w.Verb, Result: w.Result, Message: text(w.Message),
+		Age: report.Age(w.At, now), Slice: w.Slice, Verb: w.Verb, Result: w.Result, Message: text(w.Message),
 		Attempts: uint32(w.Attempts), ChangesOmitted: uint32(w.OmittedChanges),
 	}
 	for i := range w.Changes {
@@ -119,7 +117,7 @@ func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writer
 		s := &t.Input.Sources[i]
 		in := &writerv1.AddressInSource{Source: s.Name}
 		if m, ok := endpoints.Find(s.Members, address, func(m *verdict.Member) netip.Addr { return m.Address }); ok && s.EverSynced {
-			in.Node, in.State, in.Age = text(m.Name), stateNames[m.State], ageOf(m.Since, now)
+			in.Node, in.State, in.Age = text(m.Name), stateNames[m.State], report.Age(m.Since, now)
 			if member == nil || decided != nil && s.Name == decided.Source {
 				member, since = m, m.Since
 			}
@@ -133,13 +131,13 @@ func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writer
 	}
 	if p, probed := t.Input.Probe(address, port); probed && t.Input.Limits.Probing {
 		r.Probe = &writerv1.ProbeReport{
-			Result: p.Status.String(), Age: ageOf(p.Since, now), Detail: text(p.Detail), PassedAge: ageOf(p.LastPassed, now),
+			Result: p.Status.String(), Age: report.Age(p.Since, now), Detail: text(p.Detail), PassedAge: report.Age(p.LastPassed, now),
 		}
 		if p.Since.After(since) {
 			since = p.Since
 		}
 	}
-	r.Age = ageOf(since, now)
+	r.Age = report.Age(since, now)
 	differs := (current == nil) != (wanted == nil) || current != nil && *current != *wanted
 	r.Problem = ofAddress(v, r, decided, member, differs && v.State == endpoints.Managed)
 	return r

@@ -38,25 +38,16 @@ type Change struct {
 	Reason string // the decision's reason, if any
 }
 
-// Mark returns + for an added field, - for a removed one and ~ for a changed one.
-func (c *Change) Mark() string {
+// String returns the change in one line: + is added, - removed and ~ changed.
+func (c *Change) String() string {
 	switch {
 	case c.Old == "":
-		return "+"
+		return "+ " + c.Field + " " + c.New
 	case c.New == "":
-		return "-"
+		return "- " + c.Field + " " + c.Old
 	default:
-		return "~"
+		return "~ " + c.Field + " " + c.Old + " -> " + c.New
 	}
-}
-
-// String returns the change in one line.
-func (c *Change) String() string {
-	line := c.Mark() + " " + c.Field + " "
-	if c.Old != "" && c.New != "" {
-		return line + c.Old + " -> " + c.New
-	}
-	return line + c.Old + c.New
 }
 
 // Writes has the last writes of each Service, at most 20 of one and 1,000 of all. It is safe for concurrent use. A nil
