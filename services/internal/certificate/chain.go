@@ -30,7 +30,7 @@ func CheckCost(chain []*x509.Certificate) error {
 		total += len(c.Raw)
 	}
 	if len(chain) > MaxCerts || total > MaxBytes {
-		return fmt.Errorf("peer presents %d certificates of %d bytes, want at most %d of %d; present the certificate and its intermediates",
+		return fmt.Errorf("peer presents %d certificates of %d bytes, want at most %d of %d bytes; present only it and its intermediates",
 			len(chain), total, MaxCerts, MaxBytes)
 	}
 	for _, c := range chain {
