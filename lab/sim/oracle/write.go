@@ -186,7 +186,14 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 // configuration. The guard against shrinking is asked about what leaves on the source's report alone.
 func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Addr]held) {
 	ours, is := t.ours[c.address]
-	if !c.is || !is || t.mends(c) || c.to.rank() >= min(c.from.rank(), ours.as(true).rank()) {
+	leaves := c.from.Ready && ours.Ready && !c.to.Ready && p.config.ShrinkWindow > 0
+	if t.mends(c) {
+		if leaves {
+			o.budget(f, p, c, false) // the writer need not count what it has let go before, but may
+		}
+		return
+	}
+	if !c.is || !is || c.to.rank() >= min(c.from.rank(), ours.as(true).rank()) {
 		return // what someone else added or altered is not held (decision-rules.md#what-is-current)
 	}
 	label := c.was.source
@@ -204,7 +211,7 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 	}
 	switch {
 	case says == absent || says == reportsDraining || says == reportsNotReady && p.probed(c.address) != Passing:
-		if c.from.Ready && ours.Ready && !c.to.Ready && p.config.ShrinkWindow > 0 && !p.emptied(label) {
+		if leaves && !p.emptied(label) {
 			o.budget(f, p, c, !failed)
 		}
 	case failed:
