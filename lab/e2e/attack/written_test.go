@@ -46,6 +46,7 @@ func TestWhatAnAttackerWroteIsTakenOutDuringAPause(t *testing.T) {
 		slice := s.Slice().DeepCopy()
 		slice.Endpoints = original
 		update(slice)
+		s.Await("they are out", pair.AreJust(pair.Ready, e2e.Addresses(workers)...)) // the watch may tell of it later
 		since := time.Now()
 		s.Annotate(s.Service, "paused", "")
 		s.Await("the next write", pair.AreJust(pair.Ready, e2e.Addresses(append(workers, s.Join(1)...))...))
