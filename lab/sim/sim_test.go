@@ -61,6 +61,7 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		10310:  "the oracle did not see that a budget came into use after a plan, at the same moment",
 		59765:  "the oracle did not see that one source's budget came into use while another's was",
 		75006:  "the oracle took the expiry of a source for no news",
+		310187: "the oracle did not see that somebody took the other endpoint while a write hung",
 		207330: "the oracle did not see that what is let go again, after a late write, comes out of a budget",
 		102559: "the oracle held a writer to what an earlier process of it knew",
 		78129:  "the oracle took a slice with one address twice for the slice that has another one instead",

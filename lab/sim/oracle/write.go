@@ -232,7 +232,7 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 // (decision-rules.md#what-is-current), and is no loss. What someone else took is held still: that nothing is usable is not the doing of a writer that
 // could not know it yet.
 func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
-	if ready(after) > 0 || len(p.unnoticed) > 0 {
+	if ready(after) > 0 || len(p.unnoticed) > 0 || len(o.target(f.Target).unnoticed(p.aim)) > 0 { // at the plan, or since
 		return
 	}
 	if usable(before) && !usable(after) {
