@@ -254,8 +254,8 @@ func (t *Target) endpointsToPublish() publishedState {
 	switch t.State {
 	case ReadOnly:
 		p.addListed(slices.DeleteFunc(slices.Clone(t.Slices), func(s *discoveryv1.EndpointSlice) bool {
-			whoever := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: s.Labels[discoveryv1.LabelManagedBy]}
-			return s.DeletionTimestamp != nil || !whoever.Owns(s)
+			owned := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: s.Labels[discoveryv1.LabelManagedBy]}
+			return s.DeletionTimestamp != nil || !owned.Owns(s)
 		}))
 		for i := range p.backends {
 			p.backends[i].Source = "" // that is a label of ours
