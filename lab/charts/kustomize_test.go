@@ -67,6 +67,37 @@ func TestKustomizeRendersWhatHelmDoes(t *testing.T) {
 	}
 }
 
+// TestAnotherReleaseHasObjectsOfItsOwn compares what releases of one name in different namespaces have for the whole cluster.
+func TestAnotherReleaseHasObjectsOfItsOwn(t *testing.T) {
+	var seen []string
+	for namespace, chart := range map[string]string{
+		"shop": writer, "till": writer, "feeds": inventory, "nodes": inventory,
+	} {
+		flags := ""
+		if chart == writer {
+			flags = " --set settings.WATCH_NAMESPACES=*,policy.namespaces={shop}"
+		}
+		text, err := Run(t.Context(), "helm template slicefeed -n "+namespace+" -f deploy/"+chart+"/examples/minimal.yaml deploy/"+chart+flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			if key := o.GetKind() + " " + o.GetName(); o.GetNamespace() == "" && slices.Contains(seen, key) {
+				t.Errorf("two releases have %s", key)
+			} else if o.GetNamespace() == "" {
+				seen = append(seen, key)
+			}
+		}
+	}
+	if len(seen) != 2*(10+2) {
+		t.Errorf("cluster-wide objects: %q", seen)
+	}
+}
+
 // sortObjects returns the content of objects, and of their lists of environment variables, in a stable order.
 func sortObjects(objects []*unstructured.Unstructured) (all []map[string]any) {
 	key := func(o *unstructured.Unstructured) string {

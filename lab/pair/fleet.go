@@ -40,8 +40,8 @@ func (p *Pair) OpenNamespace(ctx context.Context, namespace string) error {
 func (p *Pair) OpenEverywhere(ctx context.Context) (undo func(context.Context) error, err error) {
 	roles := p.consumingClient.RbacV1()
 	return func(ctx context.Context) error {
-		return errors.Join(roles.ClusterRoleBindings().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}),
-			roles.ClusterRoles().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{}))
+		return errors.Join(roles.ClusterRoleBindings().Delete(ctx, policyName, metav1.DeleteOptions{}),
+			roles.ClusterRoles().Delete(ctx, policyName, metav1.DeleteOptions{}))
 	}, p.applyManifest(ctx, "writer-rbac-everywhere.yaml")
 }
 
@@ -62,7 +62,7 @@ func (p *Pair) OpenImports(ctx context.Context) (undo func(context.Context) erro
 // setKinds sets the list kinds of both policies.
 func (p *Pair) setKinds(ctx context.Context, kinds string) error {
 	policies := p.consumingClient.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	for _, name := range []string{policyName, policyName + "-events"} {
+	for _, name := range []string{policyName, "slicefeed-writer-events." + Namespace} {
 		policy, err := policies.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("set the kinds of targets: %w", err)
@@ -120,8 +120,7 @@ func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) 
 		"slicefeed-"+class,
 	)
 	if err == nil {
-		// The policies, and the ones in their bindings.
-		err = p.applyPolicy(ctx, WriterUser, RivalUser, "ame: slicefeed-writer", "ame: slicefeed-writer-of-"+rivalNamespace,
+		err = p.applyPolicy(ctx, WriterUser, RivalUser, "."+Namespace+"\n", "."+rivalNamespace+"\n", "namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n",
 			"'"+Namespace+"/slicefeed-default'", "'"+rivalNamespace+"/slicefeed-"+class+"'", "slicefeed-default", "slicefeed-"+class)
 	}
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // SourcesSubnet is where further sources' workers may be.
 const SourcesSubnet = "10.1.0.0/16"
 
-// policyName is that of the policy and of its binding.
-const policyName = "slicefeed-writer"
+// policyName is that of the policy, of its binding, and of the other cluster-wide objects.
+const policyName = "slicefeed-writer." + Namespace
 
 // policyEdits make of the policy's lists what this world needs: the second family, further
 // sources and namespaces, a TARGET_PORT, and the label of a controller from before.

@@ -1,4 +1,5 @@
-{{- /* The name of all objects. */}}
+{{- /* The name of all objects. Those of the whole cluster have .NAMESPACE behind it: a release in another namespace may have
+the same name. */}}
 {{- define "slicefeed.fullname" -}}
 {{- .Values.fullnameOverride | default .Release.Name -}}
 {{- end }}

@@ -121,6 +121,7 @@ func accounts(s *e2e.Setup) (thief, twin *kubernetes.Clientset) {
 // refusedByPolicy wants each attack to be refused by a policy, and by nothing else. Rights and policies take a moment to work.
 func refusedByPolicy(s *e2e.Setup, policy string, all []attack) {
 	s.T.Helper()
+	policy += "." + pair.Namespace
 	thief, twin := accounts(s)
 	s.Until("the policy works", func() bool {
 		err := all[0].attempt(s.T.Context(), thief, []string{metav1.DryRunAll})
@@ -373,10 +374,10 @@ func TestAttackWithTheWritersOwnCredential(t *testing.T) {
 		}, `cannot deletecollection resource "endpointslices"`},
 		{"a slice in a namespace without a Role", create(changed(template, in("kube-system"))), `cannot create resource "endpointslices"`},
 		{"the policy deleted", func(ctx context.Context, as *kubernetes.Clientset, _ []string) error {
-			return as.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{})
+			return as.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, "slicefeed-writer.web", metav1.DeleteOptions{})
 		}, `cannot delete resource "validatingadmissionpolicies"`},
 		{"the policy's binding deleted", func(ctx context.Context, as *kubernetes.Clientset, _ []string) error {
-			return as.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "slicefeed-writer", metav1.DeleteOptions{})
+			return as.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "slicefeed-writer.web", metav1.DeleteOptions{})
 		}, `cannot delete resource "validatingadmissionpolicybindings"`},
 		{"a right more", func(ctx context.Context, as *kubernetes.Clientset, _ []string) error {
 			_, err := as.RbacV1().RoleBindings(here).Create(ctx, &rbacv1.RoleBinding{

@@ -172,7 +172,7 @@ func (f *fuzzer) try(a drawn) {
 	why := f.forbidden(a, planted, wouldBe, before)
 	// 422: an expression could not be evaluated, and failurePolicy is Fail. Kubernetes 1.31 answers so to
 	// an address with leading zeros ("no such overload").
-	byPolicy := (got.code == 403 || got.code == 422) && strings.Contains(got.message, "ValidatingAdmissionPolicy 'slicefeed-writer'")
+	byPolicy := (got.code == 403 || got.code == 422) && strings.Contains(got.message, "ValidatingAdmissionPolicy 'slicefeed-writer.web'")
 	outcome := malformed
 	switch {
 	case !wouldBe.ok():

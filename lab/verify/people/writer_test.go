@@ -125,7 +125,7 @@ func withoutRole(s *e2e.Setup) {
 func withoutPolicy(s *e2e.Setup) {
 	s.T.Helper()
 	bindings := s.ConsumingClient().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	binding, err := bindings.Get(s.Ctx(), "slicefeed-writer", metav1.GetOptions{})
+	binding, err := bindings.Get(s.Ctx(), "slicefeed-writer."+pair.Namespace, metav1.GetOptions{})
 	s.Must(err)
 	s.Must(bindings.Delete(s.Ctx(), binding.Name, metav1.DeleteOptions{}))
 	s.T.Cleanup(func() {
