@@ -3,7 +3,6 @@ package certificate
 import (
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 
@@ -16,32 +15,25 @@ import (
 type SAN string
 
 // ParseSAN checks that text can be a name in a certificate. It rejects wildcards, because a name that
-// matches many peers identifies none.
+// matches many peers identifies none. Its error says what it wants.
 func ParseSAN(text string) (SAN, error) {
-	if strings.Contains(text, "://") {
-		u, err := url.Parse(text)
-		if strings.Contains(text, "*") {
-			return "", fmt.Errorf("%q has a wildcard, want a complete name; names are compared exactly", text)
-		}
-		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return "", fmt.Errorf("%q is not a URI like spiffe://example.org/name", text)
-		}
+	if strings.Contains(text, "*") {
+		return "", errors.New("a complete name without a wildcard; names are compared exactly")
+	}
+	if u, err := url.Parse(text); err == nil && strings.Contains(text, "://") && u.Scheme != "" && u.Host != "" && u.User == nil &&
+		u.RawQuery == "" && u.Fragment == "" {
 		return SAN(u.String()), nil
 	}
-	if problems := validation.IsDNS1123Subdomain(text); len(problems) > 0 {
-		return "", fmt.Errorf("%q is neither a URI like spiffe://example.org/name nor a lower-case DNS name", text)
+	if len(validation.IsDNS1123Subdomain(text)) > 0 {
+		return "", errors.New("a URI such as spiffe://example.org/inventory, or a lower-case DNS name")
 	}
 	return SAN(text), nil
 }
 
-// UnmarshalText parses a SAN from a setting. Its error says what it wants.
-func (s *SAN) UnmarshalText(text []byte) error {
-	parsed, err := ParseSAN(string(text))
-	if err != nil {
-		return errors.New("a URI such as spiffe://example.org/inventory, or a lower-case DNS name")
-	}
-	*s = parsed
-	return nil
+// UnmarshalText parses a SAN from a setting.
+func (s *SAN) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSAN(string(text))
+	return err
 }
 
 // Names returns the SANs of a certificate that can identify a peer, URIs first. It ignores DNS names

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
 // Role determines which methods a client may call.
@@ -28,12 +29,12 @@ const (
 
 // Grant is the permission of one listed client. It is immutable.
 type Grant struct {
-	SAN  certificate.SAN
-	Role Role
+	SAN  certificate.SAN `flag:"san"  required:"true" placeholder:"URI or DNS name"`
+	Role Role            `flag:"role" required:"true"                               enum:"subscriber,operator"`
 
 	// Services are those of an inventory that exports Services, as namespace/name, sorted. Either part can be *, which
 	// stands for any. Empty: none.
-	Services []string
+	Services []string `flag:"services" placeholder:"namespace/name or *"`
 }
 
 // FindService reports whether the client may see an exported Service, by namespace/name, and returns the namespace
@@ -144,6 +145,16 @@ func (l *List) Reload() (changed bool, err error) {
 	l.text = text
 	l.replaceGrants(grants)
 	return true, nil
+}
+
+// parseClients returns the grants of a list, in its order.
+func parseClients(text []byte) ([]Grant, error) {
+	grants, err := settings.LoadList[Grant](text, "clients")
+	for i := range grants {
+		slices.Sort(grants[i].Services)
+		grants[i].Services = slices.Compact(grants[i].Services)
+	}
+	return grants, err
 }
 
 func (l *List) replaceGrants(grants []Grant) {

@@ -244,7 +244,7 @@ func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 			_, keyPEM := r.serverCA.issueCert(t, serverCert)
 			writeFile(t, r.files.Key, keyPEM)
 		}, "does not match"},
-		{"clients", func(t *testing.T, r *testLink) { writeFile(t, r.listPath, []byte("clients: []")) }, "no client listed"},
+		{"clients", func(t *testing.T, r *testLink) { writeFile(t, r.listPath, []byte("clients: []")) }, "no clients"},
 	} {
 		t.Run(c.file+" "+c.want, func(t *testing.T) {
 			r := newTestLink(t, serverCert)

@@ -1,7 +1,8 @@
 // Package settings fills a component's configuration struct from flags and the environment. The
 // struct is the single source of flags, environment names, defaults, help, documentation and the schemas of the charts.
 // The package guarantees that all problems are reported together, each with the name of its setting. It does not accept a
-// secret as a flag, and does not print one.
+// secret as a flag, and does not print one. The lists in files of YAML, SOURCES_FILE and ALLOWED_CLIENTS_FILE, are
+// described and validated in the same way.
 //
 // Tags describe a field:
 //

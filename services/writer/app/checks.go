@@ -185,8 +185,8 @@ func (c *checker) compareAllowlist(s sources.Source, apiServer []netip.Addr, por
 	return fmt.Sprintf("%s, without this cluster's API server", s.CIDRs), nil
 }
 
-func contains(allowlist []netip.Prefix, a netip.Addr) bool {
-	return slices.ContainsFunc(allowlist, func(p netip.Prefix) bool { return p.Contains(a) })
+func contains(allowlist []settings.Subnet, a netip.Addr) bool {
+	return slices.ContainsFunc(allowlist, func(s settings.Subnet) bool { return s.Contains(a) })
 }
 
 // permissions returns what the writer does in the consuming cluster, and what it never does.
@@ -257,13 +257,13 @@ func (c *checker) checkPolicy(ctx context.Context) (string, error) {
 // outsideAddress returns an address reserved for documentation that no source may report, of a family that one may;
 // invalid if there is none.
 func (c *checker) outsideAddress() netip.Addr {
-	var allowed []netip.Prefix
+	var allowed []settings.Subnet
 	for _, s := range c.sources {
 		allowed = append(allowed, s.CIDRs...)
 	}
 	for _, text := range []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"} {
 		a := netip.MustParseAddr(text)
-		ofFamily := func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() }
+		ofFamily := func(s settings.Subnet) bool { return s.Addr().Is4() == a.Is4() }
 		if slices.ContainsFunc(allowed, ofFamily) && !contains(allowed, a) {
 			return a
 		}

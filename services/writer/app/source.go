@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
@@ -53,7 +54,7 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 			Forget: func(service string) { metrics.Forget(src.Name, service) },
 		})
 		s := &source{link: inventory, feeds: feeds}
-		s.Source = reconciler.Source{Feeds: feeds, Name: src.Name, CIDRs: src.CIDRs, AllowsPort: src.AllowsPort}
+		s.Source = reconciler.Source{Feeds: feeds, Name: src.Name, CIDRs: settings.ToPrefixes(src.CIDRs), AllowsPort: src.AllowsPort}
 		opened = append(opened, s)
 	}
 	return opened, errors.Join(problems...)

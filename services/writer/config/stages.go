@@ -25,7 +25,7 @@ const DefaultSource = "default"
 func (c *Config) LoadSources() ([]sources.Source, error) {
 	defaults := sources.Source{
 		Name: DefaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
-		CIDRs: settings.ToPrefixes(c.Subnets), Ports: c.AllowedPorts,
+		CIDRs: c.Subnets, Ports: c.AllowedPorts,
 	}
 	if c.SourcesFile == "" {
 		return []sources.Source{defaults}, nil

@@ -5,10 +5,10 @@
 package sources
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,21 +16,22 @@ import (
 	"strings"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
 // Source is the configuration of one inventory.
 type Source struct {
 	// Name is a DNS label. It is the label slicefeed.dev/source of slices, a label of metrics, and a part
 	// of slice names, in which capitals and underscores would become equal.
-	Name    string
-	Address string          // host:port
-	SAN     certificate.SAN // that its certificate must have
-	CAFile  string          // PEM file with the CAs that sign its certificate
+	Name    string          `flag:"name"    required:"true" placeholder:"DNS label"`
+	Address string          `flag:"address" required:"true" placeholder:"host:port"`
+	SAN     certificate.SAN `flag:"san"     required:"true" placeholder:"URI or DNS name"` // that its certificate must have
+	CAFile  string          `flag:"caFile"                  placeholder:"file"`            // PEM file with the CAs that sign its certificate
 
 	// The allowlist limits what is written and probed for this source, whatever it reports.
-	CIDRs      []netip.Prefix
-	Namespaces []string // of Services that may use the source, sorted; empty: all watched namespaces
-	Ports      []PortRange
+	CIDRs      []settings.Subnet `flag:"cidrs"      required:"true" placeholder:"CIDR"`
+	Namespaces []string          `flag:"namespaces"                 placeholder:"DNS label"` // of Services that may use the source, sorted; empty: all watched namespaces
+	Ports      []PortRange       `flag:"ports"                      placeholder:"port or range"`
 }
 
 // AllowsPort reports whether a port may be written and probed for this source.
@@ -70,38 +71,52 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 const maxFileSize = 256 << 10
 
 // Read reads SOURCES_FILE with the defaults of Parse. A relative caFile is relative to the file.
-func Read(path string, defaults Source) ([]Source, error) {
-	text, err := readFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("SOURCES_FILE=%q: %w", path, err)
-	}
-	all, problems := parseSources(text, filepath.Dir(path), defaults)
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		errs[i] = fmt.Errorf("SOURCES_FILE=%q: %w", path, p)
-	}
-	return all, errors.Join(errs...)
-}
-
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err == nil {
-		defer file.Close() //nolint:errcheck // only read
-		var text []byte
-		if text, err = io.ReadAll(io.LimitReader(file, maxFileSize+1)); err == nil {
-			return text, nil
+func Read(path string, defaults Source) (all []Source, err error) {
+	return all, settings.CheckFile("SOURCES_FILE", path, func(path string) error {
+		file, err := os.Open(path)
+		if err == nil {
+			defer file.Close() //nolint:errcheck // only read
+			var text []byte
+			if text, err = io.ReadAll(io.LimitReader(file, maxFileSize+1)); err == nil {
+				all, err = Parse(text, filepath.Dir(path), defaults)
+			}
 		}
-	}
-	if pathErr := (*os.PathError)(nil); errors.As(err, &pathErr) {
-		err = pathErr.Err // the caller adds the path
-	}
-	return nil, fmt.Errorf("read file: %w", err)
+		if failed, ok := errors.AsType[*os.PathError](err); ok {
+			return failed.Err // without the path
+		}
+		return err
+	})
 }
 
 // Parse parses the text of a SOURCES_FILE in a directory, and returns the sources sorted by name. A source
 // without a CA file or ports gets those of defaults; other fields of defaults are ignored. The error joins
 // all problems.
 func Parse(text []byte, directory string, defaults Source) ([]Source, error) {
-	all, problems := parseSources(text, directory, defaults)
-	return all, errors.Join(problems...)
+	if len(text) > maxFileSize {
+		return nil, fmt.Errorf("want at most %d KiB", maxFileSize>>10)
+	}
+	all, err := settings.LoadList[Source](text, "sources")
+	problems := []error{err}
+	for i := range all {
+		s := &all[i]
+		switch {
+		case s.CAFile == "" && defaults.CAFile == "":
+			problems = append(problems, fmt.Errorf("source %d (%q): caFile is not set: want a PEM file with the CAs that sign this "+
+				"inventory's certificate, or TLS_PEER_CA_FILE as the default", i+1, s.Name))
+		case s.CAFile == "":
+			s.CAFile = defaults.CAFile
+		case !filepath.IsAbs(s.CAFile):
+			s.CAFile = filepath.Join(directory, s.CAFile)
+		}
+		if s.Ports == nil {
+			s.Ports = defaults.Ports
+		}
+		slices.Sort(s.Namespaces)
+		s.Namespaces = slices.Compact(s.Namespaces)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b Source) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }

@@ -13,12 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
 var defaults = Source{
 	Name: "default", Address: "unused.example:1", SAN: "unused.example", CAFile: "peer-ca.pem",
-	CIDRs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}, Namespaces: []string{"unused"},
+	CIDRs: subnets("0.0.0.0/0"), Namespaces: []string{"unused"},
 	Ports: []PortRange{{30000, 32767}},
+}
+
+func subnets(cidrs ...string) (all []settings.Subnet) {
+	for _, c := range cidrs {
+		all = append(all, settings.Subnet{Prefix: netip.MustParsePrefix(c)})
+	}
+	return all
 }
 
 const exampleFile = `
@@ -41,11 +49,11 @@ func TestParsesFile(t *testing.T) {
 	want := []Source{{
 		Name: "blue", Address: "inventory.blue.example:9443", SAN: "spiffe://example.org/slicefeed/inventory-blue",
 		CAFile: "/etc/slicefeed/blue-ca.pem", Namespaces: []string{"shop", "web"},
-		CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("10.0.1.7/32")},
+		CIDRs: subnets("10.0.0.0/24", "10.0.1.7/32"),
 		Ports: []PortRange{{30000, 32767}, {8080, 8080}},
 	}, {
 		Name: "green", Address: "[2001:db8::5]:9443", SAN: "inventory.green.example", CAFile: "peer-ca.pem",
-		CIDRs: []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/64")}, Ports: []PortRange{{30000, 32767}},
+		CIDRs: subnets("2001:db8:1::/64"), Ports: []PortRange{{30000, 32767}},
 	}}
 	got, err := Parse([]byte(exampleFile), "/etc/slicefeed", defaults)
 	if err != nil {
@@ -64,51 +72,52 @@ func TestReportsAllProblems(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"an empty file", "", []string{`empty: want "sources:"`}},
-		{"only a comment", "# none yet\n", []string{"empty: want"}},
-		{"nothing", "~", []string{"empty: want"}},
-		{"a list without the top-level field", "- name: blue", []string{`line 1: want "sources:" and for each a name, an address, a san and cidrs, got a list`}},
-		{"no sources", "sources: []", []string{"line 1: no sources"}},
-		{"not a list", "sources:\n  blue: {}", []string{"line 1: no sources"}},
-		{"a misspelled top-level field", "source: []", []string{`line 1: unknown field "source"; want one of sources`, "no sources"}},
+		{"an empty file", "", []string{`no sources: want "sources:" and a list`}},
+		{"only a comment", "# none yet\n", []string{"no sources: want"}},
+		{"nothing", "~", []string{"no sources: want"}},
+		{"a list without the top-level field", "- name: blue", []string{`line 1: cannot unmarshal !!seq`}},
+		{"no sources", "sources: []", []string{"no sources: want"}},
+		{"not a list", "sources:\n  blue: {}", []string{"line 2: cannot unmarshal !!map"}},
+		{"a misspelled top-level field", "source: []", []string{`unknown field "source"; want sources`, "no sources"}},
 		{"not YAML", "\tsources", []string{"yaml"}},
 		{"two documents", validSource + "  cidrs: [10.0.0.0/24]\n---\nsources: []", []string{"more than one"}},
-		{"a source that is a string", "sources: [blue]", []string{`line 1, source 1: want a name, an address, a san and cidrs, got "blue"`}},
-		{"an empty source", "sources:\n-", []string{"source 1: want a name, an address, a san and cidrs, got nothing"}},
+		{"a source that is a string", "sources: [blue]", []string{"line 1: cannot unmarshal !!str `blue`"}},
+		{"an empty source", "sources:\n-", []string{`source 1 (""): name is not set: want a DNS label`, "cidrs is not set"}},
 		{"all required fields", "sources:\n- {}", []string{
-			"line 2, source 1: name is not set: want a DNS label",
-			"source 1: address is not set: want host:port",
-			"source 1: san is not set: want a URI",
-			"source 1: cidrs is not set: want a list, each a CIDR",
+			`source 1 (""): name is not set: want a DNS label`,
+			`source 1 (""): address is not set: want host:port`,
+			`source 1 (""): san is not set: want a URI`,
+			`source 1 (""): cidrs is not set: want a CIDR`,
 		}},
 		{"a misspelled field does not widen the allowlist", validSource + "  cidrs: [10.0.0.0/24]\n  namespace: [web]\n  PORTS: [1]\n  color: red", []string{
-			`line 6, source "blue": unknown field "namespace"; want one of name`,
-			`line 7, source "blue": unknown field "PORTS"; want one of name`,
-			`line 8, source "blue": unknown field "color"; want one of name, address, san, caFile, cidrs, namespaces, ports`,
+			`source 1 ("blue"): line 6: unknown field "namespace"; want one of name`,
+			`source 1 ("blue"): line 7: unknown field "PORTS"; want one of name`,
+			`source 1 ("blue"): line 8: unknown field "color"; want one of name, address, san, caFile, cidrs, namespaces, ports`,
 		}},
-		{"a duplicate field", validSource + "  cidrs: [10.0.0.0/24]\n  cidrs: [10.0.0.0/8]", []string{`line 6, source "blue": cidrs: duplicate of the field at line 5`}},
+		{"a duplicate field", validSource + "  cidrs: [10.0.0.0/24]\n  cidrs: [10.0.0.0/8]", []string{`line 6: mapping key "cidrs" already defined at line 5`}},
 		{"an empty list does not widen the allowlist", validSource + "  cidrs: []\n  namespaces: []\n  ports:", []string{
-			"line 5, source \"blue\": cidrs: empty", "line 6, source \"blue\": namespaces: empty", "line 7, source \"blue\": ports: want a list", "got nothing",
+			`source 1 ("blue"): line 5: cidrs: want a list, each`, "line 6: namespaces: want a list", "ports: want a list",
 		}},
 		{"one value instead of a list", validSource + "  cidrs: 10.0.0.0/24\n  ports: 8080\n  namespaces: {web: shop}", []string{
-			`cidrs: want a list, each a CIDR such as 10.0.1.0/24, got "10.0.0.0/24"`, `ports: want a list`, `namespaces: want a list, each a DNS label: 1 to 63 of a-z, 0-9 and -, such as blue, got a mapping`,
+			`cidrs: want a list, each a CIDR such as 10.0.1.0/24`, `ports: want a list`, `line 7: cannot unmarshal !!map`,
 		}},
-		{"invalid entries", validSource + "  cidrs: [~, [10.0.0.0/24], \"\"]", []string{"cidrs: empty: want a CIDR", "cidrs: want a CIDR such as 10.0.1.0/24, got a list"}},
-		{"an alias", "sources:\n- &blue\n  name: blue\n  address: a.example:1\n  san: a.example\n  cidrs: [10.0.0.0/24]\n- *blue", []string{"source 2: want a name, an address, a san and cidrs, got an alias; write the value instead"}},
-		{"host bits", validSource + "  cidrs: [10.0.0.1/24]", []string{`line 5, source "blue": cidrs: "10.0.0.1/24": want a CIDR without host bits: 10.0.0.0/24, or the single address as 10.0.0.1/32`}},
+		{"invalid entries", validSource + "  cidrs: [~, 10.0.0.1, \"\"]", []string{`cidrs: "": want a CIDR`, `cidrs: "10.0.0.1": want a CIDR`}},
+		{"a list in a list", validSource + "  cidrs: [[10.0.0.0/24]]", []string{"line 5: cannot unmarshal !!seq"}},
+		{"a source that contains itself", "sources:\n- &blue\n  name: blue\n  cidrs: [*blue]", []string{"line 2: cannot unmarshal !!map"}},
+		{"host bits", validSource + "  cidrs: [10.0.0.1/24]", []string{`source 1 ("blue"): line 5: cidrs: "10.0.0.1/24": want a CIDR without host bits: 10.0.0.0/24, or the single address as 10.0.0.1/32`}},
 		{"invalid CIDRs", validSource + "  cidrs: [10.0.0.1, \"10.0.1.\", 10.0.0.0/33, nodes/24]", []string{`"10.0.0.1": want a CIDR`, `"10.0.1.": want a CIDR`, `"10.0.0.0/33": want`, `"nodes/24": want`}},
 		{"an IPv4 CIDR in IPv6 form", validSource + "  cidrs: [\"::ffff:10.0.0.0/120\"]", []string{"want an IPv4 CIDR in IPv4 form"}},
 		{"ports", validSource + "  cidrs: [10.0.0.0/24]\n  ports: [0, 65536, 80-79, http, 0x50, -1]", []string{`ports: "0": want a port such as 8080`, `"65536": want`, `"80-79": want`, `"http": want`, `"0x50": want`, `"-1": want`}},
 		{"namespaces", validSource + "  cidrs: [10.0.0.0/24]\n  namespaces: [Web, \"*\", team/web]", []string{`namespaces: "Web": want a DNS label`, `"*": want`, `"team/web": want`}},
 		{"names that would be equal in slice names", "sources: [{name: Blue}, {name: blue_1}, {name: blue.1}, {name: -blue}]", []string{
-			`source "Blue": name: "Blue": want a DNS label`, `source "blue_1": name`, `source "blue.1": name`, `source "-blue": name`,
+			`source 1 ("Blue"): line 1: name: "Blue": want a DNS label`, `name: "blue_1": want`, `name: "blue.1": want`, `name: "-blue": want`,
 		}},
 		{"a name that is too long for a label", "sources: [{name: " + strings.Repeat("b", 64) + "}]", []string{"want a DNS label"}},
-		{"a duplicate name", "sources:\n- name: blue\n- name: green\n- name: blue", []string{`line 4, source "blue": name: duplicate of source 1`}},
+		{"a duplicate name", "sources:\n- name: blue\n- name: green\n- name: blue", []string{`source 3 ("blue"): duplicate name, as of 1`}},
 		{"addresses", "sources: [{address: a.example}, {address: \":1\"}, {address: \"a.example:http\"}, {address: \"dns:///a.example:1\"}, {address: \"a.example:0\"}, {address: \"2001:db8::1:1\"}]", []string{
-			`source 1: address: "a.example": want host:port`, `":1": want`, `"a.example:http": want`, `"dns:///a.example:1": want`, `"a.example:0": want`, `"2001:db8::1:1": want`,
+			`source 1 (""): line 1: address: "a.example": want host:port`, `":1": want`, `"a.example:http": want`, `"dns:///a.example:1": want`, `"a.example:0": want`, `"2001:db8::1:1": want`,
 		}},
-		{"sans", "sources: [{san: \"*.example\"}, {san: \"spiffe://example.org/x?y\"}, {san: [a.example]}]", []string{`source 1: san: "*.example": want a URI`, `source 2: san`, `source 3: san: want a URI such as spiffe://example.org/inventory, or a lower-case DNS name, got a list`}},
+		{"sans", "sources: [{san: \"*.example\"}, {san: \"spiffe://example.org/x?y\"}, {san: [a.example]}]", []string{`source 1 (""): line 1: san: "*.example": want a complete name without a wildcard`, `"spiffe://example.org/x?y": want a URI`, `san: want a URI such as spiffe://example.org/inventory, or a lower-case DNS name, not a list`}},
 		{"a file that is too large", "#" + strings.Repeat(" ", maxFileSize), []string{"want at most 256 KiB"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,17 +137,17 @@ func TestReportsAllProblems(t *testing.T) {
 	}
 }
 
-func TestReportsProblemsInFileOrder(t *testing.T) {
+func TestReportsProblemsInOrderOfSources(t *testing.T) {
 	_, err := Parse([]byte("sources:\n- ports: [0]\n  name: Blue\n- name: green\n  san: \"*\"\n"), "", defaults)
 	if problems := strings.Count(err.Error(), "\n"); problems < 2 {
 		t.Fatalf("want several problems: %v", err)
 	}
 	last := ""
 	for text := range strings.SplitSeq(err.Error(), "\n") {
-		if line, _, _ := strings.Cut(text, ","); line < last {
-			t.Errorf("%s after %s:\n%v", line, last, err)
+		if source, _, _ := strings.Cut(text, ":"); source < last {
+			t.Errorf("%s after %s:\n%v", source, last, err)
 		} else {
-			last = line
+			last = source
 		}
 	}
 }
@@ -277,7 +286,7 @@ func FuzzParse(f *testing.F) {
 			}
 			names[s.Name] = true
 			for _, c := range s.CIDRs {
-				if !c.IsValid() || c != c.Masked() || c.Addr().Is4In6() {
+				if !c.IsValid() || c.Prefix != c.Masked() || c.Addr().Is4In6() {
 					t.Fatalf("accepted the CIDR %v", c)
 				}
 			}
@@ -310,7 +319,8 @@ func TestParsesDocumentedExample(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%v, %v", all, err)
 	}
-	for _, field := range sourceFields {
+	for _, f := range settings.List(new(Source)) {
+		field := f.Flag
 		if !strings.Contains(example, field+":") || !strings.Contains(string(page), "| `"+field+"` |") {
 			t.Errorf("the example or the table does not have %s", field)
 		}
