@@ -224,6 +224,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		x.UntilCalled("the inventory reports it", func() bool {
 			list, err := client.ListNodes(x.Ctx(), &inventoryv1.ListNodesRequest{Service: "shop/web"})
 			return err == nil && strings.Contains(list.GetStatus().GetMembership().GetReason(), "service shop/web is not exported") &&
+				list.GetStatus().GetMembership().GetState() == inventoryv1.SyncState_SYNC_STATE_WITHHELD &&
 				len(list.GetNodes()) == 0
 		})
 		x.backed("web", "x7k2q", e2e.Backing("web-0", a.Address, pair.Draining))

@@ -46,7 +46,7 @@ func checkPublishable(s source.Status) error {
 	switch {
 	case s.Publishable:
 		return nil
-	case s.Observation > 0 && (s.Membership.Sync == source.Unsynced || s.Addresses.Sync == source.Unsynced):
+	case s.Observation > 0 && max(s.Membership.Sync, s.Addresses.Sync) >= source.Unsynced:
 		problem = "nodes cannot be published"
 	case s.Observation > 0:
 		problem = "a ready node has no address, which another listing must confirm"

@@ -292,10 +292,10 @@ func (e *Exports) update(x *export) {
 	if all := e.catalogs[""]; all != nil && (c == nil || c.Problem() != "") {
 		c = all
 	}
-	var problem string
+	sync, problem := source.Withheld, ""
 	switch {
 	case !c.Has(name) && c.Problem() != "":
-		problem = fmt.Sprintf("service %s: %s", name, c.Problem())
+		sync, problem = source.Unsynced, fmt.Sprintf("service %s: %s", name, c.Problem())
 	case !c.Has(name):
 		problem = kubeservice.NotExported(name, e.cfg.Selector)
 	case e.inUse >= e.max && !e.free(func(*export) bool { return true }):
@@ -306,7 +306,7 @@ func (e *Exports) update(x *export) {
 	}
 	if now, _ := x.set.Nodes.Status(); now.Membership.Reason != problem {
 		x.set.Nodes.SetStatus(source.Status{
-			Membership: source.PartStatus{Sync: source.Unsynced, Reason: problem, Since: time.Now()},
+			Membership: source.PartStatus{Sync: sync, Reason: problem, Since: time.Now()},
 			Addresses:  source.PartStatus{Sync: source.Unsynced, Reason: problem, Since: time.Now()},
 		})
 	}

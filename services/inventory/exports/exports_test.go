@@ -57,12 +57,13 @@ type exported struct {
 	changed   chan struct{}
 	names     map[string]bool
 	unsettled []string // changes that were not taken yet
+	problem   string
 }
 
 func (c *exported) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (c *exported) Changed() <-chan struct{}      { return c.changed }
 func (c *exported) Has(name string) bool          { return c.names[name] }
-func (c *exported) Problem() string               { return "" }
+func (c *exported) Problem() string               { return c.problem }
 
 func (c *exported) Take() (names []string) {
 	names, c.unsettled = c.unsettled, nil
@@ -234,6 +235,15 @@ func TestAServiceStartsWhenItIsExportedAndIsReadAgainWhenItIsNot(t *testing.T) {
 			!strings.Contains(now.Status.Membership.Reason, "service shop/later is not exported") {
 			t.Errorf("published %+v", now)
 		}
+		if state := later.Nodes.Since(nil).Status.Membership.Sync; state != source.Withheld {
+			t.Errorf("it is %s", state)
+		}
+		h.catalogs["shop"].problem = "no permission"
+		h.setExported("shop", "shop/later", false)
+		if state := later.Nodes.Since(nil).Status.Membership.Sync; state != source.Unsynced {
+			t.Errorf("it is %s while nothing is known of it", state)
+		}
+		h.catalogs["shop"].problem = ""
 		h.setExported("shop", "shop/later", true)
 		if now := later.Nodes.Since(nil); !now.Synced || now.Count != 1 {
 			t.Errorf("published %+v", now)

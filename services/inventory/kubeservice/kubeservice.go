@@ -1,7 +1,7 @@
 // Package kubeservice reads the endpoints of one Service of the secured cluster from its
 // EndpointSlices. It guarantees what kubewatch guarantees, that an endpoint is one member however
 // many slices list it, that no endpoint leaves before the Service was seen to exist after the slices
-// ceased to list it, and that nothing is reported of a Service that is not exported. It does not write
+// ceased to list it, and that nothing is reported of a Service that does not exist or is not exported. It does not write
 // to the cluster.
 package kubeservice
 
@@ -50,7 +50,8 @@ type Endpoints struct {
 	checking sync.Mutex    // so that the last answer is the newest
 
 	mu           sync.Mutex
-	withheld     string // why nothing is reported; empty: the Service is exported
+	isRead       bool   // the Service need not be read before anything is reported of it
+	withheld     string // why nothing is reported; empty: the endpoints of the Service are
 	failure      string // of the last check that Run made
 	confirmed    uint64 // Number of the watch before the Service was seen last
 	slicesByName map[string]sliceSummary
@@ -62,11 +63,8 @@ type Endpoints struct {
 // New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
-		cfg: cfg, changed: make(chan struct{}, 1), recheck: make(chan struct{}, 1),
+		cfg: cfg, changed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), isRead: cfg.Exported == nil,
 		slicesByName: map[string]sliceSummary{}, reported: map[string]source.Candidate{}, unlisted: map[string]uint64{},
-	}
-	if cfg.Exported != nil {
-		e.withheld = fmt.Sprintf("service %s/%s has not been read yet", cfg.Namespace, cfg.Name)
 	}
 	// Only this label ties a slice to its Service; the name of a slice is arbitrary.
 	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
@@ -134,9 +132,7 @@ func (e *Endpoints) checkService(ctx context.Context) error {
 	problem := e.findProblem(service, err != nil)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cfg.Exported != nil {
-		e.withheld = problem
-	}
+	e.isRead, e.withheld = true, problem
 	if problem != "" {
 		return errors.New(problem)
 	}
@@ -152,7 +148,7 @@ func (e *Endpoints) findProblem(service *corev1.Service, isMissing bool) string 
 	}
 	switch {
 	case isMissing, service.DeletionTimestamp != nil:
-		return fmt.Sprintf("service %s does not exist and its last known endpoints are kept; check %s", name, setting)
+		return fmt.Sprintf("service %s does not exist; clients keep its last known endpoints; check %s", name, setting)
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return fmt.Sprintf("service %s is of type ExternalName, which has no endpoints; check %s", name, setting)
 	case e.cfg.Exported != nil && !e.cfg.Exported.Matches(labels.Set(service.Labels)):
@@ -174,8 +170,8 @@ func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
 func (e *Endpoints) Take() source.Update {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.withheld != "" {
-		return source.Update{Withheld: e.withheld, Failure: e.withheld}
+	if !e.isRead || e.withheld != "" {
+		return source.Update{Withheld: e.withheld, Failure: cmp.Or(e.withheld, "the Service has not been read yet")}
 	}
 	changes := e.watch.Take()
 	for _, o := range changes.Changed {

@@ -35,7 +35,7 @@ func (o *Observer) evaluateMembership(now time.Time) (source.SyncState, string) 
 	v := &o.verifications
 	switch {
 	case o.withheld != "":
-		return source.Unsynced, o.withheld
+		return source.Withheld, o.withheld
 	case !v.everFull && v.err != "":
 		return source.Unsynced, "no full verification of the source yet: " + v.err
 	case !v.everFull:

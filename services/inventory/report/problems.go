@@ -72,7 +72,7 @@ func (all *problems) addSource(r *inventoryv1.InventoryReport) {
 	case s.GetObservation() == 0:
 		cause := cmp.Or(s.GetMembership().GetReason(), s.GetAddresses().GetReason())
 		all.add(cannotServe, "NotObserved", "", "no complete observation yet: %s", cause)
-	case !r.GetPublished():
+	case !r.GetPublished() && s.GetMembership().GetState() != inventoryv1.SyncState_SYNC_STATE_WITHHELD:
 		all.add(warning, "NotPublished", "", "clients keep their sets: too few nodes have an address to publish this one")
 	}
 	all.addPart(s.GetMembership(), "MembershipNotSynced", "membership")
@@ -99,6 +99,8 @@ func (all *problems) addPart(part *inventoryv1.PartStatus, reason, object string
 		all.add(warning, reason, object, "degraded: %s", part.GetReason()).Age = part.GetAge()
 	case inventoryv1.SyncState_SYNC_STATE_UNSYNCED:
 		all.add(severe, reason, object, "unsynced: %s", part.GetReason()).Age = part.GetAge()
+	case inventoryv1.SyncState_SYNC_STATE_WITHHELD:
+		all.add(severe, reason, object, "withheld: %s", part.GetReason()).Age = part.GetAge()
 	}
 }
 

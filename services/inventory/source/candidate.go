@@ -80,7 +80,9 @@ func (r OmissionReason) String() string {
 func (r OmissionReason) IsIntended() bool { return r >= ControlPlane && r <= NotSelected }
 
 // String is the name of the synchronization state.
-func (s SyncState) String() string { return enumName(s, "", "synced", "degraded", "unsynced") }
+func (s SyncState) String() string {
+	return enumName(s, "", "synced", "degraded", "unsynced", "withheld")
+}
 
 // String is the name of the verification.
 func (v Verification) String() string { return enumName(v, "none", "light", "full") }

@@ -10,6 +10,7 @@ const (
 	Synced SyncState = iota + 1
 	Degraded
 	Unsynced
+	Withheld
 )
 
 // PartStatus is the status of one part of the source.

@@ -133,7 +133,7 @@ func (r *Reconciler) sourceInputs(
 		}
 		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
 		source := kept.Convert(snapshot, choice, allowlist)
-		source.Unusable = cmp.Or(source.Unusable, snapshot.Denial)
+		source.Unusable = cmp.Or(source.Unusable, snapshot.Denial, snapshot.WithheldReason())
 		source.Tier = 1 + slices.Index(view.Target.Settings.Failover, snapshot.Source)
 		all = append(all, source)
 	}

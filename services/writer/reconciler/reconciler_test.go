@@ -765,3 +765,55 @@ func TestARejectedTargetShowsNoSource(t *testing.T) {
 		t.Errorf("rejected: sources %v", got)
 	}
 }
+
+// snapshotFeeds reports the same always.
+type snapshotFeeds struct {
+	silentFeeds
+
+	snapshot subscriber.Snapshot
+}
+
+func (f snapshotFeeds) Snapshot(string) subscriber.Snapshot { return f.snapshot }
+
+func TestASourceThatWithholdsAServiceDoesNotExpire(t *testing.T) {
+	for name, tt := range map[string]struct {
+		state     subscriber.SyncState
+		connected bool
+		kept      bool
+	}{
+		"it is not exported":                  {subscriber.Withheld, true, true},
+		"the inventory knows nothing current": {subscriber.Unsynced, true, false},
+		"the inventory is gone":               {subscriber.Withheld, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := withSlice()
+			view.Slices[0].Labels[planner.LabelSource] = "blue"
+			view.Target.Settings.Sources, view.Target.Settings.ExpireAfter = []string{"blue", "green"}, time.Hour
+			f := newFixture(view)
+			start := time.Now()
+			for _, snapshot := range []subscriber.Snapshot{
+				{
+					Source: "blue", EverSynced: true, SyncedInStream: true, Connected: tt.connected,
+					Membership: subscriber.PartStatus{State: tt.state}, MembershipSyncedAt: start,
+				},
+				{
+					Source: "green", EverSynced: true, SyncedInStream: true, Connected: true,
+					Membership: subscriber.PartStatus{State: subscriber.Synced}, MembershipSyncedAt: start.Add(2 * time.Hour),
+					Members: []*subscriber.Member{{Name: "g", State: subscriber.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
+				},
+			} {
+				snapshot.TrustedMembers = snapshot.Members
+				f.sources[snapshot.Source] = Source{
+					Name:  snapshot.Source,
+					Feeds: snapshotFeeds{snapshot: snapshot},
+					CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+				}
+			}
+			f.Decide(fixtureKey, start)
+			f.Decide(fixtureKey, start.Add(2*time.Hour))
+			if got := f.state(fixtureKey).decision.Endpoints[0]; got.Listed != tt.kept {
+				t.Errorf("it is %+v, want it kept: %v", got, tt.kept)
+			}
+		})
+	}
+}

@@ -94,6 +94,8 @@ func decodePartStatus(received time.Time, p *inventoryv1.PartStatus, before Part
 		part.State = Synced
 	case inventoryv1.SyncState_SYNC_STATE_UNSYNCED:
 		part.State = Unsynced
+	case inventoryv1.SyncState_SYNC_STATE_WITHHELD:
+		part.State = Withheld
 	}
 	if part.State != Synced {
 		part.Reason = p.GetReason()

@@ -317,6 +317,18 @@ func TestR12AcceptsUnknownValues(t *testing.T) {
 	checkEqual(t, "addresses", s.Addresses.State, Degraded)
 }
 
+func TestAStatusMayWithholdTheSet(t *testing.T) {
+	mirror := mirrorOf(t, a)
+	m := &message{Status: sourceStatus(1)}
+	m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_WITHHELD, Reason: "not exported"}
+	applyMessages(t, mirror, m)
+	s := mirror.Snapshot()
+	checkEqual(t, "members", len(s.Members), 1)
+	checkEqual(t, "reason without a connection", s.WithheldReason(), "")
+	s.Connected = true
+	checkEqual(t, "reason", s.WithheldReason(), "the inventory withholds the set: not exported")
+}
+
 func TestR8AppliesObservationWithSyncedMessage(t *testing.T) {
 	mirror := mirrorOf(t, a, b)
 	applyMessages(t, mirror, &message{Status: sourceStatus(7), Upserts: []*wireNode{c}})

@@ -37,10 +37,11 @@ const (
 	Degraded SyncState = iota
 	Synced
 	Unsynced
+	Withheld
 )
 
 // String returns the state's name.
-func (s SyncState) String() string { return stateName(s, "degraded", "synced", "unsynced") }
+func (s SyncState) String() string { return stateName(s, "degraded", "synced", "unsynced", "withheld") }
 
 func stateName[T ~uint8](n T, names ...string) string {
 	if int(n) < len(names) {
@@ -186,6 +187,14 @@ func (s Snapshot) NotSyncedReason() string {
 		return "no message received on the node stream"
 	}
 	return "the inventory has no complete set yet: " + s.Summary()
+}
+
+// WithheldReason explains why the inventory responds and may not publish the set; empty: it may, or it does not respond.
+func (s Snapshot) WithheldReason() string {
+	if !s.Connected || s.Membership.State != Withheld {
+		return ""
+	}
+	return "the inventory withholds the set: " + s.Membership.Reason
 }
 
 // Summary describes the status of membership and addresses.

@@ -101,6 +101,10 @@ const (
 	// Not complete: of membership, the source was never read completely in this epoch; of addresses, the
 	// cloud was never read completely in this epoch, or none of the eligible nodes has an address now.
 	SyncState_SYNC_STATE_UNSYNCED SyncState = 3
+	// Of membership: the source was read, and the set may not be published, because the Service does not
+	// exist, is not exported, or is more than the server may have in use. Somebody may have made a mistake: a client does not conclude that the
+	// nodes are gone, however long this lasts.
+	SyncState_SYNC_STATE_WITHHELD SyncState = 4
 )
 
 // Enum value maps for SyncState.
@@ -110,12 +114,14 @@ var (
 		1: "SYNC_STATE_SYNCED",
 		2: "SYNC_STATE_DEGRADED",
 		3: "SYNC_STATE_UNSYNCED",
+		4: "SYNC_STATE_WITHHELD",
 	}
 	SyncState_value = map[string]int32{
 		"SYNC_STATE_UNSPECIFIED": 0,
 		"SYNC_STATE_SYNCED":      1,
 		"SYNC_STATE_DEGRADED":    2,
 		"SYNC_STATE_UNSYNCED":    3,
+		"SYNC_STATE_WITHHELD":    4,
 	}
 )
 
@@ -984,12 +990,13 @@ const file_slicefeed_inventory_v1_inventory_proto_rawDesc = "" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_STATE_READY\x10\x01\x12\x17\n" +
 	"\x13NODE_STATE_DRAINING\x10\x02\x12\x18\n" +
-	"\x14NODE_STATE_NOT_READY\x10\x03*p\n" +
+	"\x14NODE_STATE_NOT_READY\x10\x03*\x89\x01\n" +
 	"\tSyncState\x12\x1a\n" +
 	"\x16SYNC_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SYNC_STATE_SYNCED\x10\x01\x12\x17\n" +
 	"\x13SYNC_STATE_DEGRADED\x10\x02\x12\x17\n" +
-	"\x13SYNC_STATE_UNSYNCED\x10\x032\xdb\x01\n" +
+	"\x13SYNC_STATE_UNSYNCED\x10\x03\x12\x17\n" +
+	"\x13SYNC_STATE_WITHHELD\x10\x042\xdb\x01\n" +
 	"\x10InventoryService\x12e\n" +
 	"\n" +
 	"WatchNodes\x12).slicefeed.inventory.v1.WatchNodesRequest\x1a*.slicefeed.inventory.v1.WatchNodesResponse0\x01\x12`\n" +

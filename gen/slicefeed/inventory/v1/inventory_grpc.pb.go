@@ -54,7 +54,7 @@ const (
 // Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
 // if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
 // client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not exported,
-// the server has no complete observation (R8), and the status has the reason; a client keeps its set.
+// membership is WITHHELD (R8), and the status has the reason; a client keeps its set.
 //
 // The client identifies the server by a SAN that it is configured with, not by the host name: a
 // certificate of the CA for servers, with exactly that URI or DNS name.
@@ -263,7 +263,7 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
 // if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
 // client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not exported,
-// the server has no complete observation (R8), and the status has the reason; a client keeps its set.
+// membership is WITHHELD (R8), and the status has the reason; a client keeps its set.
 //
 // The client identifies the server by a SAN that it is configured with, not by the host name: a
 // certificate of the CA for servers, with exactly that URI or DNS name.
