@@ -104,6 +104,10 @@ func (a *TargetStatus) equal(b *TargetStatus) bool {
 // MaxBackends is the number of backends that a group publishes: it has to fit into one message.
 const MaxBackends = 10_000
 
+// maxAddresses is the number of backends that all ports of a target publish together. Each is an entry of some 400 bytes,
+// built under the lock of all targets.
+const maxAddresses = 100_000
+
 // EntryKind is what an Entry describes.
 type EntryKind uint8
 
@@ -186,7 +190,7 @@ func (p *publishedState) numberAt(b *Backend, port Port) uint16 {
 	if !others {
 		return port.Number
 	}
-	if at := slices.IndexFunc(ports, func(other Port) bool { return other.Name == port.Name }); at >= 0 {
+	if at, has := slices.BinarySearchFunc(ports, port.Name, func(p Port, name string) int { return cmp.Compare(p.Name, name) }); has {
 		return ports[at].Number
 	}
 	return 0
@@ -220,9 +224,10 @@ func (p *publishedState) entries(of ServiceName, grouped bool) []*Entry {
 		e.setFingerprint()
 		all = append(all, &e)
 	}
-	key := of.groupKey()
-	add(KindTarget, Entry{Key: key, TargetStatus: p.TargetStatus})
-	for _, port := range p.Ports {
+	key, status := of.groupKey(), p.TargetStatus
+	status.Ports = status.Ports[:min(len(status.Ports), max(1, maxAddresses/max(1, len(p.backends))))]
+	add(KindTarget, Entry{Key: key, TargetStatus: status})
+	for _, port := range status.Ports {
 		portKey := key + "/" + port.Name
 		backends := p.backendsOf(port)
 		if grouped {
@@ -343,5 +348,6 @@ func convertPorts(listed []discoveryv1.EndpointPort) []Port {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(all, func(a, b Port) bool { return a.Name == b.Name })
+	all = slices.CompactFunc(all, func(a, b Port) bool { return a.Name == b.Name })
+	return all[:min(len(all), targets.MaxPorts)] // a slice of others may have more
 }

@@ -21,6 +21,8 @@ type Store struct {
 	grouped    *deltaset.Set[*Entry]    // an entry for each port; created at the first use, since it is as large as all targets
 	individual *deltaset.Set[*Entry]    // an entry for each address; created at the first use
 	targets    map[string]*storedTarget // by group
+	held       map[string]int           // addresses that guards hold, by group: no update of a reader visits all targets
+	users      map[string]int           // targets that use a source, by its name
 	sources    map[string]SourceStatus
 	leading    bool
 	synced     bool
@@ -48,8 +50,13 @@ func NewStore(instanceID string) *Store { return newStore(instanceID, deltaset.W
 
 func newStore(instanceID string, window int) *Store {
 	return &Store{
-		instanceID: instanceID, window: window,
-		targets: map[string]*storedTarget{}, sources: map[string]SourceStatus{}, changed: make(chan struct{}),
+		instanceID: instanceID,
+		window:     window,
+		targets:    map[string]*storedTarget{},
+		held:       map[string]int{},
+		users:      map[string]int{},
+		sources:    map[string]SourceStatus{},
+		changed:    make(chan struct{}),
 	}
 }
 
@@ -80,6 +87,9 @@ func (s *Store) Put(t Target) {
 			updated.held++
 		}
 	}
+	if delete(s.held, group); updated.held > 0 {
+		s.held[group] = updated.held
+	}
 	changed := !old.published.equal(&updated.published.TargetStatus) || updated.held != old.held || t.Leading != s.leading
 	if s.grouped != nil || s.individual != nil {
 		if changed = changed || !slices.Equal(old.publishedBackends().backends, updated.publishedBackends().backends) ||
@@ -93,42 +103,24 @@ func (s *Store) Put(t Target) {
 		changed = changed || s.sources[source.Name] != source
 		s.sources[source.Name] = source
 	}
-	if s.forgetServices(old.target.Sources, t.Sources) || changed {
+	s.countUsers(t.Sources, 1)
+	if s.countUsers(old.target.Sources, -1) || changed {
 		s.broadcast()
 	}
 }
 
-// forgetServices removes the exported Services among the old sources of a target that no target uses any more, and
-// reports whether there were any. Sources that publish one set stay. Usually the target still uses them, and the others
-// need no search.
-func (s *Store) forgetServices(old, updated []subscriber.Snapshot) (forgotten bool) {
-	for i := range old {
-		name := old[i].FeedName()
-		if _, known := s.sources[name]; !known || old[i].Service == "" || hasFeed(updated, name) || s.usesFeed(name) {
-			continue
+// countUsers counts more or fewer targets that use these sources. It forgets exported Services that no target uses any
+// more, and reports whether there were any. Sources that publish one set stay.
+func (s *Store) countUsers(sources []subscriber.Snapshot, more int) (forgotten bool) {
+	for i := range sources {
+		name := sources[i].FeedName()
+		if s.users[name] += more; s.users[name] == 0 && sources[i].Service != "" {
+			delete(s.users, name)
+			delete(s.sources, name)
+			forgotten = true
 		}
-		delete(s.sources, name)
-		forgotten = true
 	}
 	return forgotten
-}
-
-func (s *Store) usesFeed(name string) bool {
-	for _, p := range s.targets {
-		if hasFeed(p.target.Sources, name) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasFeed(sources []subscriber.Snapshot, name string) bool {
-	for i := range sources {
-		if sources[i].FeedName() == name {
-			return true
-		}
-	}
-	return false
 }
 
 // publish updates the delta sets that exist.
@@ -153,9 +145,9 @@ func (s *Store) Remove(namespace, service string) {
 	if s.targets[group] == nil {
 		return
 	}
-	sources := s.targets[group].target.Sources
+	s.countUsers(s.targets[group].target.Sources, -1)
 	delete(s.targets, group)
-	s.forgetServices(sources, nil)
+	delete(s.held, group)
 	for _, set := range []*deltaset.Set[*Entry]{s.grouped, s.individual} {
 		if set != nil {
 			set.Replace(group, nil)
@@ -268,9 +260,9 @@ func (s *Store) setFor(set **deltaset.Set[*Entry], grouped bool) *deltaset.Set[*
 
 func (s *Store) statusFor(filter deltaset.Filter) Status {
 	status := Status{Synced: s.synced, Leading: s.leading}
-	for name, p := range s.targets {
+	for name, n := range s.held {
 		if filter == nil || filter(name) {
-			status.Held += p.held
+			status.Held += n
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.sources)) {

@@ -363,6 +363,28 @@ func TestGroupIsLimitedToMaxBackends(t *testing.T) {
 	checkEqual(t, "left out", group.Omitted, 5)
 }
 
+func TestPortsTimesEndpointsOfATargetAreLimited(t *testing.T) {
+	b := newSyncedStore()
+	managed, others := managedTarget("a", ready), managedTarget("b", ready)
+	others.State = ReadOnly
+	slice := newSlice(others, nil)
+	for i := range 5000 {
+		address := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
+		managed.Decision.Endpoints = append(managed.Decision.Endpoints, verdict.Endpoint{Address: address, Listed: true, Conditions: ready})
+		managed.Ports = append(managed.Ports, newPort(fmt.Sprintf("p%d", i), int32(1+i)))
+		slice.Endpoints = append(slice.Endpoints, newEndpoint(address, ready))
+	}
+	slice.Ports = managed.Ports
+	others.Slices = []*discoveryv1.EndpointSlice{slice}
+	b.Put(managed)
+	b.Put(others)
+	for _, service := range []string{"a", "b"} {
+		entries := b.Since(nil, SelectServices([]ServiceName{{"web", service}}), false).Upserts
+		checkEqual(t, service+": ports", len(entries[0].Ports), 20)
+		checkEqual(t, service+": entries", len(entries), 1+20*5000)
+	}
+}
+
 func TestNilStoreIgnoresCalls(*testing.T) {
 	var b *Store
 	b.Put(managedTarget("a", ready))

@@ -35,7 +35,7 @@ func encodeTarget(s *endpoints.TargetStatus) *writerv1.Target {
 		Message:     truncateText(s.Message),
 		ServiceType: truncateName(s.ServiceType),
 	}
-	for _, p := range s.Ports[:min(len(s.Ports), maxPorts)] {
+	for _, p := range s.Ports {
 		t.Ports = append(t.Ports, encodePort(p))
 	}
 	return t

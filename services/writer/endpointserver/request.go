@@ -20,7 +20,6 @@ const (
 	maxKeyLength         = 256
 	maxAppProtocolLength = 317 // a prefix of 253, a slash and a name of 63
 	maxReasonLength      = 128 // of a target's reason
-	maxPorts             = 1000
 	maxSources           = 64
 )
 

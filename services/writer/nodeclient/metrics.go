@@ -62,12 +62,14 @@ func (m *Metrics) initSource(source string) {
 
 // Forget removes the series of the set of an exported Service.
 func (m *Metrics) Forget(source, service string) {
-	labels := prometheus.Labels{"source": subscriber.FeedName(source, service)}
+	feed := subscriber.FeedName(source, service)
 	for _, g := range []*prometheus.GaugeVec{m.connected, m.synced, m.members, m.membership, m.addresses, m.lastMessage, m.lastMembershipSync, m.lastObservation} {
-		g.DeletePartialMatch(labels)
+		g.DeleteLabelValues(feed)
 	}
-	for _, c := range []*prometheus.CounterVec{m.messages, m.reconnects, m.violations} {
-		c.DeletePartialMatch(labels)
+	m.messages.DeleteLabelValues(feed)
+	m.reconnects.DeleteLabelValues(feed)
+	for _, k := range subscriber.ViolationKinds {
+		m.violations.DeleteLabelValues(feed, string(k))
 	}
 }
 

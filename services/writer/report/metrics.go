@@ -14,8 +14,6 @@ import (
 
 // Metrics are those of the targets of a process: their problems, and what was decided.
 type Metrics struct {
-	targets []*prometheus.GaugeVec // all that have series for each target
-
 	healthy        *prometheus.GaugeVec
 	unhealthySince *prometheus.GaugeVec
 	problem        *prometheus.GaugeVec
@@ -47,7 +45,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			prometheus.GaugeOpts{Namespace: "slicefeed", Subsystem: "writer", Name: name, Help: help},
 			append([]string{"namespace", "service"}, labels...),
 		)
-		m.targets = append(m.targets, g)
 		reg.MustRegister(g)
 		return g
 	}
@@ -83,7 +80,7 @@ func (m *Metrics) Update(
 	if view.Active() {
 		m.setDecision(key, d)
 	} else {
-		m.deleteSeries(key)
+		m.deleteDecision(key)
 	}
 	m.managed.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Active() && view.Rejection == nil && !view.Paused))
 	m.paused.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Paused))
@@ -155,17 +152,25 @@ func (m *Metrics) setProblems(key targets.Key, problems []*report.Problem, now t
 	return since
 }
 
-// Forget removes all series of a target.
+// Forget removes all series of a target. Like every change of a target, it costs the same however many others there are.
 func (m *Metrics) Forget(key targets.Key) {
+	m.setProblems(key, nil, time.Time{})
 	m.mu.Lock()
 	delete(m.known, key)
 	m.mu.Unlock()
-	m.deleteSeries(key)
+	m.deleteDecision(key)
+	for _, g := range []*prometheus.GaugeVec{m.healthy, m.unhealthySince, m.managed, m.paused} {
+		g.DeleteLabelValues(key.Namespace, key.TargetName())
+	}
 }
 
-func (m *Metrics) deleteSeries(key targets.Key) {
-	for _, g := range m.targets {
-		g.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "service": key.TargetName()})
+// deleteDecision removes what setDecision sets.
+func (m *Metrics) deleteDecision(key targets.Key) {
+	for _, state := range []string{"ready", "draining", "not_ready"} {
+		m.endpoints.DeleteLabelValues(key.Namespace, key.TargetName(), state)
+	}
+	for _, rule := range verdict.GuardOrder {
+		m.held.DeleteLabelValues(key.Namespace, key.TargetName(), string(rule))
 	}
 }
 

@@ -192,3 +192,28 @@ func TestMetricsShowProblemsAndSinceWhen(t *testing.T) {
 		t.Error("a target that is forgotten has series")
 	}
 }
+
+func TestAnEventOfOneTargetCostsTheSameBesideThousands(t *testing.T) {
+	managed := targets.Resolution{Relevant: true}
+	costs := func(others int) time.Duration {
+		m := NewMetrics(prometheus.NewRegistry())
+		for i := range others {
+			m.Update(targets.Key{Namespace: "web", Name: fmt.Sprintf("blue-%d", i)}, managed, verdict.Decision{}, nil, time.Time{})
+		}
+		start := time.Now()
+		for range 100 {
+			m.Forget(targets.Key{Namespace: "web", Name: "no-target"})
+			m.Update(
+				targets.Key{Namespace: "web", Name: "rejected"},
+				targets.Resolution{Rejection: &targets.Rejection{}},
+				verdict.Decision{},
+				nil,
+				start,
+			)
+		}
+		return time.Since(start)
+	}
+	if alone, beside := costs(0), costs(5000); beside > 20*alone { // some 500 times, if the series of all are visited
+		t.Errorf("%v beside 5,000 targets, %v alone", beside, alone)
+	}
+}

@@ -149,8 +149,8 @@ func TestAcceptsValidServices(t *testing.T) {
 			func(t Target) bool { return len(t.Ports) == 1000 && *t.Ports[999].Port == 30999 },
 		},
 		"as many ports as a slice takes": {
-			func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = manyPorts(maxPorts) },
-			func(t Target) bool { return len(t.Ports) == maxPorts },
+			func(_ *Config, svc *corev1.Service) { svc.Spec.Ports = manyPorts(MaxPorts) },
+			func(t Target) bool { return len(t.Ports) == MaxPorts },
 		},
 		"publishNotReadyAddresses, which the target knows": {
 			func(_ *Config, svc *corev1.Service) { svc.Spec.PublishNotReadyAddresses = true },
@@ -222,7 +222,7 @@ var rejections = map[string]struct {
 		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	}, "LocalTrafficPolicy", "Set it to Cluster"},
 	"more ports than a slice takes": {func(_ *Config, svc *corev1.Service) {
-		svc.Spec.Ports = manyPorts(maxPorts + 1)
+		svc.Spec.Ports = manyPorts(MaxPorts + 1)
 	}, "TooManyPorts", "Split it"},
 	"a named targetPort": {
 		func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].TargetPort = intstr.FromString("http") },

@@ -14,9 +14,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
-// maxPorts is how many ports a slice may have: the limit that the API server enforces, though the API's
-// documentation says 100.
-const maxPorts = 20000
+// MaxPorts is how many ports a target may have. The API server's own limit, 20,000 in a slice, would make each slice,
+// and each change of it, megabytes large.
+const MaxPorts = 1000
 
 // validateService rejects Services that cannot work or could do harm.
 func validateService(service *corev1.Service) *Rejection {
@@ -45,13 +45,13 @@ func validateService(service *corev1.Service) *Rejection {
 			ReasonLocalTrafficPolicy,
 			"externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none.",
 		)
-	case len(svc.Ports) > maxPorts:
+	case len(svc.Ports) > MaxPorts:
 		return newRejection(
 			ReasonTooManyPorts,
-			"%s has %d ports; an EndpointSlice supports %d.",
+			"%s has %d ports; at most %d are possible.",
 			KeyOf(service).kind(),
 			len(svc.Ports),
-			maxPorts,
+			MaxPorts,
 		)
 	case isImport(service):
 		return validateImport(service)

@@ -556,7 +556,8 @@ type Target struct {
 	// message describes the problem and its solution. Empty while MANAGED. Do not parse it. At most
 	// 1,024 bytes.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// ports of its endpoints, sorted by name; at most 1,000.
+	// ports of its endpoints, sorted by name; at most 1,000. Those beyond 100,000 addresses of all ports
+	// together have no entries, and are not among them in a stream.
 	Ports []*Port `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
 	// service_type is the type of the Service as Kubernetes writes it, such as ClusterIP. At most 63 bytes.
 	ServiceType   string `protobuf:"bytes,5,opt,name=service_type,json=serviceType,proto3" json:"service_type,omitempty"`
