@@ -507,7 +507,7 @@ func TestTakesOverASliceAppliedByHandByThePage(t *testing.T) {
 	m.answers("kubectl -n web get endpointslice by-hand -o")
 	m.answers("kubectl -n web get service shop -o")
 	m.says("kubectl -n web annotate service shop slicefeed.dev/paused=true")
-	s.AwaitMetric(writer, `slicefeed_writer_target_paused{namespace="web",service="shop"}`, e2e.Equals(1))
+	s.AwaitMetric(writer, `slicefeed_writer_target_problem{level="warning",namespace="web",reason="Paused",service="shop"}`, e2e.Equals(1))
 	m.says(relabel)
 	was, now := before.DeepCopy(), s.GetSlice("by-hand")
 	was.Labels[discoveryv1.LabelManagedBy] = "slicefeed-default"

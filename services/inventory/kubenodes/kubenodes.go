@@ -70,7 +70,22 @@ func New(cfg Config) *Nodes {
 		watches = append(watches, n.pods.watch)
 	}
 	n.verifier = kubewatch.NewVerifier(watches...)
+	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "slicefeed", Subsystem: "inventory", Name: "nodes_cordoned",
+		Help: "Number of eligible Nodes that are cordoned, whatever CORDONED makes of that.",
+	}, n.countCordoned))
 	return n
+}
+
+func (n *Nodes) countCordoned() (count float64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.nodesByName {
+		if s.signals.cordoned && s.candidate.Excluded == 0 {
+			count++
+		}
+	}
+	return count
 }
 
 func nodeKind(client kubernetes.Interface, rules Rules) kubewatch.Kind[nodeSummary] {

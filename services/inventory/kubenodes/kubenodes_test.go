@@ -110,6 +110,14 @@ func TestFollowsNodes(t *testing.T) {
 	c.awaitStates(map[string]source.NodeState{"b": source.NotReady, "c": source.Ready})
 }
 
+func TestCountsCordonedNodes(t *testing.T) {
+	c := startCluster(t, Rules{}, newWorker("a", cordoned), newWorker("b"), newWorker("c", cordoned, withLabel(labelControlPlane, "")))
+	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready, "c": source.Ready})
+	if n := c.countCordoned(); n != 1 {
+		t.Errorf("%v Nodes, want the worker alone", n)
+	}
+}
+
 func errOf[T any](_ T, err error) error { return err }
 
 func gatewayRules(t *testing.T) Rules {

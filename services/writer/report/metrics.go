@@ -20,7 +20,6 @@ type Metrics struct {
 	endpoints      *prometheus.GaugeVec
 	held           *prometheus.GaugeVec
 	managed        *prometheus.GaugeVec
-	paused         *prometheus.GaugeVec
 
 	mu    sync.Mutex
 	known map[targets.Key]health
@@ -65,7 +64,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	)
 	m.held = gauge("guard_held_endpoints", "Number of endpoints whose change a guard holds.", "guard")
 	m.managed = gauge("target_managed", "1 if the target is written; 0 if its Service is missing, rejected or paused.")
-	m.paused = gauge("target_paused", "1 if the target's Service is paused, so that nothing is written.")
 	return m
 }
 
@@ -83,7 +81,6 @@ func (m *Metrics) Update(
 		m.deleteDecision(key)
 	}
 	m.managed.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Active() && view.Rejection == nil && !view.Paused))
-	m.paused.WithLabelValues(key.Namespace, key.TargetName()).Set(gaugeValue(view.Paused))
 	return m.setProblems(key, problems, now)
 }
 
@@ -159,7 +156,7 @@ func (m *Metrics) Forget(key targets.Key) {
 	delete(m.known, key)
 	m.mu.Unlock()
 	m.deleteDecision(key)
-	for _, g := range []*prometheus.GaugeVec{m.healthy, m.unhealthySince, m.managed, m.paused} {
+	for _, g := range []*prometheus.GaugeVec{m.healthy, m.unhealthySince, m.managed} {
 		g.DeleteLabelValues(key.Namespace, key.TargetName())
 	}
 }
