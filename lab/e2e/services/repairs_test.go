@@ -1,6 +1,8 @@
 package services
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +23,8 @@ func TestRepeatedEditsAreRepairedLaterAndLaterAndTheirEditorIsNamed(t *testing.T
 	edit := func(f *e2e.Setup) *discoveryv1.EndpointSlice {
 		slice := f.Slice().DeepCopy()
 		slice.Endpoints = slice.Endpoints[:1]
-		slices := f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace)
-		edited, err := slices.Update(f.Ctx(), slice, metav1.UpdateOptions{FieldManager: "meddler"})
+		all := f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace)
+		edited, err := all.Update(f.Ctx(), slice, metav1.UpdateOptions{FieldManager: "meddler"})
 		f.Must(err)
 		return edited
 	}
@@ -69,4 +71,59 @@ func TestRepeatedEditsAreRepairedLaterAndLaterAndTheirEditorIsNamed(t *testing.T
 			f.T.Errorf("it was written %s after the last repair", pause)
 		}
 	})
+}
+
+const mutating = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: add-cost-center}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [discovery.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [endpointslices]}
+  reinvocationPolicy: Never
+  failurePolicy: Ignore
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/metadata/labels/example.com~1cost-center', value: 'c42'}]"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: add-cost-center}
+spec: {policyName: add-cost-center}
+`
+
+func TestWhatAdmissionChangesIsWrittenOnceAndReported(t *testing.T) {
+	f := e2e.NewLabeled(t, e2e.Options{})
+	client := f.ConsumingClient()
+	served, err := client.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	f.Must(err)
+	if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == "MutatingAdmissionPolicy" }) {
+		t.Skip("the oldest Kubernetes does not serve MutatingAdmissionPolicy")
+	}
+	f.Must(f.Consuming.ApplyYAML(f.Ctx(), []byte(mutating)))
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		policies := client.AdmissionregistrationV1().MutatingAdmissionPolicies()
+		if err := policies.Delete(ctx, "add-cost-center", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	f.Until("the policy works", func() bool {
+		all := client.DiscoveryV1().EndpointSlices(pair.Namespace)
+		tried, err := all.Create(f.Ctx(), e2e.NewSlice("tried", "nobody"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		f.Must(err)
+		return tried.Labels["example.com/cost-center"] == "c42"
+	})
+	f.StartAll()
+	for range 3 {
+		f.Join(1)
+		f.AwaitEventOn(f.Service, "ChangedByAdmission", "label example.com/cost-center of shop-slicefeed")
+	}
+	if n := f.WriteCountOf(f.Service); n != 3 { // a repair would follow each at once
+		t.Errorf("%d writes of three changes", n)
+	}
+	if events := f.DescribeEvents(f.Service); strings.Contains(events, "RepairsBackedOff") {
+		t.Errorf("another writer is blamed: %s", events)
+	}
 }

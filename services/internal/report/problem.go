@@ -158,6 +158,7 @@ var advice = map[string]string{ //nolint:gosec // G101: it names tokens, and has
 	"SourcePortMismatch":       "Set targetPort or TARGET_PORT unless this is intended.",
 	"WriteRejected":            "The Service keeps its current endpoints. Fix the permission, admission policy or quota.",
 	"RepairsBackedOff":         "Stop the other writer of the slice.",
+	"ChangedByAdmission":       "It stays as it is: a repair would be changed too. Unless this is intended, exempt EndpointSlices from that policy or webhook.",
 
 	// An address.
 	"NotReported":  "See the report of the inventory that should publish it: it says why a node is omitted. Check the node selector of the Service.",

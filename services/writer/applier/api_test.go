@@ -40,6 +40,8 @@ type api struct {
 	// after set the request takes place first.
 	fault func(r *http.Request) (answer *http.Response, err error)
 	after bool
+
+	admit func(*discoveryv1.EndpointSlice) // mutating admission; nil: none
 }
 
 func newAPI(t testing.TB) *api {
@@ -107,7 +109,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		sent.UID = types.UID(fmt.Sprint("uid-", a.version))
-		a.put(sent)
+		a.admitted(sent)
 		slice = sent
 	case http.MethodPut:
 		sent := &discoveryv1.EndpointSlice{}
@@ -116,7 +118,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 			status(w, 409, metav1.StatusReasonConflict)
 			return
 		}
-		a.put(sent)
+		a.admitted(sent)
 		slice = sent
 	case http.MethodDelete:
 		options := &metav1.DeleteOptions{}
@@ -155,6 +157,13 @@ func (a *api) read(r *http.Request, into any) {
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		a.t.Error(err)
 	}
+}
+
+func (a *api) admitted(sent *discoveryv1.EndpointSlice) {
+	if a.admit != nil {
+		a.admit(sent)
+	}
+	a.put(sent)
 }
 
 func (a *api) put(slice *discoveryv1.EndpointSlice) {

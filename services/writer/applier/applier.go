@@ -103,6 +103,18 @@ func (a *Applier) LastApplied(service corev1.ObjectReference, observed []*discov
 	return a.memory.lastApplied(observed)
 }
 
+// Admitted returns the slices that still are as mutating admission changed what this term wrote.
+func (a *Applier) Admitted() (all []Admission) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, slice := range a.memory.base {
+		if admitted := a.memory.admitted[slice.Name]; !equalContent(admitted.revert(slice), slice) {
+			all = append(all, admitted)
+		}
+	}
+	return all
+}
+
 // Order is what the slices of a Service should become.
 type Order struct {
 	Service corev1.ObjectReference // that Desired is for
@@ -131,6 +143,7 @@ func (o *Order) plan() planner.Plan {
 // StaleError or RetryLaterError, apply again with backoff.
 func (a *Applier) Apply(ctx context.Context, order Order) (planner.Plan, error) {
 	m := a.begin(order.Service)
+	order.Current = m.asSent(order.Current)
 	plan := order.plan()
 	if !a.cfg.Leading() {
 		if plan.Empty() {
@@ -181,6 +194,7 @@ func (a *Applier) withdraw(ctx context.Context, m *memory, order Order) (err err
 	if order.Current, err = a.readSlices(ctx, m, &order); err != nil {
 		return err
 	}
+	order.Current = m.asSent(order.Current)
 	if order.Condition != nil && !order.Condition(order.Current) {
 		return &RetryLaterError{At: time.Now().Add(withdrawalDelay), Err: errors.New("the slices are still needed")}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -23,6 +24,9 @@ type memory struct {
 	// all slices were right at one time since, so that another client has made those that are not in left.
 	left   map[string]*discoveryv1.EndpointSlice
 	inSync bool
+
+	// admitted are the last writes by name that the API server stored otherwise than they were sent.
+	admitted map[string]Admission
 
 	// base is the newest complete state that is known, sorted by name: the last listing or cache, plus every answer
 	// to a write. No cache that is older than version, or that shows a UID in deleted, replaces it.
@@ -41,7 +45,10 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{left: map[string]*discoveryv1.EndpointSlice{}, deleted: map[types.UID]struct{}{}, unsure: map[string]struct{}{}}
+	return &memory{
+		left: map[string]*discoveryv1.EndpointSlice{}, admitted: map[string]Admission{},
+		deleted: map[types.UID]struct{}{}, unsure: map[string]struct{}{},
+	}
 }
 
 // observe returns the newest complete state: the cache's, unless base is newer.
@@ -77,10 +84,43 @@ func (m *memory) lastApplied(observed []*discoveryv1.EndpointSlice) []*discovery
 	return sortedByName(slices.AppendSeq(applied, maps.Values(missing)))
 }
 
-// recordWrite records a write that took place. What was sent counts as left, even if the API server answered with
-// something else: an admission webhook is another client.
+// Admission is a write that the API server stored otherwise than it was sent: mutating admission changed it.
+type Admission struct{ Sent, Stored *discoveryv1.EndpointSlice }
+
+// revert returns a slice with what admission changed as it was sent. That is no edit by another client, and to repair it
+// would have it changed again, without end.
+func (a Admission) revert(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	if a.Stored == nil || a.Stored.UID != slice.UID {
+		return slice
+	}
+	out := slice.DeepCopy()
+	revert(&out.Labels, a.Stored.Labels, a.Sent.Labels)
+	revert(&out.Annotations, a.Stored.Annotations, a.Sent.Annotations)
+	revert(&out.OwnerReferences, a.Stored.OwnerReferences, a.Sent.OwnerReferences)
+	revert(&out.Endpoints, a.Stored.Endpoints, a.Sent.Endpoints)
+	revert(&out.Ports, a.Stored.Ports, a.Sent.Ports)
+	return out
+}
+
+func revert[T any](field *T, stored, sent T) {
+	if equality.Semantic.DeepEqual(*field, stored) {
+		*field = sent
+	}
+}
+
+// asSent returns the observed slices without what admission changed in this term's own writes.
+func (m *memory) asSent(observed []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	all := slices.Clone(observed)
+	for i, slice := range all {
+		all[i] = m.admitted[slice.Name].revert(slice)
+	}
+	return all
+}
+
+// recordWrite records a write that took place. What was sent counts as left, whatever admission made of it.
 func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice) {
 	at := slices.IndexFunc(m.base, func(s *discoveryv1.EndpointSlice) bool { return s.Name == sent.Name })
+	delete(m.admitted, sent.Name)
 	if verb == Delete {
 		if at >= 0 && m.base[at].UID == sent.UID {
 			m.base = slices.Delete(slices.Clone(m.base), at, at+1)
@@ -88,6 +128,9 @@ func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice)
 		m.deleted[sent.UID] = struct{}{}
 		delete(m.left, sent.Name)
 		return
+	}
+	if !equalContent(sent, answer) {
+		m.admitted[sent.Name] = Admission{Sent: sent, Stored: answer}
 	}
 	switch {
 	case at < 0:
@@ -107,6 +150,7 @@ func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice)
 func (m *memory) recordListing(listed []*discoveryv1.EndpointSlice, version string) {
 	for name := range m.unsure {
 		delete(m.left, name)
+		delete(m.admitted, name)
 		m.inSync = false
 	}
 	m.base, m.version, m.listed = sortedByName(listed), version, true

@@ -7,8 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
@@ -200,4 +203,68 @@ func TestRepairBudgetIsFullAgainAfterPause(t *testing.T) {
 	if at := b.next(now); !at.Equal(now) || b.delayed != 0 {
 		t.Errorf("after a calm at %s", at)
 	}
+}
+
+// Found with a MutatingAdmissionPolicy: its label was repaired once a minute without end, and another writer was blamed.
+func TestWhatAdmissionChangesIsNotRepaired(t *testing.T) {
+	for name, admit := range map[string]func(*discoveryv1.EndpointSlice){
+		"a label that it adds":            func(s *discoveryv1.EndpointSlice) { s.Labels["example.com/cost-center"] = "c42" },
+		"a label that it removes":         func(s *discoveryv1.EndpointSlice) { delete(s.Labels, planner.LabelSource) },
+		"the name of the Service":         func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) },
+		"the label of the owner":          func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "another" },
+		"a label that always has another": func(s *discoveryv1.EndpointSlice) { s.Labels["example.com/version"] = s.ResourceVersion },
+		"an endpoint that it removes":     func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
+		"an endpoint that it adds":        func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) },
+		"a field of an endpoint":          func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("zone-1") },
+		"an owner":                        func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil },
+		"the time of the last change": func(s *discoveryv1.EndpointSlice) {
+			s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-11-28T14:00:00Z"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWriter(t)
+			w.api.admit = admit
+			for range 3 {
+				w.must(t, desired("10.0.0.1", "10.0.0.2"))
+			}
+			w.wantSent(t, "POST endpointslices")
+			if got := w.Admitted(); len(got) != 1 || got[0].Sent.Name != "shop-nodes" || w.repaired != 0 || w.asked != 0 {
+				t.Errorf("admission changed %d slices; %d repairs, %d times confirmed", len(got), w.repaired, w.asked)
+			}
+			if got := listed(w.LastApplied(shop, w.Observed(w.api.cache()))); got != "10.0.0.1 10.0.0.2" {
+				t.Errorf("held %q", got)
+			}
+
+			for range 3 {
+				w.must(t, desired("10.0.0.1", "10.0.0.3"))
+			}
+			w.wantSent(t, "PUT shop-nodes")
+
+			w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+			for range 3 {
+				w.must(t, desired("10.0.0.1", "10.0.0.3"))
+			}
+			w.wantSent(t, "PUT shop-nodes")
+			if w.repaired != 1 {
+				t.Errorf("%d repairs of another client's edit", w.repaired)
+			}
+
+			w.api.admit = nil
+			w.must(t, desired("10.0.0.1"))
+			if got := w.Admitted(); len(got) != 0 {
+				t.Errorf("admission is over, and %d slices count as changed", len(got))
+			}
+		})
+	}
+}
+
+func TestASliceThatAdmissionChangedIsWithdrawn(t *testing.T) {
+	w := newWriter(t)
+	w.api.admit = func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "another" }
+	w.must(t, desired("10.0.0.1"))
+	current := w.Observed(w.api.cache())
+	if _, err := w.Apply(t.Context(), Order{Service: shop, Desired: desired(), Current: current, Withdraw: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSent(t, "POST endpointslices", "DELETE shop-nodes")
 }

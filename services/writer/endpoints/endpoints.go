@@ -65,6 +65,7 @@ type Target struct {
 
 	Sources []subscriber.Snapshot // of the target's sources
 
+	Admitted  []string          // what mutating admission changes in the slices when they are written: "label team of shop-slicefeed"
 	OutOfSync int               // see CountOutOfSync
 	Problems  []*report.Problem // the most severe first
 	Since     []time.Time       // of each of them

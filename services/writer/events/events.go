@@ -70,6 +70,7 @@ var kinds = map[string]kind{
 	"ClassChanged":             {action: "KeepForAMinute"},
 	"WriteRejected":            {action: "Retry", over: "WritesInSync"},
 	"RepairsBackedOff":         {action: "Repair"},
+	"ChangedByAdmission":       {action: "Ignore"},
 	"OutOfSync":                {}, // WriteRejected says more
 	"NoReadyEndpoints":         {}, // what it follows from has an Event
 }

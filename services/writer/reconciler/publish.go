@@ -29,6 +29,11 @@ func (r *Reconciler) publish(
 	now time.Time,
 ) (wake time.Time) {
 	t := r.target(key, s, view, snapshots, input)
+	for _, a := range s.applier.Admitted() {
+		for _, change := range report.CompareSlices(a.Sent, a.Stored, nil) {
+			t.Admitted = append(t.Admitted, change.Field+" of "+a.Sent.Name)
+		}
+	}
 	t.OutOfSync = t.CountOutOfSync()
 	t.Problems = report.OfService(view, &t, view.Active() && r.backoff.NumRequeues(key) > 0)
 	stays := view.ReadOnly || view.Active() || view.Rejection != nil || view.OptedOut && view.Paused // else its slices go

@@ -63,7 +63,7 @@ func OfService(view targets.Resolution, t *endpoints.Target, writeFails bool) []
 	}
 	if view.Active() {
 		s.addDecision(view, t, writeFails)
-		s.addNotices(view, t.Sources)
+		s.addNotices(view, t.Sources, t.Admitted)
 	}
 	report.Sort(s.problems)
 	return s.problems
@@ -107,7 +107,7 @@ func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writ
 }
 
 // addNotices adds what else a person should know about a Service that is decided on.
-func (s *service) addNotices(view targets.Resolution, snapshots []subscriber.Snapshot) {
+func (s *service) addNotices(view targets.Resolution, snapshots []subscriber.Snapshot, admitted []string) {
 	t := &view.Target
 	if view.AnnotationError != nil {
 		s.addRejection(report.Warning, view.AnnotationError)
@@ -117,6 +117,15 @@ func (s *service) addNotices(view targets.Resolution, snapshots []subscriber.Sna
 	}
 	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
 		s.addf(report.Warning, "OtherClass", "EndpointSlices of another class belong to it, too: %s.", display.List(t.OtherClassSlices))
+	}
+	if len(admitted) > 0 {
+		level := report.Note
+		if slices.ContainsFunc(admitted, func(field string) bool {
+			return !strings.HasPrefix(field, "label ") || strings.HasPrefix(field, "label "+planner.NameLabel(t.Owner.Kind))
+		}) {
+			level = report.Warning
+		}
+		s.addf(level, "ChangedByAdmission", "Admission changes what is written: %s.", display.List(admitted))
 	}
 	if t.PublishNotReadyAddresses && t.Settings.ListUnready {
 		s.addf(report.Note, "PublishNotReadyAddresses", "publishNotReadyAddresses may send traffic to endpoints that are not ready.")

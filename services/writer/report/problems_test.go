@@ -69,6 +69,13 @@ func TestFindsTheProblemsOfAService(t *testing.T) {
 		"slices of others":        {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.ForeignSlices = []string{"by-hand"} }, want: []string{"WARNING ForeignSlices"}},
 		"slices of another class": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.OtherClassSlices = []string{"blue-1"} }, want: []string{"WARNING OtherClass"}},
 		"trafficDistribution":     {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.TrafficDistribution = "PreferClose" }, want: []string{"NOTE TrafficDistribution"}},
+		"admission adds a label":  {alter: func(_ *targets.Resolution, t *endpoints.Target) { t.Admitted = []string{"label team of shop-1"} }, want: []string{"NOTE ChangedByAdmission"}},
+		"admission adds an endpoint": {alter: func(_ *targets.Resolution, t *endpoints.Target) {
+			t.Admitted = []string{"label team of shop-1", "endpoint 10.0.0.9 of shop-1"}
+		}, want: []string{"WARNING ChangedByAdmission"}},
+		"admission takes the slice away": {alter: func(_ *targets.Resolution, t *endpoints.Target) {
+			t.Admitted = []string{"label kubernetes.io/service-name of shop-1"}
+		}, want: []string{"WARNING ChangedByAdmission"}},
 		"publishNotReadyAddresses": {alter: func(v *targets.Resolution, _ *endpoints.Target) {
 			v.Target.PublishNotReadyAddresses, v.Target.Settings.ListUnready = true, true
 		}, want: []string{"NOTE PublishNotReadyAddresses"}},
