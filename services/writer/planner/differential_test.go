@@ -317,7 +317,9 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 			changed := c.change(t)
 			d.Endpoints = c.endpoints
 			if rapid.IntRange(0, 3).Draw(t, "labels") == 0 {
-				d.Labels = rapid.SampledFrom([]map[string]string{nil, {"team": "a"}, {"team": "b"}}).Draw(t, "relabel")
+				d.Labels = rapid.SampledFrom([]map[string]string{
+					nil, {"team": "a"}, {"team": "b"}, {"service.kubernetes.io/service-proxy-name": "other-proxy"},
+				}).Draw(t, "relabel")
 				tree.relabel(d)
 				changed += fmt.Sprint(", labels ", d.Labels)
 			}

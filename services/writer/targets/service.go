@@ -174,11 +174,18 @@ const (
 	maxLabelBytes = 8 << 10
 )
 
+// labelServiceProxyName names the proxy that serves a Service. It selects slices by it, and kube-proxy skips them.
+// Kubernetes' own controllers copy it too; it is the only reserved label whose value is the Service's to give.
+const labelServiceProxyName = "service.kubernetes.io/service-proxy-name"
+
 // copyLabels returns the labels of a Service that its slices get, in the order of their keys until a
 // limit is reached.
 func copyLabels(labels map[string]string) map[string]string {
 	var copied map[string]string
 	room := maxLabelBytes
+	if proxy, given := labels[labelServiceProxyName]; given {
+		copied = map[string]string{labelServiceProxyName: proxy}
+	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if isReservedLabel(key) {
 			continue
