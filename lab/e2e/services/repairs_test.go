@@ -9,6 +9,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -126,4 +127,24 @@ func TestWhatAdmissionChangesIsWrittenOnceAndReported(t *testing.T) {
 	if events := f.DescribeEvents(f.Service); strings.Contains(events, "RepairsBackedOff") {
 		t.Errorf("another writer is blamed: %s", events)
 	}
+}
+
+func TestSliceThatWaitsForAFinalizerIsReplacedAndEmptied(t *testing.T) {
+	f := e2e.NewLabeled(t, e2e.Options{})
+	f.StartAll()
+	workers := f.Join(3)
+	held, all := f.Slice().Name, f.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace)
+	patch := func(finalizers string) {
+		text := []byte(`{"metadata":{"finalizers":` + finalizers + `}}`)
+		_, err := all.Patch(f.Ctx(), held, types.MergePatchType, text, metav1.PatchOptions{})
+		f.Must(err)
+	}
+	patch(`["example.com/hold"]`)
+	began := time.Now()
+	f.Must(all.Delete(f.Ctx(), held, metav1.DeleteOptions{}))
+	f.Until("it is empty", func() bool { return len(f.GetSlice(held).Endpoints) == 0 })
+	f.ExpectAlways(began, "all serve", e2e.Serves(e2e.Addresses(workers)...))
+	f.Must(workers[0].Leave(f.Ctx()))
+	f.Await("the others serve", pair.AreJust(pair.Ready, e2e.Addresses(workers[1:])...))
+	f.ExpectNoWrites(func() { patch("null") })
 }

@@ -142,7 +142,9 @@ func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice)
 	if isNewer(answer.ResourceVersion, m.version) {
 		m.version = answer.ResourceVersion
 	}
-	m.left[sent.Name] = sent
+	if m.left[sent.Name] = sent; sent.DeletionTimestamp != nil { // it goes by itself
+		delete(m.left, sent.Name)
+	}
 }
 
 // recordListing records what the API server has. A slice with a write whose outcome was unknown is taken as it is:
@@ -171,7 +173,9 @@ func (m *memory) recordInSync(desired planner.Desired, observed []*discoveryv1.E
 		delete(left, slice.Name)
 	}
 	for _, slice := range slices.Concat(plan.Create, plan.Update) {
-		left[slice.Name] = slice
+		if slice.DeletionTimestamp == nil {
+			left[slice.Name] = slice
+		}
 	}
 	m.left, m.inSync = left, true
 }

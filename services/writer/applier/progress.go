@@ -22,7 +22,7 @@ type progress struct {
 func newProgress(order *Order) *progress {
 	p, label := &progress{}, planner.NameLabel(order.Service.Kind)
 	for _, slice := range order.Current {
-		if slice.DeletionTimestamp == nil && order.Desired.Owns(slice) && slice.Labels[label] == order.Desired.Service {
+		if order.Desired.Owns(slice) && slice.Labels[label] == order.Desired.Service {
 			p.listing = append(p.listing, slice)
 		}
 	}

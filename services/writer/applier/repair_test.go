@@ -2,6 +2,7 @@ package applier
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -267,4 +268,40 @@ func TestASliceThatAdmissionChangedIsWithdrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantSent(t, "POST endpointslices", "DELETE shop-nodes")
+}
+
+func TestSliceThatWaitsForAFinalizerIsReplacedAndEmptied(t *testing.T) {
+	w := newWriter(t)
+	w.must(t, desired("10.0.0.1", "10.0.0.2"))
+	w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })
+	w.api.sent()
+
+	forbidden := answers(http.StatusForbidden, nil)
+	w.api.setFault(false, func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPost {
+			return forbidden(r)
+		}
+		return nil, nil
+	})
+	if err := w.apply(t, desired("10.0.0.1")); err == nil {
+		t.Error("what replaces it was rejected")
+	}
+	w.wantSent(t, "POST endpointslices")
+
+	w.api.setFault(false, nil)
+	for range 3 {
+		w.must(t, desired("10.0.0.1"))
+	}
+	w.wantSent(t, "POST endpointslices", "PUT shop-nodes")
+	if n := len(w.api.slices["shop-nodes"].Endpoints); n != 0 {
+		t.Errorf("it still lists %d endpoints", n)
+	}
+
+	w.api.edit("shop-nodes", nil)
+	asked := w.asked
+	w.must(t, desired("10.0.0.3"))
+	w.wantSent(t, "PUT shop-nodes-2")
+	if w.asked != asked {
+		t.Error("that it is gone counts as another client's change")
+	}
 }

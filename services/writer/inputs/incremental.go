@@ -147,7 +147,7 @@ func (c *Current) Convert(desired planner.Desired, now []*discoveryv1.EndpointSl
 	}
 	listed := 0
 	for _, slice := range now {
-		if slice.DeletionTimestamp == nil && named.Owns(slice) {
+		if named.Owns(slice) {
 			listed += len(slice.Endpoints)
 		}
 	}

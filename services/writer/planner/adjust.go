@@ -44,17 +44,30 @@ func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan
 	return plan
 }
 
-// Withdraw plans the deletion of what this writer certainly wrote for an object that it no longer manages. That is less
-// than what Compute repairs: a slice whose label names another object may belong to that one by now. Only d's naming
-// fields, its Owner and its Writer matter.
+// Withdraw plans the deletion of what this writer certainly wrote for an object that it no longer manages. What is being
+// deleted already is emptied: it may wait for a finalizer. Only d's naming fields, its Owner and its Writer matter.
 func Withdraw(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
+	for _, slice := range WithdrawnSlices(d, existing) {
+		if isTerminating(slice) {
+			plan.Update = appendEmptied(plan.Update, slice)
+			continue
+		}
+		plan.Delete = append(plan.Delete, slice)
+	}
+	return plan
+}
+
+// WithdrawnSlices returns the slices that Withdraw deletes or empties. That is less than what Compute repairs: a slice
+// whose label names another object may belong to that one by now.
+func WithdrawnSlices(d Desired, existing []*discoveryv1.EndpointSlice) (all []*discoveryv1.EndpointSlice) {
 	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == d.Owner.UID }
 	for _, slice := range d.OwnedSlices(existing) {
 		owned, name := slices.ContainsFunc(slice.OwnerReferences, isOwner), slice.Labels[d.nameLabel()]
 		ofOther := !owned && slices.ContainsFunc(slice.OwnerReferences, IsTarget)
-		if slice.Labels[LabelWriter] == d.Writer && (name == d.Service && !ofOther || name == "" && owned) {
-			plan.Delete = append(plan.Delete, slice)
+		left := !isTerminating(slice) || len(slice.Endpoints) > 0
+		if left && slice.Labels[LabelWriter] == d.Writer && (name == d.Service && !ofOther || name == "" && owned) {
+			all = append(all, slice)
 		}
 	}
-	return plan
+	return all
 }

@@ -56,7 +56,8 @@ type desiredSet struct {
 //
 // An endpoint that must move (its source or its ports changed, or its slice is over the limit) never goes to a slice
 // that releases endpoints itself. Slices that release endpoints are written last, so a moving endpoint
-// is always listed, and no slice is written twice.
+// is always listed, and no slice is written twice. A slice that is being deleted is emptied after that, in case it waits
+// for a finalizer.
 func Compute(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 	if len(d.Families) == 0 {
 		return Plan{}
@@ -65,7 +66,13 @@ func Compute(d Desired, existing []*discoveryv1.EndpointSlice) Plan {
 	planned := d.planExisting(set, existing)
 	d.mergeSlices(set, planned)
 	planned = d.placeEndpoints(set, planned, d.newNameAllocator(existing))
-	return d.assemblePlan(set, planned)
+	plan := d.assemblePlan(set, planned)
+	for _, slice := range d.OwnedSlices(existing) {
+		if isTerminating(slice) { // the others list by now what it should
+			plan.Update = appendEmptied(plan.Update, slice)
+		}
+	}
+	return plan
 }
 
 func (d Desired) buildDesiredSet() *desiredSet {
@@ -125,6 +132,9 @@ func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string, p
 func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointSlice) []*plannedSlice {
 	var planned []*plannedSlice
 	for _, slice := range d.OwnedSlices(existing) {
+		if isTerminating(slice) {
+			continue
+		}
 		ports := set.findPorts(slice.Ports)
 		s := &plannedSlice{base: slice, basePortList: ports, group: set.groupFor(slice.AddressType, SourceOf(slice), max(ports, 0))}
 		s.keepEndpoints(set, d.maxPerSlice())

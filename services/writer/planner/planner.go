@@ -166,22 +166,35 @@ func EndpointsOf(all ...*discoveryv1.EndpointSlice) []Endpoint {
 
 // OwnedSlices returns the owned slices of the Service, FirstName first, then by name, so that a plan does
 // not depend on the order of a cache or a map. Slices with a modified service-name label come last:
-// consumers do not find them, so an endpoint that is listed twice must stay in another slice. Slices
-// that are being deleted are left out.
+// consumers do not find them, so an endpoint that is listed twice must stay in another slice. After those come slices
+// that are being deleted: consumers use them until the last finalizer is gone, and then their endpoints are, too.
 func (d Desired) OwnedSlices(existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	var owned []*discoveryv1.EndpointSlice
 	for _, slice := range existing {
-		if slice.DeletionTimestamp == nil && d.Owns(slice) {
+		if d.Owns(slice) {
 			owned = append(owned, slice)
 		}
 	}
 	slices.SortFunc(owned, func(a, b *discoveryv1.EndpointSlice) int {
 		return cmp.Or(
+			cmp.Compare(boolToInt(isTerminating(a)), boolToInt(isTerminating(b))),
 			cmp.Compare(boolToInt(d.isForOtherService(a)), boolToInt(d.isForOtherService(b))),
 			cmp.Compare(boolToInt(a.Name != d.FirstName), boolToInt(b.Name != d.FirstName)),
 			cmp.Compare(a.Name, b.Name))
 	})
 	return owned
+}
+
+func isTerminating(slice *discoveryv1.EndpointSlice) bool { return slice.DeletionTimestamp != nil }
+
+// appendEmptied appends the slice without endpoints if it has any.
+func appendEmptied(updates []*discoveryv1.EndpointSlice, slice *discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	if len(slice.Endpoints) == 0 {
+		return updates
+	}
+	out := slice.DeepCopy()
+	out.ManagedFields, out.Endpoints = nil, nil // see renderSlice
+	return append(updates, out)
 }
 
 // isForOtherService reports whether the service-name label is not this Service's, so that its consumers

@@ -195,7 +195,6 @@ func TestIgnoresForeignSlicesAndAvoidsTheirNames(t *testing.T) {
 			s.Labels[discoveryv1.LabelServiceName] = "cart"
 			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "cart", UID: "svc-2"}}
 		},
-		"a slice that is being deleted": func(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			was := legacySlice("10.0.0.1")
@@ -214,6 +213,40 @@ func TestIgnoresForeignSlicesAndAvoidsTheirNames(t *testing.T) {
 		checkCounts(t, plan, 1, 0, 0)
 		if got := plan.Create[0].Name; got != "shop-nodes" {
 			t.Errorf("named %s", got)
+		}
+	})
+}
+
+// It may wait for a finalizer for as long as anybody likes, and kube-proxy uses it until it is gone.
+func TestSliceThatIsBeingDeletedIsReplacedAndEmptied(t *testing.T) {
+	was := legacySlice("10.0.0.1", "10.0.0.2")
+	was.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	all := []*discoveryv1.EndpointSlice{was}
+	if got := CurrentEndpoints(testTarget(0), all); len(got) != 2 {
+		t.Errorf("consumers use two endpoints, and %v count as current", got)
+	}
+	plan := Compute(testTarget(1), all)
+	checkCounts(t, plan, 1, 1, 0)
+	if got := plan.Create[0].Name; got != "shop-nodes-2" {
+		t.Errorf("named %s", got)
+	}
+	if got := plan.Update[0]; got.Name != "shop-nodes" || len(got.Endpoints) != 0 || len(was.Endpoints) != 2 {
+		t.Errorf("emptied %s, which lists %d; the cache lists %d", got.Name, len(got.Endpoints), len(was.Endpoints))
+	}
+	checkCounts(t, Compute(testTarget(1), []*discoveryv1.EndpointSlice{plan.Create[0], plan.Update[0]}), 0, 0, 0)
+
+	t.Run("of a Service that is no longer managed", func(t *testing.T) {
+		d := testTarget(0)
+		was.Labels[LabelWriter] = d.Writer
+		plan := Withdraw(d, all)
+		checkCounts(t, plan, 0, 1, 0)
+		checkCounts(t, Withdraw(d, plan.Update), 0, 0, 0)
+	})
+	t.Run("of a rejected Service", func(t *testing.T) {
+		plan := AdjustExisting(testTarget(1), all)
+		checkCounts(t, plan, 0, 1, 0)
+		if got := plan.Update[0].Endpoints; len(got) != 1 || got[0].Addresses[0] != "10.0.0.1" {
+			t.Errorf("it lists %v", got)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -104,6 +105,9 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 		if i == 0 {
 			s.Name = d.FirstName
 		}
+		if rapid.IntRange(0, 4).Draw(t, "is being deleted") == 0 {
+			s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
 		if source := rapid.SampledFrom([]string{"", "default", "blue", "old"}).Draw(t, "label"); source != "" {
 			s.Labels[LabelSource] = source
 		}
@@ -172,7 +176,7 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 			}
 		}
 		for _, s := range c.slices {
-			if !d.Owns(s) {
+			if !d.Owns(s) || isTerminating(s) && len(s.Endpoints) == 0 {
 				continue
 			}
 			if len(s.Endpoints) > d.MaxPerSlice {
@@ -202,7 +206,7 @@ func TestPlanReachesDesiredFromAnyState(t *testing.T) {
 			if i := c.find(s.Name); !d.Owns(s) && (i < 0 || !cmp.Equal(s, c.slices[i])) {
 				t.Fatalf("%s is foreign and was modified", s.Name)
 			}
-			if i := c.find(s.Name); i >= 0 && d.Owns(s) && c.slices[i].Labels["foreign"] != d.Labels["foreign"] {
+			if i := c.find(s.Name); i >= 0 && d.Owns(s) && !isTerminating(s) && c.slices[i].Labels["foreign"] != d.Labels["foreign"] {
 				t.Fatalf("%s: label differs from the Service: %v", s.Name, c.slices[i].Labels)
 			}
 		}

@@ -28,8 +28,8 @@ func TestCopiesServiceLabelsUpToLimits(t *testing.T) {
 			"k8s.io/a": "b", "x.k8s.io/a": "b", LabelClass: "default", "a.slicefeed.dev/b": "c",
 		}, []string{"app", "example.org/team", "kubernetes.io", "mykubernetes.io/a"}},
 		"the proxy of the Service, in any case": {proxied, append(slices.Sorted(maps.Keys(many))[:maxLabels-1], labelServiceProxyName)},
-		"32 of them":    {many, slices.Sorted(maps.Keys(many))[:maxLabels]},
-		"8 KiB of them": {long, slices.Sorted(maps.Keys(long))[:maxLabelBytes/(240+len(".example/l-00")+60)]},
+		"32 of them":                            {many, slices.Sorted(maps.Keys(many))[:maxLabels]},
+		"8 KiB of them":                         {long, slices.Sorted(maps.Keys(long))[:maxLabelBytes/(240+len(".example/l-00")+60)]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := copyLabels(c.labels)

@@ -29,7 +29,7 @@ const (
 func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates settingsCandidates) (Resolution, Memory) {
 	svc, before := in.Service, in.Previous
 	class := svc.Labels[LabelClass]
-	leftovers := planner.Withdraw(resolution.Target.Desired(), in.Slices).Delete
+	leftovers := planner.WithdrawnSlices(resolution.Target.Desired(), in.Slices)
 	since := before.UnlabeledSince
 	if since.IsZero() {
 		since = in.Now
@@ -70,7 +70,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 // owned slices list one that consumers may use. Until then deleting the owned slices empties the
 // Service: kube-proxy applies a delete immediately, and a later create up to a second later.
 func (t Target) IsReplaced(class string, existing []*discoveryv1.EndpointSlice) bool {
-	return !slices.ContainsFunc(planner.Withdraw(t.Desired(), existing).Delete, func(owned *discoveryv1.EndpointSlice) bool {
+	return !slices.ContainsFunc(planner.WithdrawnSlices(t.Desired(), existing), func(owned *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(owned.Endpoints, isUsable) &&
 			!slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
 				return other.Namespace == t.Namespace && other.DeletionTimestamp == nil && other.AddressType == owned.AddressType &&

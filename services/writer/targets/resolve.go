@@ -237,7 +237,7 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 		}
 		if rejection == nil && slices.ContainsFunc(in.Slices, func(slice *discoveryv1.EndpointSlice) bool {
 			_, problem := t.PortsOf(planner.SourceOf(slice), ListedPorts(slice), NewAllows(bySource))
-			return slice.DeletionTimestamp == nil && desired.Owns(slice) && problem == ""
+			return desired.Owns(slice) && problem == ""
 		}) {
 			*target = t
 			return true

@@ -403,7 +403,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 			if !resolution.Relevant || resolution.OptedOut != tc.leaves {
 				t.Fatalf("%+v", resolution)
 			}
-			if diff := cmp.Diff([]string{"shop-slicefeed", "orphan", "unlabeled"}, sliceNames(resolution.Slices)); diff != "" {
+			if diff := cmp.Diff([]string{"shop-slicefeed", "orphan", "unlabeled", "ending"}, sliceNames(resolution.Slices)); diff != "" {
 				t.Error(diff)
 			}
 			if tc.leaves {
@@ -411,7 +411,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 					t.Errorf("%+v, remembered %+v", resolution.Rejection, after)
 				}
 			} else if resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
-				!strings.HasSuffix(resolution.Rejection.Message, "slices of this writer: orphan, shop-slicefeed, unlabeled.") {
+				!strings.HasSuffix(resolution.Rejection.Message, "slices of this writer: ending, orphan, shop-slicefeed, unlabeled.") {
 				t.Errorf("%+v", resolution.Rejection)
 			}
 		})
