@@ -183,8 +183,8 @@ func summary(snap subscriber.Snapshot) string {
 	for _, m := range snap.Members {
 		counts[m.State]++
 	}
-	text := fmt.Sprintf("%d ready, %d draining, %d not ready, observation %d; %s", counts[subscriber.Ready],
-		counts[subscriber.Draining], counts[subscriber.NotReady], snap.Observation, snap.Summary())
+	text := fmt.Sprintf("%d ready, %d draining, %d not ready, observation %d; membership %s, addresses %s", counts[subscriber.Ready],
+		counts[subscriber.Draining], counts[subscriber.NotReady], snap.Observation, snap.Membership.State, snap.Addresses.State)
 	if !snap.Connected {
 		text += "; not alive"
 	}

@@ -191,7 +191,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		hidden := x.CreateService(e2e.NewLabeledService("hidden", e2e.Annotated("source-service", "shop/hidden")))
 		x.Until(
 			"the writer logs why",
-			func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "client may not see service shop/hidden") },
+			func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "service shop/hidden is not granted") },
 		)
 		if all := x.SlicesOf(hidden); len(all) > 0 {
 			x.T.Errorf("it has slices: %s", pair.Describe(all))
@@ -199,7 +199,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	})
 	x.step("a Service that names none is reported", func(x *exports) {
 		x.CreateService(e2e.NewLabeledService("nameless"))
-		statusSays(x.Setup, "the inventory rejects the request: this inventory exports Services")
+		statusSays(x.Setup, "request rejected: this inventory exports Services")
 	})
 	x.step("a Service without the label waits for it", func(x *exports) {
 		later := x.CreateService(e2e.NewLabeledService("later", e2e.Annotated("source-service", "shop/later")))
@@ -257,7 +257,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		x.allow("[shop/api]")
 		x.Until(
 			"the writer logs why",
-			func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "client may not see service shop/web") },
+			func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "service shop/web is not granted") },
 		)
 		for name, version := range x.VersionsOf(x.Service) {
 			if before[name] != version {
@@ -279,7 +279,7 @@ func statusSays(s *e2e.Setup, text string) {
 func TestAnInventoryThatExportsNoServicesIsReported(t *testing.T) {
 	s := e2e.NewLabeled(t, e2e.Options{Service: e2e.Annotated("source-service", "shop/web")})
 	s.StartAll()
-	statusSays(s, "the inventory rejects the request: this inventory exports no Services")
+	statusSays(s, "request rejected: this inventory exports no Services")
 	s.Annotate(s.Service, "source-service", "")
 	s.Join(1)
 }

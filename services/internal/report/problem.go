@@ -116,7 +116,7 @@ var advice = map[string]string{ //nolint:gosec // G101: it names tokens, and has
 
 	// Guards.
 	"AddressNotAllowed": "If the addresses are right, extend ALLOWED_CIDRS, or cidrs in SOURCES_FILE.",
-	"SourceNotSynced":   "Only probes change them. If this persists, check the link to its inventory.",
+	"SourceNotSynced":   "Only probes change its endpoints. Check the link to its inventory, and that it exports the Service and grants it.",
 	"AllProbesFailing":  "Usually the writer cannot reach the backends: check the network between them, then the backends.",
 	"SourceEmpty":       "They leave once EMPTY_RESULT_THRESHOLD observations confirm it. If this is unexpected, check its inventory.",
 	"SourceNotTrusted":  "Only probes change them. Check its inventory and the link to it.",
@@ -150,6 +150,7 @@ var advice = map[string]string{ //nolint:gosec // G101: it names tokens, and has
 
 	// What else a person should know of a Service.
 	"OutOfSync":                "If this persists, see its last writes, and the Event WriteRejected.",
+	"NoNodeSelected":           "Correct the annotation; EXPORT_LABELS of the inventory must name its labels, and a node needs an address of the Service's family.",
 	"NoReadyEndpoints":         "See the addresses of the Service in the report: each says why it is not ready.",
 	"ForeignSlices":            "Consumers use their endpoints too. Delete them unless this is intended.",
 	"OtherClass":               "Its writer deletes them within a minute after a change of class. Delete them if that writer no longer runs.",

@@ -209,7 +209,7 @@ func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodese
 	if !allowed {
 		return nil, nil, status.Errorf(
 			codes.PermissionDenied,
-			"client may not see service %s; its entry in ALLOWED_CLIENTS_FILE has to name it in services",
+			"service %s is not granted: services of the client's entry in ALLOWED_CLIENTS_FILE must name it",
 			service,
 		)
 	}

@@ -330,6 +330,7 @@ func describeWrite(verb Verb, slice *discoveryv1.EndpointSlice, order *Order) Wr
 	if verb != Delete {
 		w.New = slice
 	}
+	w.First = verb == Create && slice.Name == order.Desired.FirstName && !slices.ContainsFunc(order.Current, order.Desired.Owns)
 	return w
 }
 

@@ -32,6 +32,7 @@ type Write struct {
 	Err       error                      // of the request; a delete of what is gone has one and ResultOK
 	Took      time.Duration              // until the response, or until there was none
 	Old, New  *discoveryv1.EndpointSlice // as observed before, nil: it did not exist; as sent, nil: deleted
+	First     bool                       // the Service had no slice of this writer before
 	ReasonFor func(netip.Addr) string    // of the Order
 }
 

@@ -310,10 +310,8 @@ func (s *Store) List(filter deltaset.Filter) (all []Summary, status Status) {
 func NewSourceStatus(s *subscriber.Snapshot) SourceStatus {
 	w := SourceStatus{Name: s.FeedName(), Connected: s.Connected && s.SyncedInStream}
 	switch {
-	case s.Denial != "":
+	case s.Denial != "", !s.EverSynced:
 		w.Reason = s.NotSyncedReason()
-	case !s.EverSynced:
-		w.Reason = "not synced since start"
 	case !s.Connected:
 		w.Reason = "link down"
 	case !s.SyncedInStream:

@@ -72,7 +72,8 @@ var kinds = map[string]kind{
 	"RepairsBackedOff":         {action: "Repair"},
 	"ChangedByAdmission":       {action: "Ignore"},
 	"OutOfSync":                {}, // WriteRejected says more
-	"NoReadyEndpoints":         {}, // what it follows from has an Event
+	"NoReadyEndpoints":         {action: "Wait", over: "EndpointsReady", transient: true},
+	"NoNodeSelected":           {action: "Wait", transient: true},
 }
 
 func kindOf(p *report.Problem) kind {
@@ -205,6 +206,18 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 func (r *Reporter) Report(service corev1.ObjectReference, p *report.Problem) {
 	k, text := kindOf(p), report.WithAdvice(p.GetReason(), p.GetMessage())
 	r.record(r.cfg.Logger.Warn, service, r.newEvent(service, corev1.EventTypeWarning, p.GetReason(), k.action, text), keyOf(p, k))
+}
+
+// ReportCreation reports that a Service has its first slice.
+func (r *Reporter) ReportCreation(service corev1.ObjectReference, slice, endpoints string) {
+	event := r.newEvent(
+		service,
+		corev1.EventTypeNormal,
+		"SliceCreated",
+		"Create",
+		fmt.Sprintf("EndpointSlice %s has %s.", slice, endpoints),
+	)
+	r.record(r.cfg.Logger.Info, service, event, warningKey{reason: event.Reason})
 }
 
 // record logs an Event, and adds it to the queue of those to send.

@@ -78,6 +78,9 @@ func (r *Recorder) Hooks() applier.Hooks {
 func (r *Recorder) recordWrite(w applier.Write) {
 	r.writes.WithLabelValues(string(w.Verb), string(w.Result)).Inc()
 	r.duration.Observe(w.Took.Seconds())
+	if w.First && w.Result == applier.ResultOK {
+		r.reporter.ReportCreation(w.Service, w.Slice, display.Count(len(w.New.Endpoints), "endpoint", "endpoints"))
+	}
 	if r.kept == nil {
 		return
 	}

@@ -108,6 +108,19 @@ func (r *recorded) apply(t *testing.T, why map[string]string, addrs ...string) e
 	return err
 }
 
+func TestReportsTheFirstSliceOfAService(t *testing.T) {
+	r := newRecorded()
+	for _, addresses := range [][]string{{"10.0.0.1", "10.0.0.2"}, {"10.0.0.1"}, {}} {
+		if err := r.apply(t, nil, addresses...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.log.String(); strings.Count(got, "reason=SliceCreated") != 1 ||
+		!strings.Contains(got, "EndpointSlice shop-nodes has 2 endpoints.") {
+		t.Errorf("recorded\n%s", got)
+	}
+}
+
 func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	r := newRecorded()
 	if err := r.apply(t, nil, "10.0.0.1", "10.0.0.2"); err != nil {

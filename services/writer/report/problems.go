@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,7 +64,7 @@ func OfService(view targets.Resolution, t *endpoints.Target, writeFails bool) []
 	}
 	if view.Active() {
 		s.addDecision(view, t, writeFails)
-		s.addNotices(view, t.Sources, t.Admitted)
+		s.addNotices(view, t)
 	}
 	report.Sort(s.problems)
 	return s.problems
@@ -92,10 +93,15 @@ func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writ
 		s.addf(report.Error, "OutOfSync", "%s not listed as decided.", display.Count(t.OutOfSync, "address is", "addresses are"))
 	}
 	if view.Rejection == nil && !slices.ContainsFunc(d.Endpoints, func(e verdict.Endpoint) bool { return e.Listed && e.Conditions.Ready }) {
-		s.addf(report.Error, "NoReadyEndpoints", "No endpoint is ready.")
+		s.addf(report.Error, "NoReadyEndpoints", "No endpoint is ready%s.", whyNoEndpoint(t))
 	}
+	held := map[string]string{}
 	for i := range d.Guards {
 		g, level, about := &d.Guards[i], report.Warning, s.object
+		if g.Rule == verdict.RuleInitialSync && d.Write {
+			held[g.Source] = strings.TrimSuffix(g.Message, ".")
+			continue
+		}
 		if !d.Write {
 			level = report.Error // nothing is written until a person corrects a setting
 		}
@@ -104,11 +110,32 @@ func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writ
 		}
 		s.problems = append(s.problems, report.NewProblem(level, GuardReasons[g.Rule], about, "%s", g.Message))
 	}
+	for i := range t.Sources { // also of a source for which nothing is held
+		if source := &t.Sources[i]; !source.EverSynced {
+			s.problems = append(
+				s.problems,
+				report.NewProblem(report.Warning, "SourceNotSynced", s.object+", source "+source.Source, "%s: %s",
+					cmp.Or(held[source.Source], "Source "+source.Source+" has not synced"), source.NotSyncedReason()),
+			)
+		}
+	}
+}
+
+// whyNoEndpoint says why there is no address that could be ready. Of each that there is, the report says it.
+func whyNoEndpoint(t *endpoints.Target) string {
+	for i := range t.Input.Sources {
+		if s := &t.Input.Sources[i]; s.Unusable != "" && s.EverSynced {
+			return fmt.Sprintf(": source %s: %s", s.Name, s.Unusable)
+		} else if len(s.Members) > 0 || !s.EverSynced {
+			return ""
+		}
+	}
+	return ": no source reports an address for it"
 }
 
 // addNotices adds what else a person should know about a Service that is decided on.
-func (s *service) addNotices(view targets.Resolution, snapshots []subscriber.Snapshot, admitted []string) {
-	t := &view.Target
+func (s *service) addNotices(view targets.Resolution, decided *endpoints.Target) {
+	t, snapshots, admitted, reported := &view.Target, decided.Sources, decided.Admitted, 0
 	if view.AnnotationError != nil {
 		s.addRejection(report.Warning, view.AnnotationError)
 	}
@@ -135,7 +162,17 @@ func (s *service) addNotices(view targets.Resolution, snapshots []subscriber.Sna
 			t.TrafficDistribution)
 	}
 	for i := range snapshots {
+		reported += len(snapshots[i].Members)
 		s.addPortMismatch(&snapshots[i], view.Target)
+	}
+	selected := func(source verdict.Source) bool { return len(source.Members) > 0 || source.Unusable != "" }
+	if t.Settings.NodeSelector != nil && reported > 0 && !slices.ContainsFunc(decided.Input.Sources, selected) {
+		s.addf(
+			report.Warning,
+			"NoNodeSelected",
+			"slicefeed.dev/node-selector selects none of %s.",
+			display.Count(reported, "node", "nodes"),
+		)
 	}
 }
 

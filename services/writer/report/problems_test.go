@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/report"
@@ -99,6 +100,66 @@ func TestFindsTheProblemsOfAService(t *testing.T) {
 				} else {
 					objects[id] = true
 				}
+			}
+		})
+	}
+}
+
+func TestSaysWhyNoEndpointIsReady(t *testing.T) {
+	noEndpoint := func(t *endpoints.Target) *subscriber.Snapshot {
+		t.Decision.Endpoints, t.Input.Current, t.Input.Sources[0].Members = nil, nil, nil
+		return &t.Sources[0]
+	}
+	for name, c := range map[string]struct {
+		alter func(*targets.Resolution, *endpoints.Target)
+		want  []string
+	}{
+		"the export is not granted": {func(_ *targets.Resolution, t *endpoints.Target) {
+			s := noEndpoint(t)
+			s.EverSynced, t.Input.Sources[0].EverSynced, s.Denial = false, false, "not you"
+		}, []string{
+			"NoReadyEndpoints: No endpoint is ready",
+			"SourceNotSynced: Source blue has not synced: request rejected: not you",
+		}},
+		"there is no export": {func(_ *targets.Resolution, t *endpoints.Target) {
+			s := noEndpoint(t)
+			s.EverSynced, t.Input.Sources[0].EverSynced, s.Connected = false, false, true
+			s.Membership = subscriber.PartStatus{State: subscriber.Unsynced, Reason: "service web/shop is not exported"}
+		}, []string{
+			"NoReadyEndpoints: No endpoint is ready",
+			"SourceNotSynced: Source blue has not synced: service web/shop is not exported",
+		}},
+		"the same, and endpoints are kept": {func(_ *targets.Resolution, t *endpoints.Target) {
+			t.Sources[0].EverSynced, t.Sources[0].Denial = false, "not you"
+			t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleInitialSync, Source: "blue", Message: "Source blue has not synced; 1 is kept."}}
+		}, []string{"SourceNotSynced: Source blue has not synced; 1 is kept: request rejected: not you"}},
+		"the selector matches nothing": {func(v *targets.Resolution, t *endpoints.Target) {
+			noEndpoint(t).Members = []*subscriber.Member{{}, {}}
+			v.Target.Settings.NodeSelector = labels.Everything()
+		}, []string{
+			"NoReadyEndpoints: No endpoint is ready: no source reports an address for it",
+			"NoNodeSelected: slicefeed.dev/node-selector selects none of 2 nodes",
+		}},
+		"too many": {func(_ *targets.Resolution, t *endpoints.Target) {
+			noEndpoint(t)
+			t.Input.Sources[0].Unusable = "it reports more than 2 endpoints (MAX_ENDPOINTS)"
+		}, []string{"NoReadyEndpoints: No endpoint is ready: source blue: it reports more than 2 endpoints (MAX_ENDPOINTS)"}},
+		"its probe fails": {func(_ *targets.Resolution, t *endpoints.Target) {
+			members := t.Input.Sources[0].Members
+			noEndpoint(t)
+			t.Input.Sources[0].Members = members
+		}, []string{"NoReadyEndpoints: No endpoint is ready"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view, target := targets.Resolution{Relevant: true}, newTarget("shop", "10.0.0.1")
+			target.Decision.Write = true
+			c.alter(&view, &target)
+			var got []string
+			for _, p := range OfService(view, &target, false) {
+				got = append(got, p.GetReason()+": "+p.GetMessage())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
 	}

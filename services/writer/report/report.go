@@ -148,7 +148,8 @@ func addressProblems(services []*writerv1.ServiceReport, f *filter) (all []*repo
 				all = append(all, a.GetProblem())
 			}
 		}
-		if len(s.GetAddresses()) == 0 {
+		unsynced := slices.ContainsFunc(s.GetProblems(), func(p *report.Problem) bool { return p.GetReason() == "SourceNotSynced" })
+		if len(s.GetAddresses()) == 0 && !unsynced { // else the source may list it
 			all = append(all, report.NewProblem(report.Warning, "NotReported", objectName(s.GetNamespace(), s.GetName()),
 				"No source of the Service reports node %s.", f.node))
 		}

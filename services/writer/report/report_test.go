@@ -225,9 +225,12 @@ func TestFilterSelectsServicesAddressesAndNodes(t *testing.T) {
 }
 
 func TestProblemsAreThoseOfWhatIsSelected(t *testing.T) {
-	b := newBuilder(unhealthyTarget(), newTarget("mail", "10.0.1.1"))
+	unsynced := newTarget("new")
+	unsynced.Sources[0] = subscriber.Snapshot{Source: "blue"}
+	b := newBuilder(unhealthyTarget(), newTarget("mail", "10.0.1.1"), unsynced)
 	for filter, want := range map[string][]string{
-		"":                  {"ERROR OutOfSync", "WARNING ShrinkLimited"},
+		"":                  {"ERROR NoReadyEndpoints", "ERROR OutOfSync", "WARNING SourceNotSynced", "WARNING ShrinkLimited"},
+		"web/new/worker-7":  {"ERROR NoReadyEndpoints", "WARNING SourceNotSynced"},
 		"web/shop":          {"ERROR OutOfSync", "WARNING ShrinkLimited"},
 		"web/mail":          nil,
 		"web/shop/10.0.0.1": {"ERROR OutOfSync", "WARNING ShrinkLimited"},

@@ -243,7 +243,7 @@ func TestADeniedServiceConcernsNoOther(t *testing.T) {
 		for service, want := range map[string]string{
 			"shop/secret": "client may not see service shop/secret", "": "this inventory exports Services",
 		} {
-			if s := h.Snapshot(service); s.EverSynced || s.NotSyncedReason() != "the inventory rejects the request: "+want {
+			if s := h.Snapshot(service); s.EverSynced || s.NotSyncedReason() != "request rejected: "+want {
 				t.Errorf("%q: %s", service, s.NotSyncedReason())
 			}
 		}

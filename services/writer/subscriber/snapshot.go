@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
@@ -182,11 +181,15 @@ func (s Snapshot) Differs(o Snapshot) bool {
 func (s Snapshot) NotSyncedReason() string {
 	switch {
 	case s.Denial != "":
-		return "the inventory rejects the request: " + s.Denial
+		return "request rejected: " + s.Denial
 	case !s.Connected:
 		return "no message received on the node stream"
+	case s.Membership.State != Synced && s.Membership.Reason != "":
+		return s.Membership.Reason
+	case s.Addresses.State != Synced && s.Addresses.Reason != "":
+		return s.Addresses.Reason
 	}
-	return "the inventory has no complete set yet: " + s.Summary()
+	return "the inventory has no complete set yet"
 }
 
 // WithheldReason explains why the inventory responds and may not publish the set; empty: it may, or it does not respond.
@@ -195,20 +198,4 @@ func (s Snapshot) WithheldReason() string {
 		return ""
 	}
 	return "the inventory withholds the set: " + s.Membership.Reason
-}
-
-// Summary describes the status of membership and addresses.
-func (s Snapshot) Summary() string {
-	var all []string
-	for _, p := range []struct {
-		name string
-		part PartStatus
-	}{{"membership", s.Membership}, {"addresses", s.Addresses}} {
-		text := p.name + " " + p.part.State.String()
-		if p.part.State != Synced && p.part.Reason != "" {
-			text += " (" + p.part.Reason + ")"
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, ", ")
 }

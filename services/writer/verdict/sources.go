@@ -94,7 +94,7 @@ func (e *evaluation) suppressionGuards() (guards []Guard) {
 		kept := display.Count(g.Held, "endpoint is", "endpoints are")
 		switch s.suppressedBy {
 		case RuleInitialSync:
-			g.Message = fmt.Sprintf("Source %s has not synced since this writer started; its %s kept.", s.Name, kept)
+			g.Message = fmt.Sprintf("Source %s has not synced; its %s kept.", s.Name, kept)
 		case RuleEmpty:
 			g.Message = fmt.Sprintf("Source %s reports no usable nodes (%s so far); its %s kept.", s.Name,
 				display.Count(s.memory.emptyCount, "observation", "observations"), kept)
