@@ -173,7 +173,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		if first.GetCursor().GetEpoch() == second.GetCursor().GetEpoch() || string(first.GetDigest()) == string(second.GetDigest()) {
 			x.T.Error("two Services have one cursor or digest")
 		}
-		if _, err := client.ListNodes(x.Ctx(), &inventoryv1.ListNodesRequest{}); status.Code(err) != codes.InvalidArgument {
+		if _, err := client.ListNodes(x.Ctx(), &inventoryv1.ListNodesRequest{}); status.Code(err) != codes.FailedPrecondition {
 			x.T.Errorf("a request without a Service: %v", err)
 		}
 	})
@@ -189,10 +189,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	})
 	x.step("a Service that the client list does not grant is not sent", func(x *exports) {
 		hidden := x.CreateService(e2e.NewLabeledService("hidden", e2e.Annotated("source-service", "shop/hidden")))
-		x.Until(
-			"the writer logs why",
-			func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "service shop/hidden is not granted") },
-		)
+		x.AwaitEventOn(hidden, "SourceNotSynced", "service shop/hidden is not granted")
 		if all := x.SlicesOf(hidden); len(all) > 0 {
 			x.T.Errorf("it has slices: %s", pair.Describe(all))
 		}
@@ -209,6 +206,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 		}
 		x.export("later", true)
 		x.AwaitOf(later, "it serves", pair.AreJust(pair.Ready, b.Address))
+		x.AwaitEventOn(later, "SliceCreated", "1 endpoint")
 	})
 	x.step("a Service that loses the label keeps its endpoints, and no change of it is sent", func(x *exports) {
 		client := inventoryv1.NewInventoryServiceClient(x.OperatorConn())

@@ -108,6 +108,12 @@ var garbageCases = []struct {
 			1,
 			hpackHeader("y", strings.Repeat("y", 15<<10)),
 		), reply: http2Frame(frameReset, 0, 1, "\x00\x00\x00\x06")},
+	{name: "a header that is too large", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, 0, 1, requestHeaders) +
+		http2Frame(frameContinuation, endHeaders, 1, hpackHeader("x", strings.Repeat("x", 16<<10))), ends: true},
+	{name: "headers after those that are too many", sends: http2Preface + settingsFrame + http2Frame(frameHeaders, 0, 1, requestHeaders) +
+		http2Frame(frameContinuation, 0, 1, hpackHeader("x", strings.Repeat("x", 15<<10))) +
+		http2Frame(frameContinuation, 0, 1, hpackHeader("y", strings.Repeat("y", 15<<10))) +
+		http2Frame(frameContinuation, endHeaders, 1, hpackHeader("z", "z")), ends: true},
 	{
 		name: "a request that is too large",
 		sends: http2Preface + settingsFrame + http2Frame(

@@ -195,7 +195,7 @@ func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodese
 	switch {
 	case service == "":
 		return nil, nil, status.Error(
-			codes.InvalidArgument,
+			codes.FailedPrecondition,
 			"this inventory exports Services, want the service of a request as namespace/name",
 		)
 	case err != nil:

@@ -133,7 +133,7 @@ var shopClient = nodeserver.Client{Name: "writer", FindService: clientlist.Grant
 func TestRequestsNameAServiceThatTheClientMaySee(t *testing.T) {
 	run(t, func(h *harness) {
 		for service, want := range map[string]codes.Code{
-			"": codes.InvalidArgument, "web": codes.InvalidArgument, "shop/Web": codes.InvalidArgument, "shop/web/x": codes.InvalidArgument,
+			"": codes.FailedPrecondition, "web": codes.InvalidArgument, "shop/Web": codes.InvalidArgument, "shop/web/x": codes.InvalidArgument,
 			"pay/web": codes.PermissionDenied, "shop/web": codes.OK,
 		} {
 			_, release, err := h.Acquire(shopClient, service)

@@ -475,6 +475,12 @@ func TestRejectsInvalidAndExcessStreams(t *testing.T) {
 			h.watch(&inventoryv1.WatchNodesRequest{Digest: make([]byte, 16)}, "writer").endCode(),
 			codes.InvalidArgument,
 		)
+		checkEqual(
+			t,
+			"a Service of an inventory that exports none",
+			h.watch(&inventoryv1.WatchNodesRequest{Service: "shop/web"}, "writer").endCode(),
+			codes.FailedPrecondition,
+		)
 		var streams []*client
 		for range 4 {
 			c := h.watch(emptyRequest, "writer")

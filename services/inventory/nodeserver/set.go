@@ -41,7 +41,7 @@ type onlySet struct{ set *Set }
 
 func (s onlySet) Acquire(_ Client, service string) (set *Set, release func(), err error) {
 	if service != "" {
-		return nil, nil, status.Error(codes.InvalidArgument, "this inventory exports no Services, want a request without service")
+		return nil, nil, status.Error(codes.FailedPrecondition, "this inventory exports no Services, want a request without service")
 	}
 	return s.set, func() {}, nil
 }

@@ -140,7 +140,7 @@ func (c *checker) explainCall(s sources.Source, err error, handshake *identity.H
 	switch code := status.Code(err); {
 	case code == codes.OK,
 		code == codes.Unavailable && responded, // no complete observation yet, which the inventory reports itself
-		code == codes.InvalidArgument:          // it exports Services, and requires the name of one
+		code == codes.FailedPrecondition:       // it exports Services, and requires the name of one
 		return nil
 	case code == codes.PermissionDenied:
 		return fmt.Errorf("%s; add the writer's SAN to the inventory's ALLOWED_CLIENTS_FILE", status.Convert(err).Message())

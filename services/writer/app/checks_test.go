@@ -178,7 +178,7 @@ func TestExplainsCallOfInventory(t *testing.T) {
 	}{
 		{"success", nil, nil, true, "ok"},
 		{"no observation", status.Error(codes.Unavailable, "no observation yet"), nil, true, "ok"},
-		{"one that exports Services", status.Error(codes.InvalidArgument, "service is empty"), nil, true, "ok"},
+		{"one that exports Services", status.Error(codes.FailedPrecondition, "service is empty"), nil, true, "ok"},
 		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), &identity.HandshakeError{Cause: io.EOF}, true, "FAILED|client is not allowed|ALLOWED_CLIENTS_FILE"},
 		{"another service", status.Error(codes.Unimplemented, "unknown service"), nil, true, "FAILED|unknown service; check INVENTORY_ADDRESS"},
 		{"no connection", unavailable, nil, false, "FAILED|connection refused; check INVENTORY_ADDRESS"},

@@ -159,6 +159,8 @@ func (s *Client) handleSessionEnd(synced time.Duration, err error) time.Duration
 		log.Error(
 			"inventory denied permission; check that its ALLOWED_CLIENTS_FILE has the SAN of this writer, and the Service if it exports Services",
 		)
+	case code == codes.FailedPrecondition:
+		log.Error("inventory is not of the kind that was requested; check whether it exports Services, and the source of the Service")
 	case code == codes.Unavailable && synced > 0:
 		log.Info("stream closed, reconnecting")
 	default:
@@ -171,7 +173,7 @@ func (s *Client) handleSessionEnd(synced time.Duration, err error) time.Duration
 // not above a limit: RESOURCE_EXHAUSTED then means that this client did not read its messages (rule R10).
 func isDenial(synced time.Duration, err error) bool {
 	switch status.Code(err) {
-	case codes.PermissionDenied, codes.InvalidArgument:
+	case codes.PermissionDenied, codes.FailedPrecondition, codes.InvalidArgument:
 		return true
 	case codes.ResourceExhausted:
 		return synced == 0 && asViolation(err) == nil

@@ -248,7 +248,7 @@ func TestR9EndsStreamIdleForThreeIntervals(t *testing.T) {
 }
 
 func TestR10And11ResumeAfterRoutineEnd(t *testing.T) {
-	for _, code := range []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Internal, codes.PermissionDenied} {
+	for _, code := range []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Internal, codes.PermissionDenied, codes.FailedPrecondition} {
 		t.Run(code.String(), func(t *testing.T) {
 			runClient(t, func(h *harness) {
 				c := h.nextCall()
@@ -354,6 +354,7 @@ func TestSnapshotHasTheReasonWhyAStreamIsRejected(t *testing.T) {
 		err        error
 	}{
 		{"not permitted", "not you", false, status.Error(codes.PermissionDenied, "not you")},
+		{"of the other kind", "exports Services", false, status.Error(codes.FailedPrecondition, "exports Services")},
 		{"invalid", "invalid epoch", false, status.Error(codes.InvalidArgument, "invalid epoch")},
 		{"above a limit", "4096 services are in use", false, status.Error(codes.ResourceExhausted, "4096 services are in use")},
 		{"a stalled stream that was synced", "", true, status.Error(codes.ResourceExhausted, "client read nothing for too long")},

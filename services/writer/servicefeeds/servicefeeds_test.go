@@ -51,7 +51,7 @@ func (x *exporter) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.Server
 	case "shop/secret":
 		return status.Error(codes.PermissionDenied, "client may not see service shop/secret")
 	case "":
-		return status.Error(codes.InvalidArgument, "this inventory exports Services")
+		return status.Error(codes.FailedPrecondition, "this inventory exports Services")
 	}
 	x.count(service, 1)
 	defer x.count(service, -1)

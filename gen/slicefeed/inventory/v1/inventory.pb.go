@@ -101,9 +101,9 @@ const (
 	// Not complete: of membership, the source was never read completely in this epoch; of addresses, the
 	// cloud was never read completely in this epoch, or none of the eligible nodes has an address now.
 	SyncState_SYNC_STATE_UNSYNCED SyncState = 3
-	// Of membership: the source was read, and the set may not be published, because the Service does not
-	// exist, is not exported, or is more than the server may have in use. Somebody may have made a mistake: a client does not conclude that the
-	// nodes are gone, however long this lasts.
+	// Of membership: the source was read, and the set may not be published, because the Service does not exist, is
+	// not exported, or is more than the server may have in use. Somebody may have made a mistake: a client does
+	// not conclude that the nodes are gone, however long this lasts.
 	SyncState_SYNC_STATE_WITHHELD SyncState = 4
 )
 
@@ -562,8 +562,7 @@ type SourceStatus struct {
 	Addresses *PartStatus `protobuf:"bytes,2,opt,name=addresses,proto3" json:"addresses,omitempty"`
 	// observation is the number of the last complete observation: a verified read of the source and the
 	// cloud; reading a cache again does not count. Starts at 1 in each epoch. 0: none yet. The server observes about
-	// once a minute. While a set is empty, has no READY member, or has lost more than half of its nodes since the last
-	// observation, it observes every 5 s, ten times, and then every 20 s.
+	// once a minute, and more often while a set is empty or has lost most of its nodes.
 	Observation uint64 `protobuf:"varint,3,opt,name=observation,proto3" json:"observation,omitempty"`
 	// observation_age is the time since that observation. Absent: none yet.
 	ObservationAge *durationpb.Duration `protobuf:"bytes,4,opt,name=observation_age,json=observationAge,proto3" json:"observation_age,omitempty"`

@@ -41,23 +41,22 @@ const (
 // # Connecting
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and, if it
-// exports Services, to those that the client may read. All clients of a set read the same nodes with
-// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client
-// with the role *operator* may also call InventoryReportService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
-// response to any call: the server ends its connection with a TLS alert. When a client loses its
-// permission, its live streams end with PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
+// exports Services, to those that the client may read. A client with the role *subscriber* may call this service,
+// gRPC health and reflection. Other calls get PERMISSION_DENIED. A client with an unknown SAN gets no response to any
+// call: the server ends its connection with a TLS alert. When a client loses its permission, its live streams end with
+// PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
+//
+// The client identifies the server by a SAN that it is configured with, not by the host name: a
+// certificate of the CA for servers, with exactly that URI or DNS name.
 //
 // # One set or many
 //
 // An inventory publishes either one set, or a set for each Service of its cluster that it exports. A
-// request to the first kind has no `service`; a request to the second names one as namespace/name.
-// Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
-// if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
-// client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not exported,
-// membership is WITHHELD (R8), and the status has the reason; a client keeps its set.
-//
-// The client identifies the server by a SAN that it is configured with, not by the host name: a
-// certificate of the CA for servers, with exactly that URI or DNS name.
+// request to the first kind has no `service`; a request to the second names one as namespace/name; otherwise it gets
+// FAILED_PRECONDITION. Each set has its own cursors, digests, observations and status, as
+// if an inventory of its own published it; its nodes are the endpoints of the Service. All clients of a set read the
+// same. A Service that the client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not
+// exported, membership is WITHHELD (R8), and the status has the reason; a client keeps its set.
 //
 // # The life of a stream
 //
@@ -121,81 +120,71 @@ const (
 //
 // R10 (slow readers): a client that reads slowly skips states, but never removals: it gets the newest
 // state next, each node at most once. The server ends the stream of a client that does not read
-// for long (the server's choice, a minute or more) with RESOURCE_EXHAUSTED; the client may resume.
-// A server keeps no queue per client. It detects a stalled client when the HTTP/2 buffers between
-// them are full (about 64 KiB). The heartbeats of an unchanging set do not fill them before the
-// connection reaches its maximum age, which ends the stream (R11).
+// for a minute or more with RESOURCE_EXHAUSTED; the client may resume.
 //
 // R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health and ends its
-// streams with UNAVAILABLE. It also ends each connection with UNAVAILABLE after about 30 minutes,
-// with jitter. Both are routine: the client resumes after a short random delay (R14).
+// streams with UNAVAILABLE. It also ends each connection with UNAVAILABLE after about 30 minutes. Both are routine:
+// the client resumes (R14).
 //
 // R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
 // violation: a client leaves the endpoint of a node in an unknown NodeState as it is, treats an
 // unknown SyncState as DEGRADED, and does not use a port with an unknown protocol.
 //
 // R13 (protocol violations): a server never sends any of the following. A client that receives one
-// ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
+// ends the stream, keeps its set, and restarts (R14). *Last* is the last `synced` message that the client received, in
+// this stream or an earlier one, from this replica or another; a client that restarts forgets it.
 //
-//   - an upsert without a name or without a valid address, or with a fingerprint that is not 16
-//     bytes long;
-//   - a hostname that is no DNS label;
-//   - a name that occurs twice in one message, or that is both removed and upserted in it;
-//   - an address that two nodes of a synced set have;
-//   - the removal of a node that the staged set does not have;
-//   - a count or digest that does not match;
-//   - a `synced` message without status or cursor, or with an empty epoch;
-//   - an epoch that changes within a stream without a reset;
-//   - a revision that decreases within an epoch, or an observation number that decreases within
-//     an epoch or, in any message with a status, within a stream since its last reset;
-//   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of a node that is not in 1 to 65535;
-//   - a first message of a stream with another service than the request. A server that is older than
-//     this field sends none.
+//   - an upsert without a name or a valid address, with a fingerprint that is not 16 bytes long, or with a hostname that
+//     is no DNS label;
+//   - a name that occurs twice in one message, also as removed and upserted; the removal of a node that the staged set
+//     does not have;
+//   - a `synced` message without status or cursor, with an empty epoch, with a count or digest that does not match, or
+//     that completes a set in which two nodes have one address;
+//   - a `synced` message with another epoch than the last one, if that came in this stream and no reset came since;
+//   - a `synced` message with the epoch of the last one, and with a smaller revision or observation number;
+//   - a message with a status whose observation number is smaller than that of an earlier message of this stream, unless
+//     a reset came since;
+//   - a first message of a stream with another service than the request (a server that is older than this field sends
+//     none);
+//   - anything above a limit that this file states, or a port outside of its range. A reason is truncated instead.
 //
-// A client that restarts forgets what it would compare with an earlier stream. The following are not
-// violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
-// count or digest in a message without `synced`, which the client ignores; an age below zero, which
-// counts as zero; a heartbeat interval outside of 1 s to 60 s, which the client moves into it.
+// No violation: the cursor of the last message with another digest, if the set matches it. A client ignores
+// a cursor, count or digest in a message without `synced`. An age below zero counts as zero, a heartbeat interval outside
+// of 1 s to 60 s as the nearest of these.
 //
-// R14 (reconnecting): after any end of a stream, and after any failed attempt, a client waits for a
-// uniformly random time between 0.5 s and a limit. The limit starts at 1 s, doubles with each end
-// up to 4 s, and is back at 1 s after a stream was `synced` for 30 s (a stable stream). After a protocol
-// violation (R13) the limit is 1 s, doubled with each earlier violation up to 5 min, if that is more;
-// it is back at 1 s after a stable stream ended for another reason. After INVALID_ARGUMENT the
-// client restarts, since nothing but cursor and digest can be wrong in a request that keeps the limits;
-// the delay is that of any end. Nothing else may delay the client: the backoff of a gRPC channel grows
-// to 120 s unless configured, so it must be off or below these delays (for example by a new channel per
-// attempt), and an attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s
-// (p99) of the server's return, after an outage of any length, and 1,000 clients do not connect at
-// the same time. A client keeps its set all along.
+// R14 (reconnecting): a client whose stream or attempt ended, for whatever reason, waits for a uniformly random time
+// between 0.5 s and a limit. Call a stream *stable* that was synced for 30 s.
+//
+//   - The limit is 1 s, 2 s, then 4 s for each further end; 1 s again after a stable stream.
+//   - After a violation the limit is at least 1 s, doubled with each violation up to 5 min; 1 s again after a stable
+//     stream that ended without one.
+//   - An attempt to connect ends after 4 s. Nothing else may delay the client: turn the backoff of a gRPC channel off, or
+//     use a new channel for each attempt.
+//   - INVALID_ARGUMENT to a request with a cursor: restart. Without one, as after FAILED_PRECONDITION, PERMISSION_DENIED
+//     and UNAUTHENTICATED, only a person can help: report the message, and go on trying.
 //
 // # Limits
 //
-// Of a message: 4 MiB (R3). Of a request: 64 KiB; of the headers of a call: 16 KiB. Of a connection:
-// 8 streams, and 16 calls under way, streams included. Of a client, which is all that call by one SAN:
-// 16 connections; 64 streams; 20 stream starts per second, 128 at once; 10 calls per second, 32 at once.
-// Beyond these a call gets RESOURCE_EXHAUSTED, except that the headers end the call, and that a 17th
-// call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
-// 64 MiB of memory; a larger set is a protocol violation to it.
+// Of a message: 4 MiB (R3). Of a request: 64 KiB. Of the headers of a call: 16 KiB, above which the call ends, or its
+// connection. Of a connection: 8 streams; 16 calls under way, streams included, after which a call waits at the client;
+// a ping each 10 s, or the server closes it. Of a client, which is all that call by one SAN: 16 connections; 64 streams;
+// 20 stream starts per second, 128 at once; 10 calls per second, 32 at once. A call beyond those gets RESOURCE_EXHAUSTED.
+// A client need not accept a set of more than 100,000 nodes, or of 64 MiB.
 //
-// A server that exports Services has other limits for streams. Of a connection: 512 streams, and 528 calls
+// A server that exports Services allows more streams. Of a connection: 512 streams, and 528 calls
 // under way. Of a client: the streams of its connections, among them those of 64 Services that are not exported; 200
 // stream starts per second, 1,024 at once.
 //
 // Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
 // a name or an address that is none, a negative page_size, or a page_token that no server made.
 //
-// gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING
-// until the first complete observation and from the start of a shutdown (R11), SERVING in between.
-//
-// The server pings a connection that was idle for 30 s, and closes it if no response comes within
-// 10 s. A client may do the same; one that pings more often than every 10 s loses its connection.
+// gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING until the server
+// can answer, and from the start of a shutdown (R11); SERVING in between. It can answer once its set has its first
+// complete observation; if it exports Services, once the API server of its cluster has responded, whatever becomes of a
+// single Service.
 type InventoryServiceClient interface {
 	// WatchNodes streams the nodes of a set: first what the client lacks, then each change.
-	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, or a limit, see
-	// Limits); INVALID_ARGUMENT (a malformed request: do not repeat it unchanged, see R14);
-	// PERMISSION_DENIED; or UNAUTHENTICATED.
+	// It ends with UNAVAILABLE as a matter of routine (R11), RESOURCE_EXHAUSTED (R10, or a limit), or a code of R14.
 	WatchNodes(ctx context.Context, in *WatchNodesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchNodesResponse], error)
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
 	// observation it returns UNAVAILABLE. While the server may not publish the set, or cannot (R8), the response has
@@ -250,23 +239,22 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 // # Connecting
 //
 // TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role and, if it
-// exports Services, to those that the client may read. All clients of a set read the same nodes with
-// the same labels. A client with the role *subscriber* may call this service, gRPC health and reflection. A client
-// with the role *operator* may also call InventoryReportService; others get PERMISSION_DENIED there. A client with an unknown SAN gets no
-// response to any call: the server ends its connection with a TLS alert. When a client loses its
-// permission, its live streams end with PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
+// exports Services, to those that the client may read. A client with the role *subscriber* may call this service,
+// gRPC health and reflection. Other calls get PERMISSION_DENIED. A client with an unknown SAN gets no response to any
+// call: the server ends its connection with a TLS alert. When a client loses its permission, its live streams end with
+// PERMISSION_DENIED; when its entry changes, with UNAVAILABLE.
+//
+// The client identifies the server by a SAN that it is configured with, not by the host name: a
+// certificate of the CA for servers, with exactly that URI or DNS name.
 //
 // # One set or many
 //
 // An inventory publishes either one set, or a set for each Service of its cluster that it exports. A
-// request to the first kind has no `service`; a request to the second names one as namespace/name.
-// Otherwise it gets INVALID_ARGUMENT. Each set has its own cursors, digests, observations and status, as
-// if an inventory of its own published it; its nodes are the endpoints of the Service. A Service that the
-// client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not exported,
-// membership is WITHHELD (R8), and the status has the reason; a client keeps its set.
-//
-// The client identifies the server by a SAN that it is configured with, not by the host name: a
-// certificate of the CA for servers, with exactly that URI or DNS name.
+// request to the first kind has no `service`; a request to the second names one as namespace/name; otherwise it gets
+// FAILED_PRECONDITION. Each set has its own cursors, digests, observations and status, as
+// if an inventory of its own published it; its nodes are the endpoints of the Service. All clients of a set read the
+// same. A Service that the client's entry does not allow gets PERMISSION_DENIED. For one that does not exist or is not
+// exported, membership is WITHHELD (R8), and the status has the reason; a client keeps its set.
 //
 // # The life of a stream
 //
@@ -330,81 +318,71 @@ func (c *inventoryServiceClient) ListNodes(ctx context.Context, in *ListNodesReq
 //
 // R10 (slow readers): a client that reads slowly skips states, but never removals: it gets the newest
 // state next, each node at most once. The server ends the stream of a client that does not read
-// for long (the server's choice, a minute or more) with RESOURCE_EXHAUSTED; the client may resume.
-// A server keeps no queue per client. It detects a stalled client when the HTTP/2 buffers between
-// them are full (about 64 KiB). The heartbeats of an unchanging set do not fill them before the
-// connection reaches its maximum age, which ends the stream (R11).
+// for a minute or more with RESOURCE_EXHAUSTED; the client may resume.
 //
 // R11 (shutdown and age): a server that shuts down reports NOT_SERVING by gRPC health and ends its
-// streams with UNAVAILABLE. It also ends each connection with UNAVAILABLE after about 30 minutes,
-// with jitter. Both are routine: the client resumes after a short random delay (R14).
+// streams with UNAVAILABLE. It also ends each connection with UNAVAILABLE after about 30 minutes. Both are routine:
+// the client resumes (R14).
 //
 // R12 (newer servers): clients ignore unknown fields. An unknown enum value is not a protocol
 // violation: a client leaves the endpoint of a node in an unknown NodeState as it is, treats an
 // unknown SyncState as DEGRADED, and does not use a port with an unknown protocol.
 //
 // R13 (protocol violations): a server never sends any of the following. A client that receives one
-// ends the stream, keeps its set, and restarts after a delay that grows with each violation (R14):
+// ends the stream, keeps its set, and restarts (R14). *Last* is the last `synced` message that the client received, in
+// this stream or an earlier one, from this replica or another; a client that restarts forgets it.
 //
-//   - an upsert without a name or without a valid address, or with a fingerprint that is not 16
-//     bytes long;
-//   - a hostname that is no DNS label;
-//   - a name that occurs twice in one message, or that is both removed and upserted in it;
-//   - an address that two nodes of a synced set have;
-//   - the removal of a node that the staged set does not have;
-//   - a count or digest that does not match;
-//   - a `synced` message without status or cursor, or with an empty epoch;
-//   - an epoch that changes within a stream without a reset;
-//   - a revision that decreases within an epoch, or an observation number that decreases within
-//     an epoch or, in any message with a status, within a stream since its last reset;
-//   - anything above a limit that this file states, except a reason, which the client truncates;
-//   - a port of a node that is not in 1 to 65535;
-//   - a first message of a stream with another service than the request. A server that is older than
-//     this field sends none.
+//   - an upsert without a name or a valid address, with a fingerprint that is not 16 bytes long, or with a hostname that
+//     is no DNS label;
+//   - a name that occurs twice in one message, also as removed and upserted; the removal of a node that the staged set
+//     does not have;
+//   - a `synced` message without status or cursor, with an empty epoch, with a count or digest that does not match, or
+//     that completes a set in which two nodes have one address;
+//   - a `synced` message with another epoch than the last one, if that came in this stream and no reset came since;
+//   - a `synced` message with the epoch of the last one, and with a smaller revision or observation number;
+//   - a message with a status whose observation number is smaller than that of an earlier message of this stream, unless
+//     a reset came since;
+//   - a first message of a stream with another service than the request (a server that is older than this field sends
+//     none);
+//   - anything above a limit that this file states, or a port outside of its range. A reason is truncated instead.
 //
-// A client that restarts forgets what it would compare with an earlier stream. The following are not
-// violations: the revision of the client's cursor with another digest, if the set matches it; a cursor,
-// count or digest in a message without `synced`, which the client ignores; an age below zero, which
-// counts as zero; a heartbeat interval outside of 1 s to 60 s, which the client moves into it.
+// No violation: the cursor of the last message with another digest, if the set matches it. A client ignores
+// a cursor, count or digest in a message without `synced`. An age below zero counts as zero, a heartbeat interval outside
+// of 1 s to 60 s as the nearest of these.
 //
-// R14 (reconnecting): after any end of a stream, and after any failed attempt, a client waits for a
-// uniformly random time between 0.5 s and a limit. The limit starts at 1 s, doubles with each end
-// up to 4 s, and is back at 1 s after a stream was `synced` for 30 s (a stable stream). After a protocol
-// violation (R13) the limit is 1 s, doubled with each earlier violation up to 5 min, if that is more;
-// it is back at 1 s after a stable stream ended for another reason. After INVALID_ARGUMENT the
-// client restarts, since nothing but cursor and digest can be wrong in a request that keeps the limits;
-// the delay is that of any end. Nothing else may delay the client: the backoff of a gRPC channel grows
-// to 120 s unless configured, so it must be off or below these delays (for example by a new channel per
-// attempt), and an attempt to connect ends after 4 s. Up to 100 clients are then synced within 5 s
-// (p99) of the server's return, after an outage of any length, and 1,000 clients do not connect at
-// the same time. A client keeps its set all along.
+// R14 (reconnecting): a client whose stream or attempt ended, for whatever reason, waits for a uniformly random time
+// between 0.5 s and a limit. Call a stream *stable* that was synced for 30 s.
+//
+//   - The limit is 1 s, 2 s, then 4 s for each further end; 1 s again after a stable stream.
+//   - After a violation the limit is at least 1 s, doubled with each violation up to 5 min; 1 s again after a stable
+//     stream that ended without one.
+//   - An attempt to connect ends after 4 s. Nothing else may delay the client: turn the backoff of a gRPC channel off, or
+//     use a new channel for each attempt.
+//   - INVALID_ARGUMENT to a request with a cursor: restart. Without one, as after FAILED_PRECONDITION, PERMISSION_DENIED
+//     and UNAUTHENTICATED, only a person can help: report the message, and go on trying.
 //
 // # Limits
 //
-// Of a message: 4 MiB (R3). Of a request: 64 KiB; of the headers of a call: 16 KiB. Of a connection:
-// 8 streams, and 16 calls under way, streams included. Of a client, which is all that call by one SAN:
-// 16 connections; 64 streams; 20 stream starts per second, 128 at once; 10 calls per second, 32 at once.
-// Beyond these a call gets RESOURCE_EXHAUSTED, except that the headers end the call, and that a 17th
-// call of a connection waits at the client. The writer's client accepts sets of up to 100,000 nodes and
-// 64 MiB of memory; a larger set is a protocol violation to it.
+// Of a message: 4 MiB (R3). Of a request: 64 KiB. Of the headers of a call: 16 KiB, above which the call ends, or its
+// connection. Of a connection: 8 streams; 16 calls under way, streams included, after which a call waits at the client;
+// a ping each 10 s, or the server closes it. Of a client, which is all that call by one SAN: 16 connections; 64 streams;
+// 20 stream starts per second, 128 at once; 10 calls per second, 32 at once. A call beyond those gets RESOURCE_EXHAUSTED.
+// A client need not accept a set of more than 100,000 nodes, or of 64 MiB.
 //
-// A server that exports Services has other limits for streams. Of a connection: 512 streams, and 528 calls
+// A server that exports Services allows more streams. Of a connection: 512 streams, and 528 calls
 // under way. Of a client: the streams of its connections, among them those of 64 Services that are not exported; 200
 // stream starts per second, 1,024 at once.
 //
 // Any call with a malformed request gets INVALID_ARGUMENT: a field above a limit that this file states,
 // a name or an address that is none, a negative page_size, or a page_token that no server made.
 //
-// gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING
-// until the first complete observation and from the start of a shutdown (R11), SERVING in between.
-//
-// The server pings a connection that was idle for 30 s, and closes it if no response comes within
-// 10 s. A client may do the same; one that pings more often than every 10 s loses its connection.
+// gRPC health knows the names "" and "slicefeed.inventory.v1.InventoryService". Both are NOT_SERVING until the server
+// can answer, and from the start of a shutdown (R11); SERVING in between. It can answer once its set has its first
+// complete observation; if it exports Services, once the API server of its cluster has responded, whatever becomes of a
+// single Service.
 type InventoryServiceServer interface {
 	// WatchNodes streams the nodes of a set: first what the client lacks, then each change.
-	// It ends with UNAVAILABLE as a matter of routine (R11); RESOURCE_EXHAUSTED (R10, or a limit, see
-	// Limits); INVALID_ARGUMENT (a malformed request: do not repeat it unchanged, see R14);
-	// PERMISSION_DENIED; or UNAUTHENTICATED.
+	// It ends with UNAVAILABLE as a matter of routine (R11), RESOURCE_EXHAUSTED (R10, or a limit), or a code of R14.
 	WatchNodes(*WatchNodesRequest, grpc.ServerStreamingServer[WatchNodesResponse]) error
 	// ListNodes returns the same nodes once, in pages sorted by name. Before the first complete
 	// observation it returns UNAVAILABLE. While the server may not publish the set, or cannot (R8), the response has

@@ -30,7 +30,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // InventoryReportService shows operators how the server arrives at the nodes that it publishes. It has the
-// rules of InventoryService about connections and limits. The debug listener has it too, without TLS.
+// rules of InventoryService about connections and limits; a client without the role *operator* gets PERMISSION_DENIED.
+// The debug listener has it too, without TLS.
 type InventoryReportServiceClient interface {
 	// GetReport returns the state of the inventory. It answers before the first complete observation too, with
 	// what is known by then.
@@ -60,7 +61,8 @@ func (c *inventoryReportServiceClient) GetReport(ctx context.Context, in *v1.Get
 // for forward compatibility.
 //
 // InventoryReportService shows operators how the server arrives at the nodes that it publishes. It has the
-// rules of InventoryService about connections and limits. The debug listener has it too, without TLS.
+// rules of InventoryService about connections and limits; a client without the role *operator* gets PERMISSION_DENIED.
+// The debug listener has it too, without TLS.
 type InventoryReportServiceServer interface {
 	// GetReport returns the state of the inventory. It answers before the first complete observation too, with
 	// what is known by then.

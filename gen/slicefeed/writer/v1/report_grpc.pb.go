@@ -30,7 +30,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // WriterReportService shows operators why the endpoints are as they are. It has the rules of WriterService
-// about connections and limits. The debug listener has it too, without TLS.
+// about connections and limits; a client without the role *operator* gets PERMISSION_DENIED. The debug listener has it
+// too, without TLS.
 type WriterReportServiceClient interface {
 	// GetReport returns the state of the writer.
 	GetReport(ctx context.Context, in *v1.GetReportRequest, opts ...grpc.CallOption) (*WriterReport, error)
@@ -59,7 +60,8 @@ func (c *writerReportServiceClient) GetReport(ctx context.Context, in *v1.GetRep
 // for forward compatibility.
 //
 // WriterReportService shows operators why the endpoints are as they are. It has the rules of WriterService
-// about connections and limits. The debug listener has it too, without TLS.
+// about connections and limits; a client without the role *operator* gets PERMISSION_DENIED. The debug listener has it
+// too, without TLS.
 type WriterReportServiceServer interface {
 	// GetReport returns the state of the writer.
 	GetReport(context.Context, *v1.GetReportRequest) (*WriterReport, error)

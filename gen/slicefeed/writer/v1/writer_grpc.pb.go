@@ -38,12 +38,8 @@ const (
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role. A client
-// with the role *subscriber* may call this service, gRPC health and reflection. A client with the role
-// *operator* may also call WriterReportService; others get PERMISSION_DENIED there. A client with an
-// unknown SAN gets no response to any call: the server ends its connection with a TLS alert. The
-// service has its own listener, CA and list of clients, so a client of the writer cannot pose as an
-// inventory. The client identifies the server as that of an inventory: by a SAN, not by the host name.
+// As to an inventory, by roles and SANs. The service has its own listener, CA and
+// list of clients, so a client of the writer cannot pose as an inventory.
 //
 // # What is published
 //
@@ -77,21 +73,17 @@ const (
 // R12 (newer servers): a client keeps an entry of an unknown kind in its set, so that count and
 // digest match, and ignores it otherwise. It treats a target in an unknown state as PAUSED.
 //
-// R13 (protocol violations): a server never sends any of the following, which is the whole list here:
+// R13 (protocol violations): the whole list here, *last* as there:
 //
-//   - an upsert without a key, namespace or service, or with a fingerprint that is not 16 bytes
-//     long;
-//   - a key that occurs twice in one message, or that is both removed and upserted in it;
-//   - the removal of a key that the staged set does not have;
-//   - an endpoint without a valid address, or without a port from 1 to 65535, or that is ready but
-//     not serving;
-//   - an address that occurs twice in a group;
-//   - a count or digest that does not match;
-//   - a `synced` message without status or cursor, or with an empty epoch;
-//   - an epoch that changes within a stream without a reset, or a revision that decreases within an
-//     epoch;
-//   - anything above a limit that this file states, except a reason or message, which the client
-//     truncates.
+//   - an upsert without a key, namespace or service, or with a fingerprint that is not 16 bytes long;
+//   - a key that occurs twice in one message, also as removed and upserted; the removal of a key that the staged set does
+//     not have;
+//   - an endpoint without a valid address or a port from 1 to 65535, or that is ready but not serving; an address that
+//     occurs twice in a group;
+//   - a `synced` message without status or cursor, with an empty epoch, or with a count or digest that does not match;
+//   - a `synced` message with another epoch than the last one, if that came in this stream and no reset came since; or
+//     with the epoch of the last one and a smaller revision;
+//   - anything above a limit that this file states. A reason or message is truncated instead.
 //
 // Several entries may have the same address, because Services share nodes.
 //
@@ -154,12 +146,8 @@ func (c *writerServiceClient) ListTargets(ctx context.Context, in *ListTargetsRe
 //
 // # Connecting
 //
-// TLS 1.3, a client certificate is required. The server maps the certificate's SAN to a role. A client
-// with the role *subscriber* may call this service, gRPC health and reflection. A client with the role
-// *operator* may also call WriterReportService; others get PERMISSION_DENIED there. A client with an
-// unknown SAN gets no response to any call: the server ends its connection with a TLS alert. The
-// service has its own listener, CA and list of clients, so a client of the writer cannot pose as an
-// inventory. The client identifies the server as that of an inventory: by a SAN, not by the host name.
+// As to an inventory, by roles and SANs. The service has its own listener, CA and
+// list of clients, so a client of the writer cannot pose as an inventory.
 //
 // # What is published
 //
@@ -193,21 +181,17 @@ func (c *writerServiceClient) ListTargets(ctx context.Context, in *ListTargetsRe
 // R12 (newer servers): a client keeps an entry of an unknown kind in its set, so that count and
 // digest match, and ignores it otherwise. It treats a target in an unknown state as PAUSED.
 //
-// R13 (protocol violations): a server never sends any of the following, which is the whole list here:
+// R13 (protocol violations): the whole list here, *last* as there:
 //
-//   - an upsert without a key, namespace or service, or with a fingerprint that is not 16 bytes
-//     long;
-//   - a key that occurs twice in one message, or that is both removed and upserted in it;
-//   - the removal of a key that the staged set does not have;
-//   - an endpoint without a valid address, or without a port from 1 to 65535, or that is ready but
-//     not serving;
-//   - an address that occurs twice in a group;
-//   - a count or digest that does not match;
-//   - a `synced` message without status or cursor, or with an empty epoch;
-//   - an epoch that changes within a stream without a reset, or a revision that decreases within an
-//     epoch;
-//   - anything above a limit that this file states, except a reason or message, which the client
-//     truncates.
+//   - an upsert without a key, namespace or service, or with a fingerprint that is not 16 bytes long;
+//   - a key that occurs twice in one message, also as removed and upserted; the removal of a key that the staged set does
+//     not have;
+//   - an endpoint without a valid address or a port from 1 to 65535, or that is ready but not serving; an address that
+//     occurs twice in a group;
+//   - a `synced` message without status or cursor, with an empty epoch, or with a count or digest that does not match;
+//   - a `synced` message with another epoch than the last one, if that came in this stream and no reset came since; or
+//     with the epoch of the last one and a smaller revision;
+//   - anything above a limit that this file states. A reason or message is truncated instead.
 //
 // Several entries may have the same address, because Services share nodes.
 //
