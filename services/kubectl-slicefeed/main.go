@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -33,15 +32,13 @@ import (
 var version, commit string
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	klog.SetOutput(os.Stderr)
-	err := newCommand(os.Getenv).ExecuteContext(ctx)
+	err := command.Execute(newCommand(os.Getenv))
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintf(os.Stderr, "kubectl slicefeed: %s\n", strings.TrimSpace(display.Sanitize(line)))
 		}
 	}
-	stop()
 	os.Exit(settings.ExitCode(err))
 }
 

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -88,18 +89,41 @@ type Service interface {
 // Main runs the command line and returns the exit code: 2 for an invalid configuration, 1 for any other
 // error.
 func (c Component[C]) Main(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
 	c.environ = os.Environ()
 	root := c.Command(os.Getenv)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := Execute(root)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", c.Name, err)
 	}
 	return settings.ExitCode(err)
+}
+
+// endTimeout is longer than serve needs to end while the API server responds, and shorter than the grace periods of the
+// charts and of docker stop. Only tests change it.
+var endTimeout = 9 * time.Second
+
+// Execute executes a command line until it ends, or until endTimeout after SIGTERM or Ctrl-C: something may be under way
+// that cannot be canceled. A second signal ends the process at once.
+func Execute(root *cobra.Command) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		stop()
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(endTimeout):
+		return fmt.Errorf("something did not end within %s after the signal", endTimeout)
+	}
 }
 
 // Command returns the binary's root command, which reads the environment through getenv.

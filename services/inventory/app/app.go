@@ -60,7 +60,7 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 		},
-		Standalone: []command.StandaloneCommand{report.NewCommand("slicefeed-inventory")},
+		Standalone: []command.StandaloneCommand{report.NewCommand("slicefeed-inventory"), command.NewPluginCommand},
 	}
 }
 

@@ -32,7 +32,10 @@ func runList(ctx context.Context, version string, inv command.Invocation[config.
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
-	timeout := collector.ObservationTimeout + inv.Config.CloudPollInterval // in which it is confirmed that a node has no address
+	timeout := collector.ObservationTimeout
+	if inv.Config.UsesCloud() {
+		timeout += inv.Config.CloudPollInterval // in which it is confirmed that a node has no address
+	}
 	missing, err := pipeline.ObserveOnce(ctx, timeout, func(text string) { fmt.Fprintln(inv.Err, text) })
 	if err != nil {
 		return err

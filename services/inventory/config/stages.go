@@ -20,6 +20,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/clientlist"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
@@ -175,6 +176,7 @@ func LoadCluster(cfg *Config, version string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("SECURED_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", cfg.Kubeconfig, err)
 	}
+	command.LimitPlugin(cluster)
 	cluster.UserAgent = "slicefeed-inventory/" + version
 	cluster.ContentType = "application/vnd.kubernetes.protobuf"
 	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

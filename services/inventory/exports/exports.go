@@ -292,7 +292,8 @@ func (e *Exports) update(x *export) {
 	if all := e.catalogs[""]; all != nil && (c == nil || c.Problem() != "") {
 		c = all
 	}
-	sync, problem := source.Withheld, ""
+	var problem string
+	sync := source.Withheld
 	switch {
 	case !c.Has(name) && c.Problem() != "":
 		sync, problem = source.Unsynced, fmt.Sprintf("service %s: %s", name, c.Problem())

@@ -77,7 +77,7 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 		},
-		Standalone: []command.StandaloneCommand{report.NewCommand(report.Writer)},
+		Standalone: []command.StandaloneCommand{report.NewCommand(report.Writer), command.NewPluginCommand},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/clientlist"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
@@ -120,6 +121,7 @@ func (c *Config) LoadCluster(version string) (*rest.Config, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("TARGET_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", c.Kubeconfig, err)
 	}
+	command.LimitPlugin(cluster)
 	cluster.UserAgent = "slicefeed-writer/" + version
 	cluster.ContentType = "application/vnd.kubernetes.protobuf"
 	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
