@@ -11,6 +11,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // silentFor is how long the product's subscriber waits for a message.
@@ -161,10 +162,10 @@ func (s *subscription) confide() {
 	}
 	if !subscriber.SameSet(s.members, snap.Members) {
 		s.members, t.Members = snap.Members, nil
-		states := map[subscriber.NodeState]oracle.State{
-			subscriber.Ready:    oracle.Ready,
-			subscriber.Draining: oracle.Draining,
-			subscriber.NotReady: oracle.NotReady,
+		states := map[verdict.State]oracle.State{
+			verdict.Ready:    oracle.Ready,
+			verdict.Draining: oracle.Draining,
+			verdict.NotReady: oracle.NotReady,
 		}
 		for _, m := range snap.Members {
 			t.Members = append(
@@ -179,12 +180,12 @@ func (s *subscription) confide() {
 }
 
 func summary(snap subscriber.Snapshot) string {
-	counts := map[subscriber.NodeState]int{}
+	counts := map[verdict.State]int{}
 	for _, m := range snap.Members {
 		counts[m.State]++
 	}
-	text := fmt.Sprintf("%d ready, %d draining, %d not ready, observation %d; membership %s, addresses %s", counts[subscriber.Ready],
-		counts[subscriber.Draining], counts[subscriber.NotReady], snap.Observation, snap.Membership.State, snap.Addresses.State)
+	text := fmt.Sprintf("%d ready, %d draining, %d not ready, observation %d; membership %s, addresses %s", counts[verdict.Ready],
+		counts[verdict.Draining], counts[verdict.NotReady], snap.Observation, snap.Membership.State, snap.Addresses.State)
 	if !snap.Connected {
 		text += "; not alive"
 	}

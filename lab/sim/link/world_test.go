@@ -173,7 +173,7 @@ func told(s subscriber.Snapshot) string {
 				m.Name,
 				m.UID,
 				fmt.Sprint(m.Addresses),
-				m.State.String(),
+				strings.ToLower(m.State.String()),
 				m.Zone+"/"+m.Hostname,
 				m.Region,
 				orNone(m.Labels),

@@ -32,7 +32,7 @@ func TestIncrementalMembersEqualThoseReadAgain(t *testing.T) {
 					delete(nodes, name)
 					continue
 				}
-				one := &subscriber.Member{Name: name, State: subscriber.NodeState(rapid.IntRange(0, 3).Draw(t, "state"))}
+				one := &subscriber.Member{Name: name, State: verdict.State(rapid.IntRange(0, 3).Draw(t, "state"))}
 				if rapid.Bool().Draw(t, "serves") {
 					one.Ports = []contract.Port{{Protocol: "TCP", Number: rapid.Uint16Range(1, 2).Draw(t, "port")}}
 				}

@@ -61,13 +61,6 @@ func (c Choice) selectorText() string {
 // key is equal for two choices only if they select the same nodes.
 func (c Choice) key() string { return fmt.Sprint(c.Families, " ", c.selectorText()) }
 
-var states = [...]verdict.State{
-	subscriber.Unknown:  verdict.Unknown,
-	subscriber.Ready:    verdict.Ready,
-	subscriber.Draining: verdict.Draining,
-	subscriber.NotReady: verdict.NotReady,
-}
-
 // appendMembers appends a member for each chosen address.
 func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) []verdict.Member {
 	if c.Selector != nil && !c.Selector.Matches(labels.Set(member.Labels)) {
@@ -77,7 +70,7 @@ func (c Choice) appendMembers(list []verdict.Member, member *subscriber.Member) 
 	for _, a := range member.Addresses {
 		if slices.Contains(c.Families, planner.FamilyOf(a)) {
 			list = append(list, verdict.Member{
-				Address: a, Name: member.Name, State: states[member.State], Since: member.Since,
+				Address: a, Name: member.Name, State: member.State, Since: member.Since,
 				Zone: c.Zones[member.Zone], Hostname: member.Hostname, Ports: ports, Unusable: unusable,
 			})
 		}

@@ -22,9 +22,9 @@ func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(i >>
 
 func dualStack() subscriber.Snapshot {
 	return subscriber.Snapshot{Members: []*subscriber.Member{
-		{Name: "b", State: subscriber.Draining, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.2"), netip.MustParseAddr("fd00::2")}},
-		{Name: "a", State: subscriber.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.1")}},
-		{Name: "c", State: subscriber.Unknown, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.3")}},
+		{Name: "b", State: verdict.Draining, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.2"), netip.MustParseAddr("fd00::2")}},
+		{Name: "a", State: verdict.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.1")}},
+		{Name: "c", State: verdict.Unknown, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.3")}},
 	}}
 }
 
@@ -105,7 +105,7 @@ func TestHostnamesGoFromTheSourceToTheSlicesAndBack(t *testing.T) {
 func TestMembersOfAnotherClientAreReadAgain(t *testing.T) {
 	ipv4 := Choice{Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}}
 	of := func(address string) (s subscriber.Snapshot) {
-		s.Members = []*subscriber.Member{{Name: "a", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
+		s.Members = []*subscriber.Member{{Name: "a", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: verdict.Ready}}
 		s.TrustedMembers = s.Members
 		return s
 	}
@@ -191,7 +191,7 @@ func TestReportAboveTheLimitIsNotUsed(t *testing.T) {
 	report := func(nodes int) (s subscriber.Snapshot) {
 		for i := range nodes {
 			s.Members = append(s.Members, &subscriber.Member{
-				Name: fmt.Sprintf("node-%05d", i), State: subscriber.Ready, Addresses: []netip.Addr{address(i)},
+				Name: fmt.Sprintf("node-%05d", i), State: verdict.Ready, Addresses: []netip.Addr{address(i)},
 			})
 		}
 		s.TrustedMembers = s.Members

@@ -54,7 +54,7 @@ func (f fakeFeed) Snapshot(string) subscriber.Snapshot {
 	for _, a := range f.ready {
 		s.Members = append(
 			s.Members,
-			&subscriber.Member{Name: "node-" + a, Addresses: []netip.Addr{netip.MustParseAddr(a)}, State: subscriber.Ready},
+			&subscriber.Member{Name: "node-" + a, Addresses: []netip.Addr{netip.MustParseAddr(a)}, State: verdict.Ready},
 		)
 	}
 	s.TrustedMembers = s.Members

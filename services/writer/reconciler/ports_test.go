@@ -19,6 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // portedService is a Service whose ports follow its sources, and what reports, passes and is written of it.
@@ -113,12 +114,12 @@ func (w *portedService) report(source string, nodes ...string) {
 		fields := strings.Fields(text)
 		m := &subscriber.Member{
 			Name:      fields[0],
-			State:     subscriber.Ready,
+			State:     verdict.Ready,
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0." + fields[0])},
 		}
 		for _, port := range fields[1:] {
 			if port == "DRAINING" {
-				m.State = subscriber.Draining
+				m.State = verdict.Draining
 				continue
 			}
 			name, number, _ := strings.Cut(port, ":")

@@ -605,7 +605,7 @@ func (f *serviceFeeds) Leave(target string)        { delete(f.used, target) }
 
 func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
-	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: subscriber.Ready}}
+	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: verdict.Ready}}
 	snapshot := subscriber.Snapshot{
 		EverSynced:     true,
 		SyncedInStream: true,

@@ -117,7 +117,7 @@ func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writer
 		s := &t.Input.Sources[i]
 		in := &writerv1.AddressInSource{Source: s.Name}
 		if m, ok := endpoints.Find(s.Members, address, func(m *verdict.Member) netip.Addr { return m.Address }); ok && s.EverSynced {
-			in.Node, in.State, in.Age = text(m.Name), stateNames[m.State], report.Age(m.Since, now)
+			in.Node, in.State, in.Age = text(m.Name), m.State.String(), report.Age(m.Since, now)
 			if member == nil || decided != nil && s.Name == decided.Source {
 				member, since = m, m.Since
 			}
@@ -141,14 +141,6 @@ func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writer
 	differs := (current == nil) != (wanted == nil) || current != nil && *current != *wanted
 	r.Problem = ofAddress(v, r, decided, member, differs && v.State == endpoints.Managed)
 	return r
-}
-
-// stateNames are the states of a node, as the report of an inventory has them.
-var stateNames = [...]string{
-	verdict.Unknown:  "UNKNOWN",
-	verdict.Ready:    "READY",
-	verdict.Draining: "DRAINING",
-	verdict.NotReady: "NOT_READY",
 }
 
 func backend(b *endpoints.Backend) *writerv1.Backend {

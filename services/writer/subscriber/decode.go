@@ -9,6 +9,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -68,16 +69,16 @@ func decodeAddresses(name string, texts []string) ([]netip.Addr, *Violation) {
 	return addresses, nil
 }
 
-func decodeState(s inventoryv1.NodeState) NodeState {
+func decodeState(s inventoryv1.NodeState) verdict.State {
 	switch s {
 	case inventoryv1.NodeState_NODE_STATE_READY:
-		return Ready
+		return verdict.Ready
 	case inventoryv1.NodeState_NODE_STATE_DRAINING:
-		return Draining
+		return verdict.Draining
 	case inventoryv1.NodeState_NODE_STATE_NOT_READY:
-		return NotReady
+		return verdict.NotReady
 	default:
-		return Unknown
+		return verdict.Unknown
 	}
 }
 

@@ -12,21 +12,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
-
-// NodeState is the state of a node as the inventory reports it.
-type NodeState uint8
-
-// The node states. A state that only a newer inventory knows is Unknown (rule R12).
-const (
-	Unknown NodeState = iota
-	Ready
-	Draining
-	NotReady
-)
-
-// String returns the state's name, as in metrics labels.
-func (s NodeState) String() string { return stateName(s, "unknown", "ready", "draining", "not_ready") }
 
 // SyncState is the completeness and freshness of a part of the source's status.
 type SyncState uint8
@@ -40,14 +27,7 @@ const (
 )
 
 // String returns the state's name.
-func (s SyncState) String() string { return stateName(s, "degraded", "synced", "unsynced", "withheld") }
-
-func stateName[T ~uint8](n T, names ...string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return names[0]
-}
+func (s SyncState) String() string { return [...]string{"degraded", "synced", "unsynced", "withheld"}[s] }
 
 // Member is a node as the inventory reports it. Members are immutable.
 type Member struct {
@@ -57,7 +37,7 @@ type Member struct {
 	// of a set have the same address.
 	Addresses []netip.Addr
 
-	State NodeState
+	State verdict.State
 	Since time.Time // when the node entered the state, by the local clock
 
 	Zone, Region string

@@ -22,6 +22,9 @@ const (
 	NotReady
 )
 
+// String returns the state as an inventory names it.
+func (s State) String() string { return [...]string{"UNKNOWN", "READY", "DRAINING", "NOT_READY"}[s] }
+
 // ProbeStatus is the conclusion from the probe results of an address. The zero value: there is none yet.
 type ProbeStatus uint8
 
