@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
@@ -42,7 +41,7 @@ type Component[C any] struct {
 	Build func(cfg *C, log *slog.Logger) (Service, error)
 
 	// LogSettings returns the settings of serve's log. It may be nil: JSON at level info.
-	LogSettings func(cfg *C) logging.Settings
+	LogSettings func(cfg *C) LogSettings
 
 	// Subcommands are additional commands with the configuration of serve.
 	Subcommands []Subcommand[C]
@@ -139,12 +138,12 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				Annotations: map[string]string{failureAnnotation: "the component could not go on"},
 			},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				var logSettings logging.Settings
+				var logSettings LogSettings
 				if c.LogSettings != nil {
 					logSettings = c.LogSettings(cfg)
 				}
 				log := logSettings.NewLogger(cmd.ErrOrStderr())
-				logging.CaptureGlobalLoggers(log)
+				captureGlobalLoggers(log)
 				for _, warning := range settings.Misspelled(c.environ, cfg) {
 					log.Warn("unknown variable in the environment", "warning", warning)
 				}
@@ -219,7 +218,7 @@ func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C
 			Annotations: map[string]string{failureAnnotation: sub.Failure},
 		},
 		func(cmd *cobra.Command, cfg *C, args []string) error {
-			logging.CaptureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries must not write into the result
+			captureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries must not write into the result
 			return sub.Run(
 				cmd.Context(),
 				Invocation[C]{Config: cfg, Args: args, Format: format, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()},

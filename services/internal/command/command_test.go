@@ -10,15 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
 type testConfig struct {
-	Name  string           `flag:"name"     required:"true" help:"a name"        group:"Names"`
-	Nick  string           `flag:"nickname"                 help:"a secret name" group:"Names" secret:"true"`
-	Count int              `flag:"count"                    help:"a number"                                  default:"1" min:"1" max:"9"`
-	Log   logging.Settings `                                                     group:"Log"`
+	Name  string      `flag:"name"     required:"true" help:"a name"        group:"Names"`
+	Nick  string      `flag:"nickname"                 help:"a secret name" group:"Names" secret:"true"`
+	Count int         `flag:"count"                    help:"a number"                                  default:"1" min:"1" max:"9"`
+	Log   LogSettings `                                                     group:"Log"`
 }
 
 type countConfig struct {
@@ -105,7 +104,7 @@ func TestCommandLine(t *testing.T) {
 				Version:      "v1.2.3",
 				Commit:       "0123abc",
 				ForbiddenEnv: []string{"OTHER_TOKEN"},
-				LogSettings:  func(cfg *testConfig) logging.Settings { return cfg.Log },
+				LogSettings:  func(cfg *testConfig) LogSettings { return cfg.Log },
 				environ:      []string{"COUMT=2"},
 				CheckFiles: func(_ *testConfig, checks settings.FileChecks) error {
 					strict := map[bool]string{true: "strict, "}[checks.Strict]

@@ -20,7 +20,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
-	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
@@ -36,7 +35,7 @@ func Component(version string) command.Component[config.Config] {
 		Short:        "Publishes the worker nodes of the secured cluster and their private addresses",
 		Version:      version,
 		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
-		LogSettings:  func(cfg *config.Config) logging.Settings { return cfg.Log },
+		LogSettings:  func(cfg *config.Config) command.LogSettings { return cfg.Log },
 		CheckFiles:   func(cfg *config.Config, checks settings.FileChecks) error { return cfg.CheckFiles(version, checks) },
 		Build: func(cfg *config.Config, log *slog.Logger) (command.Service, error) {
 			return buildInventory(cfg, version, log)

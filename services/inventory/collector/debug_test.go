@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/slicefeed/slicefeed/services/internal/logging"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -83,7 +83,7 @@ func TestDebugLogFollowsChange(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
-				log := logging.Settings{Level: level}.NewLogger(&out).With("source", "file")
+				log := command.LogSettings{Level: level}.NewLogger(&out).With("source", "file")
 				nodes, set := &fakeSource{changed: make(chan struct{})}, feed.NewSet("epoch")
 				c := New(Config{
 					Source:      nodes,

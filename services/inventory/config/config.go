@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
-	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
@@ -62,7 +62,7 @@ type Config struct {
 
 	ClusterName string `flag:"cluster-name" placeholder:"name" group:"Metrics" help:"label cluster of every metric; none when unset"`
 
-	Log logging.Settings `group:"Log"`
+	Log command.LogSettings `group:"Log"`
 }
 
 // Validate reports every problem that involves more than one setting or needs parsing.

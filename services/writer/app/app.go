@@ -26,7 +26,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
-	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
@@ -53,7 +52,7 @@ func Component(version string) command.Component[config.Config] {
 		Short:        "Keeps EndpointSlices in sync with the healthy nodes of an inventory",
 		Version:      version,
 		ForbiddenEnv: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
-		LogSettings:  func(cfg *config.Config) logging.Settings { return cfg.Log },
+		LogSettings:  func(cfg *config.Config) command.LogSettings { return cfg.Log },
 		CheckFiles:   func(cfg *config.Config, checks settings.FileChecks) error { return cfg.CheckFiles(version, checks) },
 		Build: func(cfg *config.Config, log *slog.Logger) (command.Service, error) {
 			return buildWriter(cfg, version, log)

@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/logging"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
@@ -123,7 +123,7 @@ func TestDebugLogFollowsChange(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out := &logBuffer{}
 				inventory := changingInventory{messages: make(chan *inventoryv1.WatchNodesResponse)}
-				startWriter(t, logging.Settings{Level: level}, out, serveInventory(t, inventory))
+				startWriter(t, command.LogSettings{Level: level}, out, serveInventory(t, inventory))
 				one := newNode("10.0.1.1", inventoryv1.NodeState_NODE_STATE_READY)
 				two := newNode("10.0.1.2", inventoryv1.NodeState_NODE_STATE_READY)
 				inventory.messages <- newReset(one, two)
@@ -179,7 +179,7 @@ func (s *fakeStore) List(ctx context.Context, service corev1.ObjectReference) ([
 }
 
 // startWriter runs a leading writer of the Service web/shop without probes, until the test ends.
-func startWriter(t *testing.T, settings logging.Settings, out *logBuffer, dial func() (nodeclient.Conn, error)) {
+func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dial func() (nodeclient.Conn, error)) {
 	t.Helper()
 	log, registry := settings.NewLogger(out), prometheus.NewRegistry()
 	client := fake.NewClientset(&corev1.Service{

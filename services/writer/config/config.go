@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
-	"github.com/slicefeed/slicefeed/services/internal/logging"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
@@ -65,7 +65,7 @@ type Config struct {
 
 	ClusterName string `flag:"cluster-name" placeholder:"name" group:"Metrics" help:"label cluster of every metric; none when unset"`
 
-	Log logging.Settings `group:"Log"`
+	Log command.LogSettings `group:"Log"`
 }
 
 // ZoneMapping maps a zone of the secured cluster to its name in the consuming cluster.

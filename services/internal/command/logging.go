@@ -1,10 +1,9 @@
-// Package logging sets up the one log of a process. It guarantees that klog and grpc write their lines
-// to it too. It does not decide what is logged.
-package logging
+package command
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
@@ -12,10 +11,33 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// CaptureGlobalLoggers makes log the logger of the whole process: of slog's default, klog and grpc.
+// LogSettings are the settings of the log, for both components' configuration structs. The zero value is
+// JSON at level info.
+type LogSettings struct {
+	Level  string `flag:"log-level"  default:"info" enum:"debug,info,warn,error" help:"least severe level to log; debug logs each step of a change"`
+	Format string `flag:"log-format" default:"json" enum:"json,text"             help:"format of log lines: JSON objects, or key=value pairs for reading at a terminal"`
+}
+
+// NewLogger returns a logger that writes one line per record to w.
+func (s LogSettings) NewLogger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{}
+	if s.Level != "" {
+		var level slog.Level
+		if err := level.UnmarshalText([]byte(s.Level)); err != nil {
+			panic(err) // package settings accepts no other level
+		}
+		options.Level = level
+	}
+	if s.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// captureGlobalLoggers makes log the logger of the whole process: of slog's default, klog and grpc.
 // Call it once, first in main, because grpc's logger cannot be replaced safely while grpc is in use
 // (see grpclog.SetLoggerV2).
-func CaptureGlobalLoggers(log *slog.Logger) {
+func captureGlobalLoggers(log *slog.Logger) {
 	slog.SetDefault(log)
 	klog.SetSlogLogger(log.With("library", "client-go"))
 	grpclog.SetLoggerV2(&grpcLog{log.With("library", "grpc")})
