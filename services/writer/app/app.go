@@ -124,6 +124,7 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	openedSources, errLinks := openSources(cfg, configured, log, registerer)
 	endpointStore := endpoints.NewStore(rand.Text())
 	builder := &writerreport.Builder{Version: version, Store: endpointStore, Writes: &writerreport.Writes{}}
+	registerer.MustRegister(writerreport.Metrics{Store: endpointStore})
 	listener, errListener := newEndpointListener(cfg, endpointStore, builder, log, registerer)
 	if err := errors.Join(errCluster, errSources, errLinks, errListener); err != nil {
 		return nil, err

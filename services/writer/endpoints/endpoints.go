@@ -38,6 +38,8 @@ const (
 // Target is everything known of one target after a decision. It is stored as it is and must not be
 // modified afterwards.
 type Target struct {
+	Health
+
 	Namespace, Service string // of a ServiceImport: its name and .serviceimport
 
 	// Owner has the kind and the name of the Service or ServiceImport; without a kind it is the Service.
@@ -65,10 +67,33 @@ type Target struct {
 
 	Sources []subscriber.Snapshot // of the target's sources
 
-	Admitted  []string          // what mutating admission changes in the slices when they are written: "label team of shop-slicefeed"
-	OutOfSync int               // see CountOutOfSync
-	Problems  []*report.Problem // the most severe first
-	Since     []time.Time       // of each of them
+	Admitted  []string // what mutating admission changes in the slices when they are written: "label team of shop-slicefeed"
+	OutOfSync int      // see CountOutOfSync
+}
+
+// Health is what is wrong with a target.
+type Health struct {
+	Problems       []*report.Problem // the most severe first
+	Since          []time.Time       // of each of them
+	UnhealthySince time.Time         // zero: it is healthy
+}
+
+// With returns the health with other problems. One that stays keeps its time.
+func (h Health) With(problems []*report.Problem, now time.Time) Health {
+	next := Health{Problems: problems}
+	for _, p := range problems {
+		since := now
+		if at := slices.IndexFunc(h.Problems, func(o *report.Problem) bool {
+			return o.GetReason() == p.GetReason() && o.GetObject() == p.GetObject()
+		}); at >= 0 {
+			since = h.Since[at]
+		}
+		next.Since = append(next.Since, since)
+	}
+	if !report.IsHealthy(problems) {
+		next.UnhealthySince = cmp.Or(h.UnhealthySince, now)
+	}
+	return next
 }
 
 // Port is a port to connect to.

@@ -18,7 +18,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-// publish makes a decision known: as Events, as metrics and on the board. It releases the Lease if the probes are why.
+// publish makes a decision known: as Events, and on the board for reports and metrics. It releases the Lease if the probes are why.
 // It returns when to decide again although nothing changes.
 func (r *Reconciler) publish(
 	key targets.Key,
@@ -35,15 +35,12 @@ func (r *Reconciler) publish(
 		}
 	}
 	t.OutOfSync = t.CountOutOfSync()
-	t.Problems = report.OfService(view, &t, view.Active() && r.backoff.NumRequeues(key) > 0)
+	s.health = s.health.With(report.OfService(view, &t, view.Active() && r.backoff.NumRequeues(key) > 0), now)
+	t.Health = s.health
 	stays := view.ReadOnly || view.Active() || view.Rejection != nil || view.OptedOut && view.Paused // else its slices go
-	if view.ReadOnly || !stays {
-		r.metrics.Forget(key)
-	} else {
-		t.Since = r.metrics.Update(key, view, s.decision, t.Problems, now)
-	}
 	switch {
 	case !stays:
+		s.health = endpoints.Health{}
 		r.Board.Remove(key.Namespace, key.TargetName())
 	case len(key.Name) <= validation.DNS1123LabelMaxLength: // else a ServiceImport, rejected for it: the API has no room for it
 		r.Board.Put(t)

@@ -121,7 +121,6 @@ type Reconciler struct {
 
 	sources     map[string]Source
 	allows      targets.Allows // which ports may be written and probed
-	metrics     *report.Metrics
 	propagation *propagation.Metrics
 	decisions   Queue
 	writes      Queue
@@ -147,6 +146,7 @@ type state struct {
 	current     inputs.Current
 	probed      []prober.Request
 	propagation propagation.Tracker
+	health      endpoints.Health
 }
 
 // term is a term of leadership, and when this writer noticed it; zero: another writer leads.
@@ -172,7 +172,6 @@ func New(cfg Config, decisions, writes Queue) *Reconciler {
 	r := &Reconciler{
 		Config:      cfg,
 		sources:     map[string]Source{},
-		metrics:     report.NewMetrics(cfg.Registerer),
 		propagation: propagation.NewMetrics(cfg.Registerer),
 		decisions:   decisions,
 		writes:      writes,

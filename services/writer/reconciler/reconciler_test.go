@@ -799,7 +799,7 @@ func TestASourceThatWithholdsAServiceDoesNotExpire(t *testing.T) {
 				{
 					Source: "green", EverSynced: true, SyncedInStream: true, Connected: true,
 					Membership: subscriber.PartStatus{State: subscriber.Synced}, MembershipSyncedAt: start.Add(2 * time.Hour),
-					Members: []*subscriber.Member{{Name: "g", State: subscriber.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
+					Members: []*subscriber.Member{{Name: "g", State: verdict.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
 				},
 			} {
 				snapshot.TrustedMembers = snapshot.Members

@@ -29,6 +29,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -57,10 +58,12 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	}
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
+	board := endpoints.NewStore("epoch")
+	registry.MustRegister(report.Metrics{Store: board})
 	return &cluster{New(Config{
 		Sources: []Source{{Name: "default", Feeds: silentFeeds{}}},
 		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lease,
-		Board: endpoints.NewStore("epoch"), Reporter: reporter, Logger: log, Registerer: registry,
+		Board: board, Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			leading := func() bool { return lease.Term() != 0 }
 			return applier.New(

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -197,91 +195,91 @@ func TestEachGuardHasAReason(t *testing.T) {
 }
 
 func TestMetricsShowProblemsAndSinceWhen(t *testing.T) {
+	store, start := endpoints.NewStore("epoch"), time.Unix(1_000_000, 0)
 	reg := prometheus.NewRegistry()
-	m, key, start := NewMetrics(reg), targets.Key{Namespace: "web", Name: "blue"}, time.Unix(1_000_000, 0)
-	managed := targets.Resolution{Relevant: true}
-	rejected := targets.Resolution{Relevant: true, Rejection: &targets.Rejection{}}
+	reg.MustRegister(Metrics{store})
 	problem := func(level report.Level, reason string) *report.Problem {
 		return report.NewProblem(level, reason, "Service web/blue", "It is so.")
 	}
-	note, unready, ill := problem(
-		report.Note,
-		"TrafficDistribution",
-	), problem(
-		report.Error,
-		"NoReadyEndpoints",
-	), problem(
-		report.Error,
-		"ExternalName",
-	)
+	note, unready, ill := problem(report.Note, "TrafficDistribution"), problem(report.Error, "NoReadyEndpoints"),
+		problem(report.Error, "ExternalName")
+	var health endpoints.Health
 	for _, step := range []struct {
 		name     string
-		view     targets.Resolution
+		state    endpoints.State
 		problems []*report.Problem
 		since    float64 // of the Service; 0: it is healthy
 		each     []int   // hours after the start
-		guards   int     // series
 	}{
-		{"no endpoint is ready", managed, []*report.Problem{unready, note}, 1_000_000, []int{0, 0}, len(verdict.GuardOrder)},
-		{"an hour later it is rejected", rejected, []*report.Problem{ill}, 1_000_000, []int{1}, 0},
-		{"then it is healthy", managed, []*report.Problem{note}, 0, []int{2}, len(verdict.GuardOrder)},
-		{"and unhealthy again", managed, []*report.Problem{unready, note}, 1_010_800, []int{3, 2}, len(verdict.GuardOrder)},
+		{"no endpoint is ready", endpoints.Managed, []*report.Problem{unready, note}, 1_000_000, []int{0, 0}},
+		{"an hour later it is rejected", endpoints.Rejected, []*report.Problem{ill}, 1_000_000, []int{1}},
+		{"then it is healthy", endpoints.Managed, []*report.Problem{note}, 0, []int{2}},
+		{"and unhealthy again", endpoints.Managed, []*report.Problem{unready, note}, 1_010_800, []int{3, 2}},
 	} {
 		hours := int(start.Sub(time.Unix(1_000_000, 0)).Hours())
-		decision := verdict.Decision{Endpoints: []verdict.Endpoint{{Address: netip.MustParseAddr("10.0.1.7")}}}
+		health = health.With(step.problems, start)
+		target := endpoints.Target{Namespace: "web", Service: "blue", State: step.state, Health: health}
+		if step.state == endpoints.Managed {
+			target.Sources = []subscriber.Snapshot{{Source: "a"}}
+			target.Decision = verdict.Decision{Endpoints: []verdict.Endpoint{
+				{Address: netip.MustParseAddr("10.0.1.7"), Listed: true, Conditions: verdict.Conditions{Ready: true, Serving: true}},
+				{Address: netip.MustParseAddr("10.0.1.8")},
+			}, Guards: []verdict.Guard{{Rule: verdict.RuleShrink, Held: 2}, {Rule: verdict.RuleShrink, Source: "b", Held: 1}}}
+		}
+		store.Put(target)
 		var each []int
-		for _, at := range m.Update(key, step.view, decision, step.problems, start) {
+		for _, at := range health.Since {
 			each = append(each, hours-int(start.Sub(at).Hours()))
 		}
 		start = start.Add(time.Hour)
 		if !slices.Equal(each, step.each) {
 			t.Errorf("%s: since hours %v, want %v", step.name, each, step.each)
 		}
-		want := "# HELP slicefeed_writer_target_problem 1 while the target has a problem, by its reason, such as OutOfSync, and its level: note, warning or error.\n" +
-			"# TYPE slicefeed_writer_target_problem gauge\n"
+		want := map[string]float64{
+			"target_healthy": gaugeValue(step.since == 0), "target_unhealthy_since_timestamp_seconds": step.since,
+			"target_managed": gaugeValue(step.state == endpoints.Managed),
+		}
 		for _, p := range step.problems {
-			level := strings.ToLower(strings.TrimPrefix(p.GetLevel().String(), "LEVEL_"))
-			want += fmt.Sprintf(
-				"slicefeed_writer_target_problem{level=%q,namespace=\"web\",reason=%q,service=\"blue\"} 1\n",
-				level,
-				p.GetReason(),
-			)
+			want["target_problem "+strings.ToLower(strings.TrimPrefix(p.GetLevel().String(), "LEVEL_"))+" "+p.GetReason()] = 1
 		}
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "slicefeed_writer_target_problem"); err != nil {
-			t.Errorf("%s: %v", step.name, err)
+		if step.state == endpoints.Managed {
+			for _, rule := range verdict.GuardOrder {
+				want["guard_held_endpoints "+string(rule)] = 0
+			}
+			want["guard_held_endpoints "+string(verdict.RuleShrink)] = 3
+			want["endpoints ready"], want["endpoints draining"], want["endpoints not_ready"] = 1, 0, 0
 		}
-		since := testutil.ToFloat64(m.unhealthySince.WithLabelValues("web", "blue"))
-		healthy := testutil.ToFloat64(m.healthy.WithLabelValues("web", "blue"))
-		if since != step.since || healthy != gaugeValue(step.since == 0) || testutil.CollectAndCount(m.held) != step.guards {
-			t.Errorf("%s: unhealthy since %v, healthy %v, %d guards", step.name, since, healthy, testutil.CollectAndCount(m.held))
+		if diff := cmp.Diff(want, gather(t, reg)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 	}
-	if m.Forget(key); testutil.CollectAndCount(m.healthy)+testutil.CollectAndCount(m.problem) != 0 {
-		t.Error("a target that is forgotten has series")
+	if store.Remove("web", "blue"); len(gather(t, reg)) != 0 {
+		t.Error("a target that is gone has series")
+	}
+	store.Put(endpoints.Target{Namespace: "web", Service: "blue", State: endpoints.ReadOnly})
+	if len(gather(t, reg)) != 0 {
+		t.Error("a Service of others has series")
 	}
 }
 
-func TestAnEventOfOneTargetCostsTheSameBesideThousands(t *testing.T) {
-	managed := targets.Resolution{Relevant: true}
-	costs := func(others int) time.Duration {
-		m := NewMetrics(prometheus.NewRegistry())
-		for i := range others {
-			m.Update(targets.Key{Namespace: "web", Name: fmt.Sprintf("blue-%d", i)}, managed, verdict.Decision{}, nil, time.Time{})
-		}
-		start := time.Now()
-		for range 100 {
-			m.Forget(targets.Key{Namespace: "web", Name: "no-target"})
-			m.Update(
-				targets.Key{Namespace: "web", Name: "rejected"},
-				targets.Resolution{Rejection: &targets.Rejection{}},
-				verdict.Decision{},
-				nil,
-				start,
-			)
-		}
-		return time.Since(start)
+// gather returns each series of web/blue by its name and other labels.
+func gather(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if alone, beside := costs(0), costs(5000); beside > 20*alone { // some 500 times, if the series of all are visited
-		t.Errorf("%v beside 5,000 targets, %v alone", beside, alone)
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "slicefeed_writer_")
+			for _, l := range m.GetLabel() {
+				if l.GetName() != "namespace" && l.GetName() != "service" {
+					name += " " + l.GetValue()
+				}
+			}
+			all[name] = m.GetGauge().GetValue()
+		}
 	}
+	return all
 }

@@ -27,7 +27,9 @@ const (
 )
 
 // String returns the state's name.
-func (s SyncState) String() string { return [...]string{"degraded", "synced", "unsynced", "withheld"}[s] }
+func (s SyncState) String() string {
+	return [...]string{"degraded", "synced", "unsynced", "withheld"}[s]
+}
 
 // Member is a node as the inventory reports it. Members are immutable.
 type Member struct {
