@@ -9,7 +9,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -69,16 +68,16 @@ func decodeAddresses(name string, texts []string) ([]netip.Addr, *Violation) {
 	return addresses, nil
 }
 
-func decodeState(s inventoryv1.NodeState) verdict.State {
+func decodeState(s inventoryv1.NodeState) contract.NodeState {
 	switch s {
 	case inventoryv1.NodeState_NODE_STATE_READY:
-		return verdict.Ready
+		return contract.Ready
 	case inventoryv1.NodeState_NODE_STATE_DRAINING:
-		return verdict.Draining
+		return contract.Draining
 	case inventoryv1.NodeState_NODE_STATE_NOT_READY:
-		return verdict.NotReady
+		return contract.NotReady
 	default:
-		return verdict.Unknown
+		return contract.Unknown
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber/subscribertest"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 type (
@@ -313,7 +313,7 @@ func TestR12AcceptsUnknownValues(t *testing.T) {
 	mirror := mirrorOf(t, a, b)
 	applyMessages(t, mirror, m)
 	s := mirror.Snapshot()
-	checkEqual(t, "state of the node", s.Member("n").State, verdict.Unknown)
+	checkEqual(t, "state of the node", s.Member("n").State, contract.Unknown)
 	checkEqual(t, "membership", s.Membership.State, Degraded)
 	checkEqual(t, "addresses", s.Addresses.State, Degraded)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/deltaset"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // SyncState is the completeness and freshness of a part of the source's status.
@@ -39,7 +38,7 @@ type Member struct {
 	// of a set have the same address.
 	Addresses []netip.Addr
 
-	State verdict.State
+	State contract.NodeState
 	Since time.Time // when the node entered the state, by the local clock
 
 	Zone, Region string

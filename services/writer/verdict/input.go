@@ -7,23 +7,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// State is what a source reports about one of its members. The zero value is a state that this version does
-// not know: a newer inventory may have one.
-type State uint8
+// State is what a source reports about one of its members.
+type State = contract.NodeState
 
 // The states that a source may report.
 const (
-	Unknown State = iota
-	Ready
-	Draining
-	NotReady
+	Unknown  = contract.Unknown
+	Ready    = contract.Ready
+	Draining = contract.Draining
+	NotReady = contract.NotReady
 )
-
-// String returns the state as an inventory names it.
-func (s State) String() string { return [...]string{"UNKNOWN", "READY", "DRAINING", "NOT_READY"}[s] }
 
 // ProbeStatus is the conclusion from the probe results of an address. The zero value: there is none yet.
 type ProbeStatus uint8
