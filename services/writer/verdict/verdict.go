@@ -13,7 +13,7 @@
 // alone needs wakeAt; what the guard must know next time goes into Memory.
 //
 // Its settings are part of Limits. Its rule needs a section of docs/design/decision-rules.md, a reason in
-// package report and package events, and a line in docs/operate/alerts.md and docs/start/glossary.md. Add a
+// package report and package events, and a line in docs/use/guards.md and docs/start/glossary.md. Add a
 // script to testdata/histories, and give lab/mutants a way to break it.
 package verdict
 
