@@ -27,8 +27,8 @@ func (r *replica) utter() {
 	r.tick++
 	var changes []roster.Change
 	if r.tick == 1 { // what it said in truth and says no more is overwritten
-		for _, e := range r.publisher.Set.Snapshot().Upserts {
-			changes = append(changes, roster.Change{Name: e.Node.Name})
+		for _, e := range r.set.Snapshot().Upserts {
+			changes = append(changes, roster.Change{Name: e.Key})
 		}
 	}
 	for _, name := range r.names() {
@@ -43,11 +43,10 @@ func (r *replica) utter() {
 		changes = append(changes, roster.Change{Name: name, Node: told})
 	}
 	now := time.Now()
-	r.publisher.Set.Apply(changes)
 	well := source.PartStatus{Sync: source.Synced, Since: r.begun}
-	r.publisher.Set.SetStatus(source.Status{
+	r.set.Publish(source.Status{
 		Membership: well, Addresses: well, Observation: uint64(1_000_000 + r.tick), ObservedAt: now, Publishable: true,
-	})
+	}, changes)
 	r.pump()
 	life := r.lying
 	r.at(now.Add(5*time.Second), func() {

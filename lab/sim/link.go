@@ -7,7 +7,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
 )
 
 // wire is the network between a writer and the replicas of one inventory. Its faults outlive the
@@ -35,7 +35,7 @@ type stream struct {
 
 	// At the server.
 	replica *replica
-	reader  *nodeserver.Reader
+	reader  *feed.Reader
 	spoken  bool
 	beat    *event
 }

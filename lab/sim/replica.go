@@ -7,9 +7,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
-	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -28,12 +26,12 @@ type replica struct {
 	lives int
 
 	// What follows is gone with the process.
-	publisher collector.Publisher
-	set       *nodeserver.Set // what the publisher's set is served as
-	watch     *watched
-	readers   []*stream
-	wake      *event
-	poked     bool
+	roster  *roster.Roster
+	set     *feed.Set
+	watch   *watched
+	readers []*stream
+	wake    *event
+	poked   bool
 
 	lying int // which lie
 	tick  int // of it
@@ -62,8 +60,7 @@ func (r *replica) start() {
 	if r.script.Setup.ByCloud {
 		cfg.Method = resolve.ByCloud
 	}
-	r.publisher = collector.Publisher{Roster: roster.New(cfg), Set: feed.NewSet(epoch)}
-	r.set = nodeserver.NewSet(nodeserver.SetConfig{Nodes: r.publisher.Set})
+	r.roster, r.set = roster.New(cfg), feed.NewSet("", epoch)
 	r.watch, r.readers, r.poked, r.lying = newWatched(r), nil, false, 0
 	r.watch.begin()
 	r.poke()
@@ -99,14 +96,15 @@ func (r *replica) poke() {
 func (r *replica) step(update roster.Update) {
 	now := time.Now()
 	update.Source = r.watch.take()
-	changes := r.publisher.Roster.Apply(now, update)
+	changes := r.roster.Apply(now, update)
 	if r.lying > 0 {
 		return // its words are made up elsewhere
 	}
 	for _, c := range changes {
 		r.tellf("%s: %s", r.name, describe(c))
 	}
-	_, next := r.publisher.Publish(now, changes)
+	r.set.Publish(r.roster.Status(now), changes)
+	next := r.roster.NextActions(now)
 	if next.Verify != source.NoVerification {
 		r.watch.look(next.Verify, func(number uint64, err error) {
 			r.step(roster.Update{Verification: &observe.VerificationResult{StartedAt: now, Mode: next.Verify, Number: number, Err: err}})
@@ -131,13 +129,13 @@ func (r *replica) pump() {
 
 // admit is what the server does with a request.
 func (r *replica) admit(s *stream, req *inventoryv1.WatchNodesRequest) {
-	from, err := nodeserver.ResumePosition(req)
+	from, err := feed.ResumePosition(req)
 	if err != nil {
 		s.brokenByServer(err.Error())
 		return
 	}
 	s.replica = r
-	s.reader = nodeserver.NewReader(r.set, from, heartbeat)
+	s.reader = r.set.NewReader(from, nil, heartbeat)
 	r.readers = append(r.readers, s)
 	s.pump(false)
 }

@@ -4,8 +4,8 @@
 // terms of package source. Package collector, the event loop, passes the update to package roster, which
 // joins three decisions: package resolve finds the node's server, in a listing of the cloud that package
 // ionos reads, and its private addresses; package assign gives each address to one node; package observe
-// decides how far this can be trusted, and what to request next. Package feed turns a changed node into
-// a delta of the set, and package nodeserver sends every subscriber what is new to it.
+// decides how far this can be trusted, and what to request next. Package feed makes a changed node a change of the set,
+// and sends every subscriber what is new to it.
 //
 // Package app creates these stages in this order. Start with package roster: the others serve it.
 package main

@@ -7,7 +7,7 @@
 // reported, what package prober measured and what the EndpointSlices list now. If something has to be
 // written, the Service is queued again: package planner computes the fewest writes that turn the slices
 // into what was decided, and package applier sends them, while package election holds the Lease. Package
-// endpoints keeps the decision for people and for clients of package endpointserver.
+// endpoints keeps the decision for people, and publishes it to the clients of the endpoint API.
 //
 // Package app creates these stages in this order. Start with package verdict: the others serve it.
 package main

@@ -22,7 +22,6 @@ import (
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
-	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -87,8 +86,8 @@ func (r *rig) serve(service writerv1.WriterServiceServer) (stop func()) {
 
 // writer is the real service on a board.
 func (r *rig) writer(board *endpoints.Store) (stop func()) {
-	service := endpointserver.New(endpointserver.Config{
-		Store: board, Health: health.NewServer(), Metrics: endpointserver.NewMetrics(prometheus.NewRegistry(), board),
+	service := endpoints.NewServer(endpoints.ServerConfig{
+		Store: board, Health: health.NewServer(), Metrics: endpoints.NewMetrics(prometheus.NewRegistry(), board),
 		Identify: func(context.Context) (string, error) { return "proxy", nil },
 	})
 	end := r.serve(service)

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -30,7 +29,7 @@ type nodes map[string]*roster.Node
 type replica struct {
 	life   string
 	feed   *feed.Set
-	server *nodeserver.Server
+	server *feed.Server
 	grpc   *grpc.Server
 	lis    *bufconn.Listener
 
@@ -46,16 +45,16 @@ type replica struct {
 // start begins a life with a roster. Its clients' connections end at the age given.
 func start(life string, age time.Duration) *replica {
 	r := &replica{
-		life: life, feed: feed.NewSet(life), lis: bufconn.Listen(64 << 10), holds: nodes{},
+		life: life, feed: feed.NewSet("", life), lis: bufconn.Listen(64 << 10), holds: nodes{},
 		ran: make(chan error, 1), served: make(chan error, 1),
 	}
-	r.server = nodeserver.New(nodeserver.Config{
-		Sets: nodeserver.OnlySet(nodeserver.NewSet(nodeserver.SetConfig{Nodes: r.feed})),
-		Identify: func(context.Context) (nodeserver.Client, bool) {
-			return nodeserver.Client{Name: "writer"}, true
+	r.server = feed.New(feed.Config{
+		Sets: feed.OnlySet(r.feed),
+		Identify: func(context.Context) (feed.Client, bool) {
+			return feed.Client{Name: "writer"}, true
 		},
 		Health:  health.NewServer(),
-		Metrics: nodeserver.NewMetrics(prometheus.NewRegistry(), r.feed.Revision), Log: slog.New(slog.DiscardHandler),
+		Metrics: feed.NewMetrics(prometheus.NewRegistry(), r.feed.Revision), Log: slog.New(slog.DiscardHandler),
 	})
 	r.grpc = grpc.NewServer( // as the real link has it, but for the age
 		grpc.KeepaliveParams(
@@ -116,12 +115,12 @@ func (r *replica) learn(all nodes, note func(life, set string)) {
 	}
 	r.holds = maps.Clone(all)
 	note(r.life, r.set())
-	r.feed.Apply(changes)
+	r.feed.Publish(r.status, changes)
 }
 
 func (r *replica) say(s source.Status) {
 	r.status = s
-	r.feed.SetStatus(s)
+	r.feed.Publish(s, nil)
 }
 
 // set is what the subscriber should be told, in words. It is made from what we told the

@@ -20,6 +20,16 @@ const (
 	MaxTextLength  = 1024    // bytes of a reason, and of other sentences for people
 )
 
+// Digest is a fingerprint of an entry, or the XOR of the fingerprints of a set (rule R4).
+type Digest [DigestSize]byte
+
+// XOR adds a fingerprint to a digest, or removes it.
+func (d *Digest) XOR(o Digest) {
+	for i := range d {
+		d[i] ^= o[i]
+	}
+}
+
 // Limits of slicefeed.inventory.v1. Lengths are in bytes.
 const (
 	MaxNameLength       = 253

@@ -5,7 +5,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
 // Cursor is the cursor of a request; nil or a nil pointer: the client has none.
@@ -17,7 +16,7 @@ type Cursor interface {
 
 // ResumePosition returns the position that a request resumes from, or nil if the client has none. An
 // error is for the client: the request is malformed.
-func ResumePosition[C Cursor](cursor C, digest []byte) (*deltaset.Position, error) {
+func ResumePosition[C Cursor](cursor C, digest []byte) (*Position, error) {
 	var none C
 	if cursor == none {
 		if len(digest) != 0 {
@@ -31,5 +30,5 @@ func ResumePosition[C Cursor](cursor C, digest []byte) (*deltaset.Position, erro
 	if l := len(digest); l != contract.DigestSize {
 		return nil, status.Errorf(codes.InvalidArgument, "digest has %d bytes, want %d beside a cursor", l, contract.DigestSize)
 	}
-	return &deltaset.Position{Epoch: cursor.GetEpoch(), Revision: cursor.GetRevision(), Digest: deltaset.Digest(digest)}, nil
+	return &Position{Epoch: cursor.GetEpoch(), Revision: cursor.GetRevision(), Digest: contract.Digest(digest)}, nil
 }

@@ -1,8 +1,8 @@
-// Package stream implements the server's side of the streams that slicefeed.inventory.v1 describes,
-// whatever their content. It guarantees heartbeats (rule R9), that no subscriber delays another or
-// makes the server hold more than the message being sent to it (R10), an end with UNAVAILABLE when
-// the server stops (R11), and messages of limited size (R3). It does not know what is sent, nor who
-// may receive it.
+// Package stream publishes a set to any number of subscribers, by the rules that slicefeed.inventory.v1 has for servers,
+// whatever its entries are. It guarantees that one update takes a subscriber from any position to the current set
+// (R5 to R7), heartbeats (R9), that no subscriber delays another or makes the server hold more than the message being
+// sent to it (R10), an end with UNAVAILABLE when the server stops (R11), and messages of limited size (R3). It does not
+// know what the entries mean, nor who may receive them.
 package stream
 
 import (
@@ -147,28 +147,19 @@ func (s *Streams) Admit(client string) (release func(), err error) {
 	}, nil
 }
 
-// Reader is the state of one subscriber: its position, and the messages that take it to the current
-// state.
-type Reader[M any] interface {
-	// Changed returns a channel that is closed when there is something new to send. Callers take it
-	// before they call Next, so that they miss no change in between.
+// reader is implemented by Reader.
+type reader[M any] interface {
 	Changed() <-chan struct{}
-	// Next returns the messages that take the subscriber from its position to the current state. If
-	// it is there already, the kind is Heartbeat and the messages are a heartbeat. Each message is
-	// built after the previous one was sent.
 	Next() (Kind, iter.Seq[*Message[M]])
-	// Sent moves the position. It is called after all messages of Next were sent.
 	Sent()
 }
 
-// Serve sends messages to an admitted client until the stream ends. Of the client it keeps only its
-// position. There is no queue: after each message the reader looks up the newest state, so that a slow
-// client skips the states in between.
+// Serve sends messages to an admitted client until the stream ends.
 //
 // The only way to abort a Send that blocks is to return from the handler. Another goroutine
 // therefore sends, while the handler waits for it or for a reason to end the stream. Once the handler
 // has returned, grpc makes Send return.
-func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
+func Serve[M any](s *Streams, to grpc.ServerStream, r reader[M]) error {
 	sendTimer := time.NewTimer(SendTimeout)
 	sendTimer.Stop() // it runs only during a Send
 	done, panicked := make(chan error, 1), make(chan string, 1)
@@ -199,7 +190,7 @@ func Serve[M any](s *Streams, to grpc.ServerStream, r Reader[M]) error {
 
 // sendLoop sends until a message cannot be sent or the client is gone. sendTimer runs while a message
 // is being sent.
-func sendLoop[M any](s *Streams, to grpc.ServerStream, r Reader[M], sendTimer *time.Timer) error {
+func sendLoop[M any](s *Streams, to grpc.ServerStream, r reader[M], sendTimer *time.Timer) error {
 	heartbeat := time.NewTimer(HeartbeatInterval)
 	defer heartbeat.Stop()
 	first, heartbeatDue := true, false

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The rules are tested in the packages of the two services, nodeserver and endpointserver.
+// The rules of streams are tested in the packages of the two services, inventory/feed and writer/endpoints.
 
 func TestAdmitRejectsAfterStop(t *testing.T) {
 	s := New(Config{
@@ -55,44 +55,43 @@ func TestAdmitRejectsAfterStop(t *testing.T) {
 
 func TestR3ChunksCarryEveryEntryWithinLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.Custom(func(t *rapid.T) string {
-			return strings.Repeat("x", rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 2*PayloadBudget)).Draw(t, "length"))
+		text := rapid.Custom(func(t *rapid.T) *Entry[string] {
+			length := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 2*PayloadBudget)).Draw(t, "length")
+			return NewEntry("", "", strings.Repeat("x", length), wrapperspb.String(strings.Repeat("x", length)))
 		})
 		removed := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,200}`), 0, 20).Draw(t, "removed")
 		removed = slices.Repeat(removed, rapid.IntRange(1, 40).Draw(t, "times"))
 		upserts := slices.Repeat(rapid.SliceOfN(text, 0, 5).Draw(t, "upserts"), rapid.IntRange(1, 200).Draw(t, "times"))
+		c := &Changes[string]{Removed: removed, Upserts: upserts}
 
-		var gotRemoved, gotUpserts []string
-		first, done := true, false
-		for c := range Chunks(removed, upserts, wrapperspb.String) {
-			if done || c.First != first {
-				t.Fatal("a chunk follows the last one, or First is wrong")
-			}
-			first = false
+		var gotRemoved []string
+		var gotUpserts []*Entry[string]
+		for offset := 0; ; {
+			removed, upserts, counted := c.chunk(offset)
 			size := 0
-			for _, key := range c.Removed {
-				size += len(key) + entryOverhead
+			for _, key := range removed {
+				size += len(key) + keyOverhead
 			}
-			for _, u := range c.Upserts {
-				size += proto.Size(u) + entryOverhead
-				gotUpserts = append(gotUpserts, u.GetValue())
+			for _, u := range upserts {
+				size += proto.Size(wrapperspb.String(u.Value)) + entryOverhead
 			}
-			if size > PayloadBudget && len(c.Upserts)+len(c.Removed) > 1 || len(c.Upserts) > contract.MaxChunk ||
-				len(c.Removed) > contract.MaxChunk {
-				t.Fatalf("a chunk of %d bytes, %d upserts, %d removed", size, len(c.Upserts), len(c.Removed))
+			if counted != size {
+				t.Fatalf("a chunk of %d bytes counts as %d", size, counted)
 			}
-			gotRemoved = append(gotRemoved, c.Removed...)
-			done = c.Last
+			if size > PayloadBudget && len(upserts)+len(removed) > 1 || len(upserts) > contract.MaxChunk ||
+				len(removed) > contract.MaxChunk {
+				t.Fatalf("a chunk of %d bytes, %d upserts, %d removed", size, len(upserts), len(removed))
+			}
+			gotRemoved, gotUpserts = append(gotRemoved, removed...), append(gotUpserts, upserts...)
+			if offset += len(removed) + len(upserts); offset == c.Size() {
+				break
+			}
+			if len(removed)+len(upserts) == 0 {
+				t.Fatalf("an empty chunk at %d of %d", offset, c.Size())
+			}
 		}
-		if !done || !slices.Equal(gotRemoved, removed) || !slices.Equal(gotUpserts, upserts) {
-			t.Fatalf(
-				"got %d of %d removed keys and %d of %d upserts, last chunk: %t",
-				len(gotRemoved),
-				len(removed),
-				len(gotUpserts),
-				len(upserts),
-				done,
-			)
+		if !slices.Equal(gotRemoved, removed) || !slices.Equal(gotUpserts, upserts) {
+			t.Fatalf("got %d of %d removed keys and %d of %d upserts", len(gotRemoved), len(removed), len(gotUpserts), len(upserts))
 		}
 	})
 }
@@ -128,29 +127,48 @@ func TestReaderPanicReachesHandler(t *testing.T) {
 	Serve(s, fakeStream{ctx: t.Context()}, panickingReader{})
 }
 
-func TestMessageCacheSharesRecentMessages(t *testing.T) {
+func TestSharesRecentMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		built := 0
-		var cache MessageCache[int, wrapperspb.StringValue]
-		get := func(key int) *Message[wrapperspb.StringValue] {
-			return cache.GetOrBuild(key, func() *wrapperspb.StringValue { built++; return wrapperspb.String(fmt.Sprint(key)) })
+		encoded := 0
+		f := NewFeed(NewSet[string]("e", 4, 4), FeedConfig[string, int, wrapperspb.StringValue]{
+			Encode: func(p Part[string, int]) *wrapperspb.StringValue {
+				encoded++
+				return wrapperspb.String(fmt.Sprint(p.Status))
+			},
+			Same: func(a, b int, _ *Selection) bool { return a == b },
+		})
+		get := func(status int) *Message[wrapperspb.StringValue] {
+			f.Publish(status, false, func(*Set[string]) {})
+			f.version = uint64(status)
+			u := f.Since(nil, nil)
+			return f.message(&u, nil, 0, 0)
 		}
 		first := get(1)
 		time.Sleep(shareFor - 1)
-		if get(1) != first || get(2) == first || built != 2 {
-			t.Errorf("%d messages were built for two keys", built)
+		if get(1) != first || get(2) == first || encoded != 2 {
+			t.Errorf("%d messages were encoded for two keys", encoded)
 		}
 		time.Sleep(time.Nanosecond)
 		if get(1) == first {
 			t.Error("an expired message was shared")
 		}
-		for i := range 2 * maxCachedMessages {
+		for i := range 2 * maxSharedMessages {
 			if m := get(i); m.Content.GetValue() != fmt.Sprint(i) {
-				t.Errorf("key %d: got %v", i, m.Content)
+				t.Errorf("status %d: got %v", i, m.Content)
 			}
 		}
-		if len(cache.messages) > maxCachedMessages {
-			t.Errorf("%d cached messages", len(cache.messages))
+		if len(f.messages) > maxSharedMessages {
+			t.Errorf("%d messages are shared", len(f.messages))
+		}
+		time.Sleep(shareFor)
+		for i := range 2 * maxSharedMessages {
+			large := &Entry[string]{Key: fmt.Sprint(i), Fingerprint: contract.Digest{byte(i), byte(i >> 8)}, size: 3 << 20}
+			f.Publish(i, true, func(s *Set[string]) { s.Replace("", []*Entry[string]{large}) })
+			u := f.Since(nil, nil)
+			f.message(&u, nil, 0, 0)
+		}
+		if len(f.messages) > 1 {
+			t.Errorf("%d messages of 3 MB are shared", len(f.messages))
 		}
 	})
 }

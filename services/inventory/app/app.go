@@ -24,7 +24,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/exports"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	inventoryreport "github.com/slicefeed/slicefeed/services/inventory/report"
 )
 
@@ -76,7 +76,7 @@ type inventory struct {
 
 // services are the gRPC services of the inventory.
 type services struct {
-	*nodeserver.Server
+	*feed.Server
 
 	report *inventoryreport.Builder
 }
@@ -93,7 +93,7 @@ func (s services) registerReport(to grpc.ServiceRegistrar) {
 
 // published is what the inventory publishes: the nodes of one source, or the endpoints of each exported Service.
 type published struct {
-	sets       nodeserver.Sets
+	sets       feed.Sets
 	revisions  func() uint64 // number of changes so far
 	runSources func(ctx context.Context) error
 	report     *inventoryreport.Builder
@@ -116,13 +116,13 @@ func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inve
 		return nil, err
 	}
 	i := &inventory{published: published, cfg: cfg, log: log, registry: registry, link: linkServer}
-	serverConfig := nodeserver.Config{
-		Sets: i.sets, Identify: identifyClient, Health: i.link.Health, Metrics: nodeserver.NewMetrics(registerer, i.revisions), Log: log,
+	serverConfig := feed.Config{
+		Sets: i.sets, Identify: identifyClient, Health: i.link.Health, Metrics: feed.NewMetrics(registerer, i.revisions), Log: log,
 	}
 	if cfg.ExportsServices() {
 		serverConfig.MaxStreamsPerClient = maxExportStreams
 	}
-	i.server = services{nodeserver.New(serverConfig), i.report}
+	i.server = services{feed.New(serverConfig), i.report}
 	i.report.Version, i.report.Kind, i.report.Subscribers = version, cfg.SourceKind, i.server.Subscribers
 	i.report.Instance, _ = os.Hostname() // empty: unknown
 	return i, nil
@@ -138,11 +138,11 @@ func publishNodes(cfg *config.Config, version string, log *slog.Logger, register
 	if err != nil {
 		return published{}, err
 	}
-	set := nodeserver.NewSet(nodeserver.SetConfig{Nodes: pipeline.Set, OnDeltaSent: pipeline.RecordSent})
+	pipeline.Set.OnDeltaSent = pipeline.RecordSent
 	builder := &inventoryreport.Builder{Set: pipeline}
 	builder.Cloud, _ = pipeline.Cloud().(inventoryreport.Cloud)
 	return published{
-		sets: nodeserver.OnlySet(set), revisions: pipeline.Set.Revision, runSources: pipeline.Run, report: builder,
+		sets: feed.OnlySet(pipeline.Set), revisions: pipeline.Set.Revision, runSources: pipeline.Run, report: builder,
 	}, nil
 }
 
@@ -203,9 +203,9 @@ func (i *inventory) Run(ctx context.Context) error {
 }
 
 // identifyClient returns what ALLOWED_CLIENTS_FILE grants to the client of a call.
-func identifyClient(ctx context.Context) (nodeserver.Client, bool) {
+func identifyClient(ctx context.Context) (feed.Client, bool) {
 	grant, ok := link.GrantFrom(ctx)
-	return nodeserver.Client{
+	return feed.Client{
 		Name: string(grant.SAN), FindService: grant.FindService,
 	}, ok
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
 )
 
 // kubeconfig names a cluster that the test never connects to.
@@ -108,7 +108,7 @@ func TestAnExportedServiceHasFewSeriesAndAnyOtherHasNone(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	defer exporting.runSources(stopped) // ends the stages of both Services, after their release
-	client := nodeserver.Client{Name: "writer", FindService: func(string) (string, bool) { return "", true }}
+	client := feed.Client{Name: "writer", FindService: func(string) (string, bool) { return "", true }}
 	series := map[string]int{}
 	for service, reason := range map[string]string{
 		"shop/other": "is not exported", "shop/web": "has not been read yet", "shop/api": "has not been read yet",
@@ -118,7 +118,7 @@ func TestAnExportedServiceHasFewSeriesAndAnyOtherHasNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer release()
-		for now, changed := set.Nodes.Status(); !strings.Contains(now.Membership.Reason, reason); now, changed = set.Nodes.Status() {
+		for now, changed := set.Status(); !strings.Contains(now.Membership.Reason, reason); now, changed = set.Status() {
 			<-changed
 		}
 	}

@@ -47,8 +47,9 @@ type Collector struct {
 	metrics *metrics
 	log     *slog.Logger
 
+	set         *feed.Set
 	mu          sync.Mutex // reports read the roster concurrently
-	publisher   Publisher
+	roster      *roster.Roster
 	lastListing Listing
 }
 
@@ -73,9 +74,9 @@ type Snapshot struct {
 func New(cfg Config) *Collector {
 	c := &Collector{
 		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer, cfg.Propagation), log: cfg.Log,
-		publisher: Publisher{Roster: roster.New(cfg.Roster), Set: cfg.Set},
+		set: cfg.Set, roster: roster.New(cfg.Roster),
 	}
-	c.metrics.update(c.publisher.Roster.Counts(), source.Status{}, time.Time{}) // so that the first scrape has all series
+	c.metrics.update(c.roster.Counts(), source.Status{}, time.Time{}) // so that the first scrape has all series
 	return c
 }
 
@@ -126,7 +127,7 @@ func (c *Collector) step(update roster.Update) observe.Actions {
 	if l := update.Listing; l != nil {
 		c.lastListing = Listing{StartedAt: l.StartedAt, Duration: l.Duration, Servers: len(l.Listing.Servers), Err: l.Err}
 	}
-	changes := c.publisher.Roster.Apply(now, update)
+	changes := c.roster.Apply(now, update)
 	if len(changes) > 0 {
 		c.metrics.recordChange(update.Source.ChangedAt)
 	}
@@ -135,18 +136,18 @@ func (c *Collector) step(update roster.Update) observe.Actions {
 		logUpdate(c.log, update.Source)
 		logChanges(c.log, changes)
 	}
-	oldRevision := c.publisher.Set.Revision()
-	status, next := c.publisher.Publish(now, changes)
+	oldRevision, status := c.set.Revision(), c.roster.Status(now)
+	c.set.Publish(status, changes)
 	if len(changes) > 0 {
 		tracepoint.Mark(tracepoint.DeltaPublished)
 		c.metrics.recordStored()
 	}
-	if revision := c.publisher.Set.Revision(); debug && status.Publishable && revision != oldRevision {
-		tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", c.publisher.Set.Epoch()),
+	if revision := c.set.Revision(); debug && status.Publishable && revision != oldRevision {
+		tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", c.set.Epoch()),
 			slog.Uint64("revision", revision), slog.Uint64("observation", status.Observation))
 	}
-	c.metrics.update(c.publisher.Roster.Counts(), status, update.Source.LastContact)
-	return next
+	c.metrics.update(c.roster.Counts(), status, update.Source.LastContact)
+	return c.roster.NextActions(now)
 }
 
 func (c *Collector) verifySource(ctx context.Context, mode source.Verification) roster.Update {
@@ -176,18 +177,21 @@ func (c *Collector) Summary() Snapshot {
 
 // Snapshot returns the state with all nodes of the source, see Members. Only copying them holds up the collector.
 func (c *Collector) Snapshot(isOfInterest func(name string) bool) Snapshot {
-	s := c.snapshot(func() []roster.Member { return c.publisher.Roster.Members(isOfInterest) })
+	s := c.snapshot(func() []roster.Member { return c.roster.Members(isOfInterest) })
 	slices.SortFunc(s.Members, func(a, b roster.Member) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 
 func (c *Collector) snapshot(members func() []roster.Member) Snapshot {
-	status, _ := c.publisher.Set.Status()
+	status, _ := c.set.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.publisher.Roster
+	r := c.roster
 	return Snapshot{Status: status, Counts: r.Counts(), Members: members(), Resolver: r.Resolver(), Listing: c.lastListing}
 }
 
 // RecordSent records that the last changes were sent to a subscriber.
-func (c *Collector) RecordSent() { c.metrics.observePropagation(stageSent) }
+func (c *Collector) RecordSent() {
+	tracepoint.Mark(tracepoint.DeltaSent)
+	c.metrics.observePropagation(stageSent)
+}

@@ -84,7 +84,7 @@ func TestDebugLogFollowsChange(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
 				log := command.LogSettings{Level: level}.NewLogger(&out).With("source", "file")
-				nodes, set := &fakeSource{changed: make(chan struct{})}, feed.NewSet("epoch")
+				nodes, set := &fakeSource{changed: make(chan struct{})}, feed.NewSet("", "epoch")
 				c := New(Config{
 					Source:      nodes,
 					Set:         set,

@@ -235,7 +235,7 @@ func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometh
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	return newPipeline(cfg, src, cloud, feed.NewSet(rand.Text()), log, registry, collector.NewPropagation(registry)), nil
+	return newPipeline(cfg, src, cloud, feed.NewSet("", rand.Text()), log, registry, collector.NewPropagation(registry)), nil
 }
 
 func newPipeline(

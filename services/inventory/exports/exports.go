@@ -24,7 +24,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -106,7 +105,7 @@ type export struct {
 	*collector.Pipeline // nil: the Service was not exported yet
 
 	ref         ServiceRef
-	set         *nodeserver.Set
+	set         *feed.Set
 	recheck     func()
 	metrics     registrations
 	stop        context.CancelFunc
@@ -179,7 +178,7 @@ func (e *Exports) CheckReachable() error {
 	return nil
 }
 
-// Ready implements nodeserver.Sets.
+// Ready implements feed.Sets.
 func (e *Exports) Ready() (bool, <-chan struct{}) {
 	select {
 	case <-e.ready:
@@ -189,8 +188,8 @@ func (e *Exports) Ready() (bool, <-chan struct{}) {
 	}
 }
 
-// Acquire implements nodeserver.Sets. It starts the stages of an exported Service that is not in use.
-func (e *Exports) Acquire(client nodeserver.Client, service string) (set *nodeserver.Set, release func(), err error) {
+// Acquire implements feed.Sets. It starts the stages of an exported Service that is not in use.
+func (e *Exports) Acquire(client feed.Client, service string) (set *feed.Set, release func(), err error) {
 	ref, err := ParseServiceRef(service)
 	switch {
 	case service == "":
@@ -275,9 +274,8 @@ func (e *Exports) newExport(ref ServiceRef) *export {
 		ref: ref, users: map[string]int{},
 		metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)},
 	}
-	x.set = nodeserver.NewSet(nodeserver.SetConfig{
-		Service: ref.String(), Nodes: feed.NewSet(rand.Text()), OnDeltaSent: func() { x.RecordSent() },
-	})
+	x.set = feed.NewSet(ref.String(), rand.Text())
+	x.set.OnDeltaSent = func() { x.RecordSent() }
 	return x
 }
 
@@ -305,17 +303,17 @@ func (e *Exports) update(x *export) {
 		e.start(x)
 		return
 	}
-	if now, _ := x.set.Nodes.Status(); now.Membership.Reason != problem {
-		x.set.Nodes.SetStatus(source.Status{
+	if now, _ := x.set.Status(); now.Membership.Reason != problem {
+		x.set.Publish(source.Status{
 			Membership: source.PartStatus{Sync: sync, Reason: problem, Since: time.Now()},
 			Addresses:  source.PartStatus{Sync: source.Unsynced, Reason: problem, Since: time.Now()},
-		})
+		}, nil)
 	}
 }
 
 // start creates and runs the stages of a Service.
 func (e *Exports) start(x *export) {
-	x.Pipeline, x.recheck = e.cfg.NewPipeline(x.ref, x.set.Nodes, &x.metrics)
+	x.Pipeline, x.recheck = e.cfg.NewPipeline(x.ref, x.set, &x.metrics)
 	e.inUse++
 	running, stop := context.WithCancel(e.running)
 	x.stop = stop
@@ -383,7 +381,7 @@ func (e *Exports) TotalRevisions() uint64 {
 	defer e.mu.Unlock()
 	all := e.freedRevisions
 	for _, x := range e.services {
-		all += x.set.Nodes.Revision()
+		all += x.set.Revision()
 	}
 	return all
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -128,7 +127,7 @@ func run(t *testing.T, test func(h *harness)) {
 	})
 }
 
-var shopClient = nodeserver.Client{Name: "writer", FindService: clientlist.Grant{Services: []string{"shop/*"}}.FindService}
+var shopClient = feed.Client{Name: "writer", FindService: clientlist.Grant{Services: []string{"shop/*"}}.FindService}
 
 func TestRequestsNameAServiceThatTheClientMaySee(t *testing.T) {
 	run(t, func(h *harness) {
@@ -144,7 +143,7 @@ func TestRequestsNameAServiceThatTheClientMaySee(t *testing.T) {
 				release()
 			}
 		}
-		if _, _, err := h.Acquire(nodeserver.Client{Name: "other"}, "shop/web"); status.Code(err) != codes.PermissionDenied {
+		if _, _, err := h.Acquire(feed.Client{Name: "other"}, "shop/web"); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a client without services: %v", err)
 		}
 		if !slices.Equal(h.started, []string{"shop/web"}) {
@@ -166,7 +165,7 @@ func TestEachServiceIsASetOfItsOwn(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if now, _ := web.Nodes.Status(); now.Observation == 0 || web.Nodes.Revision() != 2 {
+		if now, _ := web.Status(); now.Observation == 0 || web.Revision() != 2 {
 			t.Errorf("shop/web is not published: %+v", now)
 		}
 		if h.TotalRevisions() != 4 {
@@ -189,7 +188,7 @@ func (h *harness) expectInUse(t *testing.T, want ...string) {
 // A client can make up any number of names.
 func TestNothingIsBuiltForAServiceThatIsNotExported(t *testing.T) {
 	run(t, func(h *harness) {
-		wildcard := nodeserver.Client{Name: "wildcard", FindService: clientlist.Grant{Services: []string{"*/*"}}.FindService}
+		wildcard := feed.Client{Name: "wildcard", FindService: clientlist.Grant{Services: []string{"*/*"}}.FindService}
 		var releases []func()
 		for i := range 2 * maxUnexported {
 			_, release, err := h.Acquire(wildcard, fmt.Sprintf("ns-%d/web", i))
@@ -229,23 +228,21 @@ func TestAServiceStartsWhenItIsExportedAndIsReadAgainWhenItIsNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now := later.Nodes.Since(
-			nil,
-		); now.Synced ||
+		if now := later.Since(nil, nil); now.Synced ||
 			!strings.Contains(now.Status.Membership.Reason, "service shop/later is not exported") {
 			t.Errorf("published %+v", now)
 		}
-		if state := later.Nodes.Since(nil).Status.Membership.Sync; state != source.Withheld {
+		if state := later.Since(nil, nil).Status.Membership.Sync; state != source.Withheld {
 			t.Errorf("it is %s", state)
 		}
 		h.catalogs["shop"].problem = "no permission"
 		h.setExported("shop", "shop/later", false)
-		if state := later.Nodes.Since(nil).Status.Membership.Sync; state != source.Unsynced {
+		if state := later.Since(nil, nil).Status.Membership.Sync; state != source.Unsynced {
 			t.Errorf("it is %s while nothing is known of it", state)
 		}
 		h.catalogs["shop"].problem = ""
 		h.setExported("shop", "shop/later", true)
-		if now := later.Nodes.Since(nil); !now.Synced || now.Count != 1 {
+		if now := later.Since(nil, nil); !now.Synced || now.Count != 1 {
 			t.Errorf("published %+v", now)
 		}
 		h.setExported("shop", "shop/later", false)
@@ -285,7 +282,7 @@ func TestServicesWithoutClientsMakeRoom(t *testing.T) {
 		h.max = 1
 		_, releaseWeb, _ := h.Acquire(shopClient, "shop/web")
 		api, _, err := h.Acquire(shopClient, "shop/api")
-		if now, _ := api.Nodes.Status(); err != nil || !strings.Contains(now.Membership.Reason, "1 services are in use") {
+		if now, _ := api.Status(); err != nil || !strings.Contains(now.Membership.Reason, "1 services are in use") {
 			t.Errorf("%v, %+v", err, now)
 		}
 		releaseWeb()

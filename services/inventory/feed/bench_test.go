@@ -2,42 +2,41 @@ package feed
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// BenchmarkChange changes one node of the roster and updates one reader that was up to date. Compared to
-// the delta set, the feed adds the fingerprint.
+// BenchmarkChange changes one node and updates many readers that were up to date, up to the messages that
+// they are sent.
 func BenchmarkChange(b *testing.B) {
-	for _, n := range []int{100, 5000} {
-		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) {
-			s := NewSet("epoch")
-			nodes := make([]*roster.Node, n)
-			for i := range nodes {
-				nodes[i] = newNode(
-					fmt.Sprintf("standardnodes-%06d", i),
-					source.Ready,
-					withLabels("pool", "blue", "kubernetes.io/os", "linux"),
-				)
-				nodes[i].Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})}
+	for _, n := range []int{1, 1000} {
+		b.Run(fmt.Sprint("readers=", n), func(b *testing.B) {
+			set := NewSet("", "epoch")
+			apply(set, nodeChanges(5000))
+			set.Publish(publishedStatus(1), nil)
+			readers := make([]*Reader, n)
+			step := func(r *Reader) {
+				_, messages := r.Next()
+				for range messages {
+				}
+				r.Sent()
 			}
-			s.Apply(upserts(nodes...))
-			at := publish(s).Since(nil).At
-			other := *nodes[n/2]
-			other.State = source.NotReady
-			both := [2][]roster.Change{upserts(nodes[n/2]), upserts(&other)}
+			for i := range readers {
+				readers[i] = set.NewReader(nil, nil, 0)
+				step(readers[i])
+			}
+			both := [2][]roster.Change{
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, source.Ready)}},
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, source.NotReady)}},
+			}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
-				s.Apply(both[i%2])
-				u := s.Since(&at)
-				if len(u.Upserts) != 1 {
-					b.Fatal("not one upsert")
+				apply(set, both[i%2])
+				for _, r := range readers {
+					step(r)
 				}
-				at = u.At
 			}
 		})
 	}

@@ -1,162 +1,95 @@
-// Package feed keeps the nodes that a roster publishes as one set, together with the roster's status. It
-// guarantees what deltaset guarantees, and that readers get no nodes before the first publication. It does
-// not know its readers: it has no queue, no client and no clock.
 package feed
 
 import (
-	"sync"
+	"slices"
 
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
-// Entry is a node of the set. Entries are immutable.
-type Entry struct {
-	Node        *roster.Node
-	Fingerprint Digest
-}
-
-// Identity implements deltaset.Entry. All entries are in one group.
-func (e *Entry) Identity() (group, key string, fingerprint Digest) {
-	return "", e.Node.Name, e.Fingerprint
-}
-
-// Position identifies a state of the set: a cursor and the digest at it.
-type Position = deltaset.Position
-
-// Update takes a reader to the current set.
-type Update struct {
-	deltaset.Delta[*Entry] // valid only if Synced, or from Snapshot
-
-	Status        source.Status
-	StatusVersion uint64 // increases with each SetStatus
-
-	// Synced is false before the first publication (rule R8).
-	Synced bool
-}
-
-// Set is the set that all clients of one inventory, or of one exported Service, read. It is safe for concurrent use.
+// Set has the nodes of one source and the status of its roster. All clients that may read it see the same. It is safe
+// for concurrent use.
 type Set struct {
-	mu            sync.Mutex
-	nodes         *deltaset.Set[*Entry]
-	status        source.Status
-	statusVersion uint64 // see Update
-	changed       chan struct{}
+	*stream.Feed[*roster.Node, source.Status, inventoryv1.WatchNodesResponse]
 
-	// The last delta, so that only the first of many readers at the same position computes it.
-	cacheValid  bool // false after a change of the set
-	cachedFrom  Position
-	cachedDelta deltaset.Delta[*Entry]
+	service string
 }
 
-// NewSet returns an empty set. No other set may have this epoch, because a cursor does not distinguish two
-// sets of one epoch: it is random, and new at each start. It has at most 64 bytes.
-func NewSet(epoch string) *Set { return newSet(epoch, deltaset.Window) }
+// Reader is the state of one subscriber.
+type Reader = stream.Reader[*roster.Node, source.Status, inventoryv1.WatchNodesResponse]
 
 // minWindow is how many changes a small set keeps: a Service may have many in a moment.
 const minWindow = 64
 
-func newSet(epoch string, window int) *Set {
-	return &Set{nodes: deltaset.New[*Entry](epoch, min(window, minWindow), window), changed: make(chan struct{})}
+// NewSet returns the empty set of an exported Service, as namespace/name; empty: of a server that has one set. No other
+// set may have its epoch, because a cursor does not distinguish two sets of one epoch: it is random, and new at each
+// start. It has at most 64 bytes.
+func NewSet(service, epoch string) *Set { return newSet(service, epoch, stream.Window) }
+
+func newSet(service, epoch string, window int) *Set {
+	s := &Set{service: service}
+	nodes := stream.NewSet[*roster.Node](epoch, min(window, minWindow), window)
+	s.Feed = stream.NewFeed(nodes, stream.FeedConfig[*roster.Node, source.Status, inventoryv1.WatchNodesResponse]{
+		Encode: s.encode,
+		Same:   func(a, b source.Status, _ *stream.Selection) bool { return sameStatus(a, b) },
+	})
+	return s
 }
 
-// Apply applies changes of the roster. Its cost does not depend on the size of the set. Call it before SetStatus
-// with the status of the same moment: the number of an observation must never be published with an older set.
-func (s *Set) Apply(changes []roster.Change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.nodes.Revision()
-	s.cacheValid, s.cachedDelta = false, deltaset.Delta[*Entry]{}
-	for _, c := range changes {
-		if c.Node == nil {
-			s.nodes.Remove("", c.Name)
-		} else {
-			s.nodes.Put(&Entry{Node: c.Node, Fingerprint: fingerprint(c.Node)})
+// Publish applies changes of the roster, and sets its status of the same moment: the number of an observation is never
+// published with an older set. Readers get no nodes before the status is publishable (rule R8).
+func (s *Set) Publish(status source.Status, changes []roster.Change) {
+	s.Feed.Publish(status, status.Publishable, func(set *stream.Set[*roster.Node]) {
+		if len(changes) == 0 {
+			return
 		}
-	}
-	if s.nodes.Revision() != before {
-		s.wakeReaders()
-	}
+		nodes := slices.Clone(set.Group(""))
+		for _, c := range changes {
+			at, found := stream.Find(nodes, c.Name)
+			if found {
+				nodes = slices.Delete(nodes, at, at+1)
+			}
+			if c.Node != nil {
+				nodes = slices.Insert(nodes, at, stream.NewEntry("", c.Name, c.Node, encodeNode(c.Node, c.Node.Since)))
+			}
+		}
+		set.Replace("", nodes)
+	})
 }
 
-// SetStatus sets the status of the roster.
-func (s *Set) SetStatus(status source.Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.status
-	s.status = status
-	s.statusVersion++
-	if !SameStatus(old, status) {
-		s.wakeReaders()
-	}
-}
-
-// SameStatus reports whether two statuses differ in nothing but ages.
-func SameStatus(a, b source.Status) bool {
+// sameStatus reports whether two statuses differ in nothing but ages.
+func sameStatus(a, b source.Status) bool {
 	samePart := func(a, b source.PartStatus) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
 	return a.Publishable == b.Publishable && a.Observation == b.Observation &&
 		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses)
 }
 
-// Status returns the current status, and the channel that Changed returns.
-func (s *Set) Status() (source.Status, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status, s.changed
+// Sets finds the set of a request.
+type Sets interface {
+	// Acquire returns the set that a request of a client names, for the duration of one call. Its error is for the
+	// client.
+	Acquire(client Client, service string) (set *Set, release func(), err error)
+	// Ready reports whether calls can be served, and returns a channel that is closed when that may have changed.
+	Ready() (bool, <-chan struct{})
 }
 
-// Changed returns a channel that is closed at the next change of the set or of the status, except for
-// ages. Call it before Since, so that no change in between is missed.
-func (s *Set) Changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
-}
+// OnlySet returns the sets of a server that publishes one, which is ready after its first complete observation.
+func OnlySet(set *Set) Sets { return onlySet{set} }
 
-func (s *Set) wakeReaders() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
+type onlySet struct{ set *Set }
 
-// Since returns the update from a position to the current set; nil is the position of a reader without a
-// set. The update depends on nothing else, so a slow reader skips the states in between and costs nothing
-// until it reads (rule R10).
-func (s *Set) Since(from *Position) Update {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := Update{Status: s.status, StatusVersion: s.statusVersion, Synced: s.status.Publishable}
-	switch {
-	case !u.Synced: // the update has only a status
-	case from == nil:
-		u.Delta = s.nodes.Since(nil, nil)
-	default:
-		if !s.cacheValid || s.cachedFrom != *from {
-			s.cacheValid, s.cachedFrom, s.cachedDelta = true, *from, s.nodes.Since(from, nil)
-		}
-		u.Delta = s.cachedDelta
+func (s onlySet) Acquire(_ Client, service string) (set *Set, release func(), err error) {
+	if service != "" {
+		return nil, nil, status.Error(codes.FailedPrecondition, "this inventory exports no Services, want a request without service")
 	}
-	return u
+	return s.set, func() {}, nil
 }
 
-// Snapshot returns the complete set, even before the first publication, with Synced false.
-func (s *Set) Snapshot() Update {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Update{
-		Delta:         s.nodes.Since(nil, nil),
-		Status:        s.status,
-		StatusVersion: s.statusVersion,
-		Synced:        s.status.Publishable,
-	}
-}
-
-// Epoch identifies the set in cursors.
-func (s *Set) Epoch() string { return s.nodes.Epoch() }
-
-// Revision returns the number of changes of the set so far.
-func (s *Set) Revision() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.nodes.Revision()
+func (s onlySet) Ready() (bool, <-chan struct{}) {
+	current, changed := s.set.Status()
+	return current.Observation > 0, changed
 }

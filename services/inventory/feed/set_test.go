@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func newNode(name string, state source.NodeState, more ...func(*roster.Node)) *roster.Node {
+func testNode(name string, state source.NodeState, more ...func(*roster.Node)) *roster.Node {
 	n := &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: start,
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
@@ -49,46 +49,45 @@ func removals(names ...string) (changes []roster.Change) {
 	return changes
 }
 
-func publishedStatus(observation uint64) source.Status {
-	return source.Status{
-		Membership: source.PartStatus{Sync: source.Synced}, Addresses: source.PartStatus{Sync: source.Synced},
-		Observation: observation, ObservedAt: start, Publishable: true,
-	}
-}
+func publish(s *Set) *Set { s.Publish(publishedStatus(1), nil); return s }
 
-func publish(s *Set) *Set { s.SetStatus(publishedStatus(1)); return s }
-
-func upsertNames(u Update) []string {
+func upsertNames(u stream.Update[*roster.Node, source.Status]) []string {
 	var all []string
 	for _, e := range u.Upserts {
-		all = append(all, e.Node.Name)
+		all = append(all, e.Value.Name)
 	}
 	return all
 }
 
-func checkEqual[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+// fingerprint returns the fingerprint that is published of a node.
+func fingerprint(n *roster.Node) contract.Digest {
+	s := NewSet("", "e")
+	apply(s, upserts(n))
+	return s.Snapshot().Upserts[0].Fingerprint
+}
+
+// apply changes nodes under the same status.
+func apply(s *Set, changes []roster.Change) {
+	now, _ := s.Status()
+	s.Publish(now, changes)
 }
 
 func TestR4FingerprintIsStable(t *testing.T) {
-	n := newNode("worker-1", source.Ready, withLabels("zone", "a", "pool", "blue"))
+	n := testNode("worker-1", source.Ready, withLabels("zone", "a", "pool", "blue"))
 	n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1"))
 	n.Zone, n.Region = "de/fra/1", "de/fra"
 	got := fingerprint(n)
 	// A golden value: if the fingerprints of two versions differ, every client receives its complete set
 	// again when it moves between their replicas.
-	checkEqual(t, "fingerprint", hex.EncodeToString(got[:]), "41977f50cd09ba1d70f2e40e8bffb80d")
+	checkEqual(t, "fingerprint", hex.EncodeToString(got[:]), "98d56cdf5836265a72027cace4f44245")
 }
 
 func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 	base := func() *roster.Node {
-		return newNode("a", source.Ready, withLabels("k", "v", "k2", "v2"))
+		return testNode("a", source.Ready, withLabels("k", "v", "k2", "v2"))
 	}
 	of := fingerprint
-	seen := map[Digest]string{of(base()): "the unchanged node"}
+	seen := map[contract.Digest]string{of(base()): "the unchanged node"}
 	for what, alter := range map[string]func(*roster.Node){
 		"name":                                   func(n *roster.Node) { n.Name = "b" },
 		"uid":                                    func(n *roster.Node) { n.UID = "other" },
@@ -119,79 +118,79 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 }
 
 func TestR4DigestIsXOROfFingerprints(t *testing.T) {
-	s := publish(NewSet("e"))
-	s.Apply(upserts(newNode("a", source.Ready), newNode("b", source.Ready), newNode("c", source.Draining)))
-	s.Apply(upserts(newNode("b", source.NotReady)))
-	s.Apply(removals("a", "unknown"))
-	var sum Digest
-	u := s.Since(nil)
+	s := publish(NewSet("", "e"))
+	apply(s, upserts(testNode("a", source.Ready), testNode("b", source.Ready), testNode("c", source.Draining)))
+	apply(s, upserts(testNode("b", source.NotReady)))
+	apply(s, removals("a", "unknown"))
+	var sum contract.Digest
+	u := s.Since(nil, nil)
 	for _, e := range u.Upserts {
 		sum.XOR(e.Fingerprint)
 	}
 	checkEqual(t, "digest", u.At.Digest, sum)
-	s.Apply(removals("b", "c"))
-	checkEqual(t, "digest of the empty set", s.Since(nil).At.Digest, Digest{})
+	apply(s, removals("b", "c"))
+	checkEqual(t, "digest of the empty set", s.Since(nil, nil).At.Digest, contract.Digest{})
 }
 
 func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
-	a, b := publish(NewSet("replica-a")), publish(NewSet("replica-b"))
-	a.Apply(upserts(newNode("x", source.NotReady), newNode("y", source.Ready)))
-	a.Apply(upserts(newNode("x", source.Ready)))
-	b.Apply(upserts(newNode("y", source.Ready), newNode("x", source.Ready)))
-	at := a.Since(nil).At
-	u := b.Since(&at)
-	if !u.Synced || !u.Empty() || u.Count != 2 || u.At.Epoch != "replica-b" || u.At.Revision != 2 {
+	a, b := publish(NewSet("", "replica-a")), publish(NewSet("", "replica-b"))
+	apply(a, upserts(testNode("x", source.NotReady), testNode("y", source.Ready)))
+	apply(a, upserts(testNode("x", source.Ready)))
+	apply(b, upserts(testNode("y", source.Ready), testNode("x", source.Ready)))
+	at := a.Since(nil, nil).At
+	u := b.Since(&at, nil)
+	if !u.Synced || u.Reset || u.Size() > 0 || u.Count != 2 || u.At.Epoch != "replica-b" || u.At.Revision != 2 {
 		t.Errorf("update of the other replica: %+v", u)
 	}
-	empty := publish(NewSet("replica-c"))
-	if u := empty.Since(&Position{Epoch: "old"}); !u.Synced || !u.Empty() || u.Count != 0 {
+	empty := publish(NewSet("", "replica-c"))
+	if u := empty.Since(&stream.Position{Epoch: "old"}, nil); !u.Synced || u.Reset || u.Size() > 0 || u.Count != 0 {
 		t.Errorf("update of an empty set: %+v", u)
 	}
 }
 
 func TestR6ReturnsChangesSinceCursor(t *testing.T) {
-	s := publish(NewSet("e"))
-	s.Apply(upserts(newNode("a", source.Ready), newNode("b", source.Ready), newNode("c", source.Ready)))
-	at := s.Since(nil).At
-	s.Apply(upserts(newNode("d", source.Ready), newNode("a", source.NotReady)))
-	s.Apply(removals("b", "d")) // d was added and removed
-	s.Apply(upserts(newNode("a", source.Draining), newNode("e", source.Ready)))
-	s.Apply(removals("c"))
-	s.Apply(upserts(newNode("c", source.Ready, func(n *roster.Node) { n.UID = "another" })))
-	u := s.Since(&at)
+	s := publish(NewSet("", "e"))
+	apply(s, upserts(testNode("a", source.Ready), testNode("b", source.Ready), testNode("c", source.Ready)))
+	at := s.Since(nil, nil).At
+	apply(s, upserts(testNode("d", source.Ready), testNode("a", source.NotReady)))
+	apply(s, removals("b", "d")) // d was added and removed
+	apply(s, upserts(testNode("a", source.Draining), testNode("e", source.Ready)))
+	apply(s, removals("c"))
+	apply(s, upserts(testNode("c", source.Ready, func(n *roster.Node) { n.UID = "another" })))
+	u := s.Since(&at, nil)
 	if u.Reset || !u.Synced {
 		t.Fatalf("update: %+v", u)
 	}
 	checkEqual(t, "upserts", upsertNames(u), []string{"a", "c", "e"})
 	checkEqual(t, "removed", u.Removed, []string{"b"})
-	checkEqual(t, "newest state", u.Upserts[0].Node.State, source.Draining)
+	checkEqual(t, "newest state", u.Upserts[0].Value.State, source.Draining)
 }
 
 func TestR7ResetsForUnknownPosition(t *testing.T) {
-	s := publish(newSet("e", 4))
-	s.Apply(upserts(newNode("a", source.Ready)))
-	var past []Position
+	s := publish(newSet("", "e", 4))
+	apply(s, upserts(testNode("a", source.Ready)))
+	var past []stream.Position
 	for i := range 6 {
-		past = append(past, s.Since(nil).At)
-		s.Apply(upserts(newNode("b", source.Ready, func(n *roster.Node) { n.UID = strconv.Itoa(i) })))
+		past = append(past, s.Since(nil, nil).At)
+		apply(s, upserts(testNode("b", source.Ready, func(n *roster.Node) { n.UID = strconv.Itoa(i) })))
 	}
 	last := past[len(past)-1]
-	alter := func(f func(*Position)) *Position { p := last; f(&p); return &p }
+	alter := func(f func(*stream.Position)) *stream.Position { p := last; f(&p); return &p }
 	for what, c := range map[string]struct {
-		at    *Position
+		at    *stream.Position
 		reset bool
 	}{
 		"no position":              {nil, true},
 		"the last change":          {&last, false},
 		"the edge of the window":   {&past[2], false},
 		"beyond the window":        {&past[1], true},
-		"another epoch":            {alter(func(p *Position) { p.Epoch = "f" }), true},
-		"a revision of the future": {alter(func(p *Position) { p.Revision = 1000 }), true},
-		"the greatest revision":    {alter(func(p *Position) { p.Revision = 1<<64 - 1 }), true},
-		"the current revision":     {alter(func(p *Position) { p.Revision++ }), true},
-		"an unknown digest":        {alter(func(p *Position) { p.Digest[3] ^= 1 }), true},
+		"another epoch":            {alter(func(p *stream.Position) { p.Epoch = "f" }), true},
+		"a revision of the future": {alter(func(p *stream.Position) { p.Revision = 1000 }), true},
+		"the greatest revision":    {alter(func(p *stream.Position) { p.Revision = 1<<64 - 1 }), true},
+		"the current revision":     {alter(func(p *stream.Position) { p.Revision++ }), true},
+		"an unknown digest":        {alter(func(p *stream.Position) { p.Digest[3] ^= 1 }), true},
 	} {
-		if u := s.Since(c.at); u.Reset != c.reset || !u.Synced {
+		if u := s.Since(c.at, nil); u.Reset != c.reset || !u.Synced {
 			t.Errorf("%s: reset is %v", what, u.Reset)
 		} else if u.Reset {
 			checkEqual(t, what, upsertNames(u), []string{"a", "b"})
@@ -200,21 +199,21 @@ func TestR7ResetsForUnknownPosition(t *testing.T) {
 }
 
 func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
-	s := NewSet("e")
-	s.Apply(upserts(newNode("a", source.Ready)))
-	s.SetStatus(source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Reason: "starting"}})
-	if u := s.Since(nil); u.Synced || !u.Empty() || u.Status.Membership.Reason != "starting" {
+	s := NewSet("", "e")
+	apply(s, upserts(testNode("a", source.Ready)))
+	s.Publish(source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Reason: "starting"}}, nil)
+	if u := s.Since(nil, nil); u.Synced || u.Reset || u.Size() > 0 || u.Status.Membership.Reason != "starting" {
 		t.Errorf("before the first publication: %+v", u)
 	}
 	if u := s.Snapshot(); u.Synced || len(u.Upserts) != 1 {
 		t.Errorf("snapshot before the first publication: %+v", u)
 	}
 	publish(s)
-	at := s.Since(nil).At
+	at := s.Since(nil, nil).At
 	withdrawn := publishedStatus(1)
 	withdrawn.Publishable = false
-	s.SetStatus(withdrawn)
-	if u := s.Since(&at); u.Synced || !u.Empty() {
+	s.Publish(withdrawn, nil)
+	if u := s.Since(&at, nil); u.Synced || (u.Reset || u.Size() > 0) {
 		t.Errorf("while nothing is published: %+v", u)
 	}
 }
@@ -229,16 +228,16 @@ func TestChangedWakesReaders(t *testing.T) {
 		do    func(*Set)
 		wakes bool
 	}{
-		{"a change of the set", func(s *Set) { s.Apply(removals("a")) }, true},
-		{"a change without content", func(s *Set) { s.Apply(removals("b")) }, false},
-		{"another observation", func(s *Set) { s.SetStatus(publishedStatus(2)) }, true},
-		{"a part degraded", func(s *Set) { s.SetStatus(degraded) }, true},
-		{"only ages", func(s *Set) { s.SetStatus(older) }, false},
+		{"a change of the set", func(s *Set) { apply(s, removals("a")) }, true},
+		{"a change without content", func(s *Set) { apply(s, removals("b")) }, false},
+		{"another observation", func(s *Set) { s.Publish(publishedStatus(2), nil) }, true},
+		{"a part degraded", func(s *Set) { s.Publish(degraded, nil) }, true},
+		{"only ages", func(s *Set) { s.Publish(older, nil) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := publish(NewSet("e"))
-			s.Apply(upserts(newNode("a", source.Ready)))
-			changed := s.Changed()
+			s := publish(NewSet("", "e"))
+			apply(s, upserts(testNode("a", source.Ready)))
+			_, changed := s.Status()
 			c.do(s)
 			select {
 			case <-changed:
@@ -266,7 +265,7 @@ func TestSameStatusIgnoresAges(t *testing.T) {
 	} {
 		s := publishedStatus(1)
 		tc.alter(&s)
-		checkEqual(t, name, SameStatus(publishedStatus(1), s), tc.same)
-		checkEqual(t, name+", swapped", SameStatus(s, publishedStatus(1)), tc.same)
+		checkEqual(t, name, sameStatus(publishedStatus(1), s), tc.same)
+		checkEqual(t, name+", swapped", sameStatus(s, publishedStatus(1)), tc.same)
 	}
 }

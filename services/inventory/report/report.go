@@ -16,8 +16,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/page"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -37,7 +37,7 @@ type Builder struct {
 
 	Set         Set     // the only set
 	Exports     Exports // the exported Services
-	Subscribers func() []nodeserver.Subscriber
+	Subscribers func() []feed.Subscriber
 	Cloud       Cloud // nil if addresses come from elsewhere
 }
 
@@ -196,7 +196,7 @@ func (b *Builder) describeCloud(listing collector.Listing, now time.Time) *inven
 
 // encodeStatus encodes a status with ages in whole seconds.
 func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
-	out := nodeserver.EncodeStatus(s, now)
+	out := feed.EncodeStatus(s, now)
 	for _, d := range []*durationpb.Duration{out.GetMembership().GetAge(), out.GetAddresses().GetAge(), out.GetObservationAge()} {
 		if d != nil {
 			d.Nanos = 0

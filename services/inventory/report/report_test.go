@@ -26,8 +26,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/inventory/assign"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
+	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/nodeserver"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -69,7 +69,7 @@ func (s fakeSet) Summary() collector.Snapshot {
 type fixture struct {
 	state       collector.Snapshot
 	cloud       *fakeCloud
-	subscribers []nodeserver.Subscriber
+	subscribers []feed.Subscriber
 }
 
 func (f *fixture) add(name string, state source.NodeState, omission source.OmissionReason, address string) *roster.Member {
@@ -109,7 +109,7 @@ func newFixture() *fixture {
 			Listing:  collector.Listing{StartedAt: now.Add(-30 * time.Second), Servers: 4},
 		},
 		cloud:       &fakeCloud{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90*24*time.Hour + time.Hour)},
-		subscribers: []nodeserver.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now}},
+		subscribers: []feed.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now}},
 	}
 	f.add("master", source.Ready, source.ControlPlane, "")
 	f.add("worker-1", source.Ready, 0, "10.0.1.11")
@@ -120,7 +120,7 @@ func newFixture() *fixture {
 func (f *fixture) builder() *Builder {
 	return &Builder{
 		Version: "v1.2.3", Instance: "inventory-1", Kind: "kubernetes", Cloud: f.cloud, Set: fakeSet{&f.state},
-		Subscribers: func() []nodeserver.Subscriber { return f.subscribers },
+		Subscribers: func() []feed.Subscriber { return f.subscribers },
 	}
 }
 
@@ -334,8 +334,8 @@ func TestShowsExportedServices(t *testing.T) {
 	api := newFixture()
 	api.state.Status.Membership = source.PartStatus{Sync: source.Unsynced, Since: now, Reason: "service pay/api is not exported"}
 	all := &fakeExports{sets: map[string]*fixture{"shop/web": newFixture(), "pay/api": api, "shop-2/x": newFixture()}}
-	b := &Builder{Exports: all, Kind: "service", Subscribers: func() []nodeserver.Subscriber {
-		return []nodeserver.Subscriber{
+	b := &Builder{Exports: all, Kind: "service", Subscribers: func() []feed.Subscriber {
+		return []feed.Subscriber{
 			{Name: "a", Service: "pay/api", Since: now, LastSentAt: now}, {Name: "a", Service: "shop/web", Since: now, LastSentAt: now},
 		}
 	}}
@@ -394,7 +394,7 @@ func TestReportIsBounded(t *testing.T) {
 		for n := range 60 {
 			m.InternalIPs = append(m.InternalIPs, netip.AddrFrom4([4]byte{10, 0, 1, byte(n)}))
 		}
-		f.subscribers = append(f.subscribers, nodeserver.Subscriber{Name: long})
+		f.subscribers = append(f.subscribers, feed.Subscriber{Name: long})
 	}
 	for _, filter := range []string{"", "10.0.1.9"} {
 		request, nodes := &reportv1.GetReportRequest{Filter: filter}, 0

@@ -9,7 +9,7 @@ import (
 )
 
 // Limits of rule R13 of the contract, in bytes. A client ends the stream for one node that breaks it, and
-// then gets no node of the source. A test of nodeserver compares what is sent with the contract.
+// then gets no node of the source. A test of feed compares what is sent with the contract.
 const (
 	maxNameLength       = 253
 	maxUIDLength        = 128

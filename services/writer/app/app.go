@@ -32,7 +32,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
-	"github.com/slicefeed/slicefeed/services/writer/endpointserver"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/plan"
 	"github.com/slicefeed/slicefeed/services/writer/prober"
@@ -93,8 +92,8 @@ type writer struct {
 	targets          *targetwatch.Watcher
 	prober           *prober.Prober
 	reconcilerConfig reconciler.Config
-	lease            *election.Lease          // nil in a dry run
-	endpointListener *endpointserver.Listener // nil without LISTEN_ADDRESS
+	lease            *election.Lease     // nil in a dry run
+	endpointListener *endpoints.Listener // nil without LISTEN_ADDRESS
 }
 
 // dryRunLease makes a dry run decide as a leader would. Nothing it decides is written.
@@ -169,11 +168,11 @@ func newEndpointListener(
 	builder *writerreport.Builder,
 	log *slog.Logger,
 	registerer prometheus.Registerer,
-) (*endpointserver.Listener, error) {
+) (*endpoints.Listener, error) {
 	if cfg.Listen == "" {
 		return nil, nil
 	}
-	return endpointserver.NewListener(endpointserver.ListenerConfig{
+	return endpoints.NewListener(endpoints.ListenerConfig{
 		Store:      endpointStore,
 		Report:     builder,
 		Files:      identity.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA},

@@ -1,8 +1,7 @@
-// Package endpoints publishes the writer's decisions: for clients of the stream the endpoints of each
-// target, as delta sets from which any of them can resume, and for people why they are as they are. It
-// guarantees that nothing is published before every target found at the start has a decision, and that
-// a paused or rejected target is published as its slices list it. It does not decide, and does not know
-// who reads.
+// Package endpoints publishes the writer's decisions: for clients of the stream the endpoints of each target, and for
+// people why they are as they are. It guarantees what slicefeed.writer.v1 requires of a server, that nothing is published
+// before every target found at the start has a decision, and that a paused or rejected target is published as its slices
+// list it. It does not decide about endpoints, nor which clients may call which service: package link does.
 package endpoints
 
 import (
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -127,80 +125,9 @@ func (a *TargetStatus) equal(b *TargetStatus) bool {
 		slices.Equal(a.Ports, b.Ports)
 }
 
-// MaxBackends is the number of backends that a group publishes: it has to fit into one message.
-const MaxBackends = 10_000
-
 // maxAddresses is the number of backends that all ports of a target publish together. Each is an entry of some 400 bytes,
 // built under the lock of all targets.
 const maxAddresses = 100_000
-
-// EntryKind is what an Entry describes.
-type EntryKind uint8
-
-// The kinds.
-const (
-	KindTarget   EntryKind = iota + 1 // the Service itself
-	KindEndpoint                      // one address of one port
-	KindGroup                         // one port with all of its addresses
-)
-
-// Entry is one published item. Entries are immutable.
-type Entry struct {
-	TargetStatus // only of a target
-
-	Key                string
-	Namespace, Service string
-	Kind               EntryKind
-	Fingerprint        deltaset.Digest
-
-	// Fields of an endpoint, which has one backend, or of a group.
-	Port     Port
-	Backends []Backend
-	Omitted  int // backends that exceed MaxBackends
-}
-
-// Identity returns the entry's identity in a delta set.
-func (e *Entry) Identity() (group, key string, fingerprint deltaset.Digest) {
-	return e.Namespace + "/" + e.Service, e.Key, e.Fingerprint
-}
-
-func (e *Entry) setFingerprint() {
-	c := make(deltaset.Hasher, 0, 256)
-	port := func(p Port) {
-		c.AddString(p.Name)
-		c.AddString(p.Protocol)
-		c.AddUint(uint64(p.Number))
-		c.AddString(p.AppProtocol)
-		c.AddUint(uint64(p.ServicePort))
-	}
-	c.AddString("slicefeed.writer.v1.Entry")
-	c.AddUint(uint64(e.Kind))
-	c.AddString(e.Namespace)
-	c.AddString(e.Service)
-	if e.Kind == KindTarget {
-		c.AddUint(uint64(e.State))
-		c.AddString(e.Reason)
-		c.AddString(e.Message)
-		c.AddString(e.ServiceType)
-		c.AddUint(uint64(len(e.Ports)))
-		for _, p := range e.Ports {
-			port(p)
-		}
-	} else {
-		port(e.Port)
-		c.AddUint(uint64(len(e.Backends)))
-		for _, b := range e.Backends {
-			c.AddString(b.Address.String())
-			c.AddBools(b.Conditions.Ready, b.Conditions.Serving, b.Conditions.Terminating)
-			c.AddString(b.Source)
-			c.AddString(b.Zone)
-			c.AddString(b.Hostname)
-			c.AddUint(uint64(b.Port))
-		}
-		c.AddUint(uint64(e.Omitted))
-	}
-	e.Fingerprint = c.Fingerprint()
-}
 
 // publishedState is the published state of a target.
 type publishedState struct {
@@ -237,35 +164,6 @@ func (p *publishedState) backendsOf(port Port) []Backend {
 			b.Port = number
 		}
 		all = append(all, b)
-	}
-	return all
-}
-
-// entries returns what is published: the target, and each port with all of its addresses, or each address of each
-// port.
-func (p *publishedState) entries(of ServiceName, grouped bool) []*Entry {
-	var all []*Entry
-	add := func(kind EntryKind, e Entry) {
-		e.Namespace, e.Service, e.Kind = of.Namespace, of.Service, kind
-		e.setFingerprint()
-		all = append(all, &e)
-	}
-	key, status := of.groupKey(), p.TargetStatus
-	status.Ports = status.Ports[:min(len(status.Ports), max(1, maxAddresses/max(1, len(p.backends))))]
-	add(KindTarget, Entry{Key: key, TargetStatus: status})
-	for _, port := range status.Ports {
-		portKey := key + "/" + port.Name
-		backends := p.backendsOf(port)
-		if grouped {
-			n := min(len(backends), MaxBackends)
-			add(KindGroup, Entry{Key: portKey, Port: port, Backends: backends[:n], Omitted: len(backends) - n})
-			continue
-		}
-		for i, b := range backends {
-			own := port
-			own.Number, b.Port = cmp.Or(b.Port, port.Number), 0
-			add(KindEndpoint, Entry{Key: portKey + "/" + backends[i].Address.String(), Port: own, Backends: []Backend{b}})
-		}
 	}
 	return all
 }

@@ -7,11 +7,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"pgregory.net/rapid"
 
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset/deltasettest"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -54,17 +55,17 @@ func TestR10EveryReaderConverges(t *testing.T) {
 		b.MarkSynced()
 		truth := map[string]Target{}
 		type reader struct {
-			deltasettest.Reader
+			testClient
 
-			selects  deltaset.Filter
-			gathered bool
+			selects *stream.Selection
+			grouped bool
 		}
 		some := SelectServices([]ServiceName{{"web", "s1"}, {"web", "s7"}})
 		readers := []*reader{
 			{},
-			{gathered: true},
+			{grouped: true},
 			{selects: some},
-			{selects: some, gathered: true},
+			{selects: some, grouped: true},
 			{selects: SelectServices([]ServiceName{{Namespace: "web"}})},
 		}
 		check := func(t *rapid.T, r *reader) {
@@ -73,16 +74,11 @@ func TestR10EveryReaderConverges(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(truth)) {
 				fresh.Put(truth[name])
 			}
-			u := b.Since(r.Position, r.selects, r.gathered)
-			if err := deltasettest.Apply(&r.Reader, u.Delta); err != nil {
-				t.Fatal(err)
-			}
-			var want deltasettest.Reader
-			if err := deltasettest.Apply(&want, fresh.Since(nil, r.selects, r.gathered).Delta); err != nil {
-				t.Fatal(err)
-			}
-			if !maps.Equal(r.Set, want.Set) {
-				t.Fatalf("the reader has %v, the truth is %v", r.Set, want.Set)
+			r.catchUp(t, b.Feed(r.grouped), r.selects)
+			want := testClient{}
+			want.catchUp(t, fresh.Feed(r.grouped), r.selects)
+			if diff := cmp.Diff(want.set, r.set, protocmp.Transform()); diff != "" {
+				t.Fatalf("the reader's set is not the truth (-want +got):\n%s", diff)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -91,10 +87,10 @@ func TestR10EveryReaderConverges(t *testing.T) {
 				truth[target.Service] = target
 				revision := b.Revision()
 				b.Put(target)
-				changed := b.Changed()
+				_, changed := b.Feed(true).Status()
 				after := b.Revision()
 				b.Put(target)
-				if b.Revision() != after || changed != b.Changed() {
+				if _, now := b.Feed(true).Status(); b.Revision() != after || changed != now {
 					t.Fatal("putting the same twice is a change")
 				}
 				if most := uint64(1 + 4); after-revision > most { // the target, two ports that go and two that come
@@ -107,7 +103,7 @@ func TestR10EveryReaderConverges(t *testing.T) {
 				b.Remove("web", name)
 			},
 			"read": func(t *rapid.T) { check(t, rapid.SampledFrom(readers).Draw(t, "reader")) },
-			"":     func(t *rapid.T) { check(t, &reader{gathered: true}) }, // single addresses are kept from the first read on
+			"":     func(t *rapid.T) { check(t, &reader{grouped: true}) }, // single addresses are kept from the first read on
 		})
 	})
 }

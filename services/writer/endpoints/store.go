@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
+
+// Feed is what clients of the stream read.
+type Feed = stream.Feed[*writerv1.Entry, Status, writerv1.WatchEndpointsResponse]
 
 // Store holds the last decision of each target for readers. It is safe for concurrent use. A nil Store
 // ignores all calls: dry runs use it.
@@ -18,15 +21,13 @@ type Store struct {
 	mu         sync.Mutex
 	instanceID string
 	window     int
-	grouped    *deltaset.Set[*Entry]    // an entry for each port; created at the first use, since it is as large as all targets
-	individual *deltaset.Set[*Entry]    // an entry for each address; created at the first use
+	feeds      map[bool]*Feed           // by whether they are grouped; created at the first use, since each is as large as all targets
 	targets    map[string]*storedTarget // by group
 	held       map[string]int           // addresses that guards hold, by group: no update of a reader visits all targets
 	users      map[string]int           // targets that use a source, by its name
 	sources    map[string]SourceStatus
 	leading    bool
-	synced     bool
-	changed    chan struct{}
+	synced     chan struct{} // closed by MarkSynced
 }
 
 // storedTarget is a target as it was last put.
@@ -46,17 +47,18 @@ type SourceStatus struct {
 
 // NewStore returns an empty store. The instance ID identifies this run of the process: random, at most
 // 48 bytes.
-func NewStore(instanceID string) *Store { return newStore(instanceID, deltaset.Window) }
+func NewStore(instanceID string) *Store { return newStore(instanceID, stream.Window) }
 
 func newStore(instanceID string, window int) *Store {
 	return &Store{
 		instanceID: instanceID,
 		window:     window,
+		feeds:      map[bool]*Feed{},
 		targets:    map[string]*storedTarget{},
 		held:       map[string]int{},
 		users:      map[string]int{},
 		sources:    map[string]SourceStatus{},
-		changed:    make(chan struct{}),
+		synced:     make(chan struct{}),
 	}
 }
 
@@ -90,13 +92,10 @@ func (s *Store) Put(t Target) {
 	if delete(s.held, group); updated.held > 0 {
 		s.held[group] = updated.held
 	}
-	changed := !old.published.equal(&updated.published.TargetStatus) || updated.held != old.held || t.Leading != s.leading
-	if s.grouped != nil || s.individual != nil {
-		if changed = changed || !slices.Equal(old.publishedBackends().backends, updated.publishedBackends().backends) ||
-			!maps.EqualFunc(old.published.portsAt, updated.published.portsAt, slices.Equal[[]Port]); changed {
-			s.publish(updated)
-		}
-	}
+	entriesDiffer := !old.published.equal(&updated.published.TargetStatus) || len(s.feeds) > 0 &&
+		(!slices.Equal(old.publishedBackends().backends, updated.publishedBackends().backends) ||
+			!maps.EqualFunc(old.published.portsAt, updated.published.portsAt, slices.Equal[[]Port]))
+	changed := entriesDiffer || updated.held != old.held || t.Leading != s.leading
 	s.targets[group], s.leading = updated, t.Leading
 	for i := range t.Sources {
 		source := NewSourceStatus(&t.Sources[i])
@@ -104,8 +103,11 @@ func (s *Store) Put(t Target) {
 		s.sources[source.Name] = source
 	}
 	s.countUsers(t.Sources, 1)
-	if s.countUsers(old.target.Sources, -1) || changed {
-		s.broadcast()
+	switch forgotten := s.countUsers(old.target.Sources, -1); {
+	case entriesDiffer:
+		s.publish(group)
+	case changed || forgotten:
+		s.publish()
 	}
 }
 
@@ -123,14 +125,19 @@ func (s *Store) countUsers(sources []subscriber.Snapshot, more int) (forgotten b
 	return forgotten
 }
 
-// publish updates the delta sets that exist.
-func (s *Store) publish(p *storedTarget) {
-	published, name := p.publishedBackends(), ServiceName{p.target.Namespace, p.target.Service}
-	if s.grouped != nil {
-		s.grouped.Replace(name.groupKey(), published.entries(name, true))
-	}
-	if s.individual != nil {
-		s.individual.Replace(name.groupKey(), published.entries(name, false))
+// publish updates the feeds that exist: their status, and the entries of some groups.
+func (s *Store) publish(groups ...string) {
+	for grouped, f := range s.feeds {
+		status := s.status()
+		f.Publish(status, status.Synced, func(set *stream.Set[*writerv1.Entry]) {
+			for _, group := range groups {
+				var entries []*entry
+				if p := s.targets[group]; p != nil {
+					entries = p.publishedBackends().encodeEntries(ServiceName{p.target.Namespace, p.target.Service}, grouped)
+				}
+				set.Replace(group, entries)
+			}
+		})
 	}
 }
 
@@ -148,12 +155,7 @@ func (s *Store) Remove(namespace, service string) {
 	s.countUsers(s.targets[group].target.Sources, -1)
 	delete(s.targets, group)
 	delete(s.held, group)
-	for _, set := range []*deltaset.Set[*Entry]{s.grouped, s.individual} {
-		if set != nil {
-			set.Replace(group, nil)
-		}
-	}
-	s.broadcast()
+	s.publish(group)
 }
 
 // MarkSynced records that every target that existed at the start has been put: from now on the absence
@@ -164,46 +166,53 @@ func (s *Store) MarkSynced() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.synced {
-		s.synced = true
-		s.broadcast()
+	if synced, _ := s.SyncState(); !synced {
+		close(s.synced)
+		s.publish()
 	}
 }
 
-// SyncState reports whether MarkSynced was called, and returns a channel that is closed at the next
-// change.
+// SyncState reports whether MarkSynced was called, and returns a channel that is closed then.
 func (s *Store) SyncState() (synced bool, changed <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced, s.changed
+	select {
+	case <-s.synced:
+		return true, s.synced
+	default:
+		return false, s.synced
+	}
 }
 
-func (s *Store) broadcast() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-// Changed returns a channel that is closed at the next change of anything published. Call it before
-// Since, so that no change is missed in between.
-func (s *Store) Changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
-}
-
-// Status is the writer's status for the entries of a filter.
+// Status is the writer's status.
 type Status struct {
-	Synced  bool
+	Synced  bool // before, readers have only the status
 	Leading bool
-	Held    int
 	Sources []SourceStatus // by name
+
+	held map[string]int // of a store, copied
 }
 
-// Update is what a reader needs to be current. Before the initial sync it has only the status.
-type Update struct {
-	deltaset.Delta[*Entry]
+func (s *Store) status() Status {
+	synced, _ := s.SyncState()
+	status := Status{Synced: synced, Leading: s.leading, held: maps.Clone(s.held)}
+	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
+		status.Sources = append(status.Sources, s.sources[name])
+	}
+	return status
+}
 
-	Status Status
+// countHeld counts the addresses that guards hold of the selected targets.
+func (s *Status) countHeld(selection *stream.Selection) (n int) {
+	for group, held := range s.held {
+		if selection.Has(group) {
+			n += held
+		}
+	}
+	return n
+}
+
+func sameStatus(a, b Status, selection *stream.Selection) bool {
+	return a.Synced == b.Synced && a.Leading == b.Leading && slices.Equal(a.Sources, b.Sources) &&
+		(maps.Equal(a.held, b.held) || selection != nil && a.countHeld(selection) == b.countHeld(selection))
 }
 
 // ServiceName identifies a Service; without a Service it stands for a namespace.
@@ -211,81 +220,46 @@ type ServiceName struct{ Namespace, Service string }
 
 func (n ServiceName) groupKey() string { return n.Namespace + "/" + n.Service }
 
-// SelectServices returns the filter for some Services; for all of them if none is named.
-func SelectServices(services []ServiceName) deltaset.Filter {
-	if len(services) == 0 {
-		return nil
+// SelectServices returns the selection of some Services; of all of them if none is named.
+func SelectServices(services []ServiceName) *stream.Selection {
+	names := make([]string, len(services))
+	for i, n := range services {
+		names[i] = n.groupKey()
 	}
-	requested := make(map[string]struct{}, len(services))
-	for _, n := range services {
-		requested[n.groupKey()] = struct{}{}
-	}
-	return func(group string) bool {
-		if _, byName := requested[group]; byName {
-			return true
-		}
-		_, byNamespace := requested[group[:strings.IndexByte(group, '/')+1]]
-		return byNamespace
-	}
+	return stream.Select(names)
 }
 
-// Since returns what brings a reader from a position to the current state; nil: from the beginning. If
-// grouped, an entry is a port with all of its addresses; otherwise it is one address.
-func (s *Store) Since(from *deltaset.Position, filter deltaset.Filter, grouped bool) Update {
+// Feed returns what clients of the stream read. If grouped, an entry is a port with all of its addresses; otherwise it
+// is one address. A feed stays the same: another one would use the same revisions for other changes.
+func (s *Store) Feed(grouped bool) *Feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := Update{Status: s.statusFor(filter)}
-	switch {
-	case !s.synced:
-	case grouped:
-		u.Delta = s.setFor(&s.grouped, true).Since(from, filter)
-	default:
-		u.Delta = s.setFor(&s.individual, false).Since(from, filter)
-	}
-	return u
-}
-
-// setFor returns a delta set, created at its first use. It is never recreated: a new set would use the
-// same revisions for other changes.
-func (s *Store) setFor(set **deltaset.Set[*Entry], grouped bool) *deltaset.Set[*Entry] {
-	if *set == nil {
+	if s.feeds[grouped] == nil {
 		kind := map[bool]string{true: ".g", false: ".e"}[grouped]
-		*set = deltaset.New[*Entry](s.instanceID+kind, s.window, s.window)
-		for _, group := range slices.Sorted(maps.Keys(s.targets)) {
-			s.publish(s.targets[group])
-		}
+		set := stream.NewSet[*writerv1.Entry](s.instanceID+kind, s.window, s.window)
+		s.feeds[grouped] = stream.NewFeed(set, stream.FeedConfig[*writerv1.Entry, Status, writerv1.WatchEndpointsResponse]{
+			Encode: encodeMessage, Same: sameStatus,
+		})
+		s.publish(slices.Sorted(maps.Keys(s.targets))...)
 	}
-	return *set
-}
-
-func (s *Store) statusFor(filter deltaset.Filter) Status {
-	status := Status{Synced: s.synced, Leading: s.leading}
-	for name, n := range s.held {
-		if filter == nil || filter(name) {
-			status.Held += n
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
-		status.Sources = append(status.Sources, s.sources[name])
-	}
-	return status
+	return s.feeds[grouped]
 }
 
 // Revision returns the number of changes since a client first subscribed.
 func (s *Store) Revision() (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.grouped != nil {
-		n = s.grouped.Revision()
+	if f := s.feeds[true]; f != nil {
+		n = f.Revision()
 	}
 	return n
 }
 
 // selectTargets returns the selected targets, sorted by namespace and name.
-func (s *Store) selectTargets(filter deltaset.Filter) []*storedTarget {
+func (s *Store) selectTargets(selection *stream.Selection) []*storedTarget {
 	var all []*storedTarget
 	for group, p := range s.targets {
-		if filter == nil || filter(group) {
+		if selection.Has(group) {
 			all = append(all, p)
 		}
 	}
@@ -296,13 +270,13 @@ func (s *Store) selectTargets(filter deltaset.Filter) []*storedTarget {
 }
 
 // List returns the summaries of the selected targets, sorted by namespace and name, and the status.
-func (s *Store) List(filter deltaset.Filter) (all []Summary, status Status) {
+func (s *Store) List(selection *stream.Selection) (all []Summary, status Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.selectTargets(filter) {
+	for _, p := range s.selectTargets(selection) {
 		all = append(all, p.summarize())
 	}
-	return all, s.statusFor(filter)
+	return all, s.status()
 }
 
 // NewSourceStatus describes a source's link and what the source reports about itself. Whether it is

@@ -1,16 +1,19 @@
 package endpoints
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -65,14 +68,31 @@ func managedTarget(service string, c verdict.Conditions, addresses ...string) Ta
 
 func checkEqual[T any](t rapid.TB, what string, got, checkEqual T) {
 	t.Helper()
-	if diff := cmp.Diff(checkEqual, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := gocmp.Diff(checkEqual, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-func upsertKeys(u Update) (all []string) {
+func upsertKeys(u stream.Update[*writerv1.Entry, Status]) (all []string) {
 	for _, e := range u.Upserts {
 		all = append(all, e.Key)
+	}
+	return all
+}
+
+func portOf(e *entry) *writerv1.Port {
+	return cmp.Or(e.Value.GetEndpoint().GetPort(), e.Value.GetGroup().GetPort())
+}
+
+// backendsOf describes the backends of an endpoint or a group: address, conditions, source and port.
+func backendsOf(e *entry) (all []string) {
+	backends := e.Value.GetGroup().GetBackends()
+	if b := e.Value.GetEndpoint().GetBackend(); b != nil {
+		backends = []*writerv1.Backend{b}
+	}
+	for _, b := range backends {
+		c := verdict.Conditions{Ready: b.GetReady(), Serving: b.GetServing(), Terminating: b.GetTerminating()}
+		all = append(all, fmt.Sprint(b.GetAddress(), " ", c, " ", b.GetSource(), " ", b.GetPort()))
 	}
 	return all
 }
@@ -86,13 +106,13 @@ func newSyncedStore() *Store {
 func TestR8PublishesOnlyStatusBeforeInitialSync(t *testing.T) {
 	b := NewStore("instance")
 	b.Put(managedTarget("a", ready, "10.0.0.1"))
-	if u := b.Since(nil, nil, false); u.Status.Synced || !u.Empty() || !u.Status.Leading {
+	if u := b.Feed(false).Since(nil, nil); u.Status.Synced || u.Size() > 0 || !u.Status.Leading {
 		t.Errorf("before: %+v", u)
 	}
-	changed := b.Changed()
+	_, changed := b.Feed(false).Status()
 	b.MarkSynced()
 	<-changed
-	checkEqual(t, "after", upsertKeys(b.Since(nil, nil, false)), []string{"web/a", "web/a/http/10.0.0.1"})
+	checkEqual(t, "after", upsertKeys(b.Feed(false).Since(nil, nil)), []string{"web/a", "web/a/http/10.0.0.1"})
 }
 
 func TestPublishesEndpointsOrGroups(t *testing.T) {
@@ -104,23 +124,24 @@ func TestPublishesEndpointsOrGroups(t *testing.T) {
 		verdict.Endpoint{Address: mustParseAddr("10.0.0.9"), Verdict: verdict.Remove},
 	)
 	b.Put(target)
-	checkEqual(t, "each address", upsertKeys(b.Since(nil, nil, false)), []string{
+	checkEqual(t, "each address", upsertKeys(b.Feed(false).Since(nil, nil)), []string{
 		"web/a", "web/a/admin/10.0.0.1", "web/a/admin/fd00::1", "web/a/http/10.0.0.1", "web/a/http/fd00::1",
 	})
-	u := b.Since(nil, nil, true)
+	u := b.Feed(true).Since(nil, nil)
 	checkEqual(t, "each port", upsertKeys(u), []string{"web/a", "web/a/admin", "web/a/http"})
 	checkEqual(
 		t,
 		"backends",
-		u.Upserts[1].Backends,
-		[]Backend{{mustParseAddr("10.0.0.1"), draining, "default", "", "", 0}, {mustParseAddr("fd00::1"), draining, "default", "", "", 0}},
+		backendsOf(u.Upserts[1]),
+		[]string{"10.0.0.1 draining default 0", "fd00::1 draining default 0"},
 	)
-	checkEqual(t, "port", u.Upserts[1].Port, Port{"admin", "TCP", 30081, "", 0})
+	port := portOf(u.Upserts[1])
+	checkEqual(t, "port", []any{port.GetName(), port.GetProtocol(), port.GetNumber()}, []any{"admin", "TCP", uint32(30081)})
 
 	b.Put(managedTarget("a", ready))
-	checkEqual(t, "a port without addresses", upsertKeys(b.Since(nil, nil, true)), []string{"web/a", "web/a/http"})
+	checkEqual(t, "a port without addresses", upsertKeys(b.Feed(true).Since(nil, nil)), []string{"web/a", "web/a/http"})
 	b.Remove("web", "a")
-	checkEqual(t, "after its removal", upsertKeys(b.Since(nil, nil, true)), nil)
+	checkEqual(t, "after its removal", upsertKeys(b.Feed(true).Since(nil, nil)), nil)
 	b.Remove("web", "unknown")
 }
 
@@ -129,17 +150,22 @@ func TestBackendsWithOtherPortsHaveTheirNumber(t *testing.T) {
 	target := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
 	target.Decision.Endpoints[1].Source, target.Decision.Endpoints[1].Ports.Text = "green", "http/TCP:31080"
 	b.Put(target)
-	each := b.Since(nil, nil, false)
-	checkEqual(t, "an endpoint's port", []uint16{each.Upserts[1].Port.Number, each.Upserts[2].Port.Number}, []uint16{30080, 31080})
-	checkEqual(t, "an endpoint's backend", each.Upserts[2].Backends[0].Port, 0)
-	grouped := b.Since(nil, nil, true)
-	checkEqual(t, "a group's port", grouped.Upserts[1].Port.Number, 30080)
-	checkEqual(t, "its backends", []uint16{grouped.Upserts[1].Backends[0].Port, grouped.Upserts[1].Backends[1].Port}, []uint16{0, 31080})
+	each := b.Feed(false).Since(nil, nil)
+	checkEqual(
+		t,
+		"an endpoint's port",
+		[]uint32{portOf(each.Upserts[1]).GetNumber(), portOf(each.Upserts[2]).GetNumber()},
+		[]uint32{30080, 31080},
+	)
+	checkEqual(t, "an endpoint's backend", backendsOf(each.Upserts[2]), []string{"10.0.0.2 ready green 0"})
+	grouped := b.Feed(true).Since(nil, nil)
+	checkEqual(t, "a group's port", portOf(grouped.Upserts[1]).GetNumber(), 30080)
+	checkEqual(t, "its backends", backendsOf(grouped.Upserts[1]), []string{"10.0.0.1 ready default 0", "10.0.0.2 ready green 31080"})
 
 	other := managedTarget("a", ready, "10.0.0.1", "10.0.0.2")
 	other.Decision.Endpoints[1].Source, other.Decision.Endpoints[1].Ports.Text = "green", "http/TCP:31081"
 	b.Put(other)
-	checkEqual(t, "upserts after a change of the port", upsertKeys(b.Since(&each.At, nil, false)), []string{"web/a/http/10.0.0.2"})
+	checkEqual(t, "upserts after a change of the port", upsertKeys(b.Feed(false).Since(&each.At, nil)), []string{"web/a/http/10.0.0.2"})
 
 	// A Service that is not managed is published as its slices are.
 	other.State = Paused
@@ -149,21 +175,21 @@ func TestBackendsWithOtherPortsHaveTheirNumber(t *testing.T) {
 	blue.Labels[planner.LabelSource], green.Labels[planner.LabelSource] = "default", "green"
 	other.Slices = []*discoveryv1.EndpointSlice{blue, green}
 	b.Put(other)
-	paused := b.Since(nil, nil, false)
+	paused := b.Feed(false).Since(nil, nil)
 	checkEqual(
 		t,
 		"the ports of a paused Service",
-		[]uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number},
-		[]uint16{30080, 31082},
+		[]uint32{portOf(paused.Upserts[1]).GetNumber(), portOf(paused.Upserts[2]).GetNumber()},
+		[]uint32{30080, 31082},
 	)
 	green.Labels[planner.LabelSource] = "default"
 	b.Put(other)
-	paused = b.Since(nil, nil, false)
+	paused = b.Feed(false).Since(nil, nil)
 	checkEqual(
 		t,
 		"the ports of two slices of one source",
-		[]uint16{paused.Upserts[1].Port.Number, paused.Upserts[2].Port.Number},
-		[]uint16{30080, 31082},
+		[]uint32{portOf(paused.Upserts[1]).GetNumber(), portOf(paused.Upserts[2]).GetNumber()},
+		[]uint32{30080, 31082},
 	)
 }
 
@@ -194,20 +220,22 @@ func TestServiceThatKubernetesMaintainsIsPublishedFromAllOfItsSlices(t *testing.
 	target.ManagedBy = ""
 	target.Slices = []*discoveryv1.EndpointSlice{older, newer}
 	b.Put(target)
-	each := b.Since(nil, nil, false)
+	each := b.Feed(false).Since(nil, nil)
 	var got []string
 	for _, e := range each.Upserts[1:] {
-		got = append(got, fmt.Sprint(e.Key, " ", e.Port.Number, " of ", e.Port.ServicePort, " ", e.Backends[0].Conditions))
+		got = append(got, fmt.Sprint(e.Key, " ", portOf(e).GetNumber(), " of ", portOf(e).GetServicePort(), " ", backendsOf(e)[0]))
 	}
 	checkEqual(t, "endpoints", got, []string{
-		"web/a/admin/10.0.0.3 9090 of 81 ready",
-		"web/a/http/10.0.0.1 8080 of 80 ready", "web/a/http/10.0.0.2 8080 of 80 draining", "web/a/http/10.0.0.3 8081 of 80 ready",
+		"web/a/admin/10.0.0.3 9090 of 81 10.0.0.3 ready  0",
+		"web/a/http/10.0.0.1 8080 of 80 10.0.0.1 ready  0", "web/a/http/10.0.0.2 8080 of 80 10.0.0.2 draining  0",
+		"web/a/http/10.0.0.3 8081 of 80 10.0.0.3 ready  0",
 	})
-	checkEqual(t, "the Service", []any{each.Upserts[0].State, each.Upserts[0].ServiceType}, []any{ReadOnly, "LoadBalancer"})
-	grouped := b.Since(nil, nil, true)
+	checkEqual(t, "the Service", []any{each.Upserts[0].Value.GetTarget().GetState(), each.Upserts[0].Value.GetTarget().GetServiceType()},
+		[]any{writerv1.TargetState(ReadOnly), "LoadBalancer"})
+	grouped := b.Feed(true).Since(nil, nil)
 	checkEqual(t, "groups", upsertKeys(grouped), []string{"web/a", "web/a/admin", "web/a/http"})
-	checkEqual(t, "addresses of admin", len(grouped.Upserts[1].Backends), 1)
-	checkEqual(t, "the other number of http", grouped.Upserts[2].Backends[2].Port, 8081)
+	checkEqual(t, "addresses of admin", len(backendsOf(grouped.Upserts[1])), 1)
+	checkEqual(t, "the other number of http", backendsOf(grouped.Upserts[2])[2], "10.0.0.3 ready  8081")
 	summaries, _ := b.List(nil)
 	checkEqual(t, "ready, draining, out of sync", []int{summaries[0].Ready, summaries[0].Draining, summaries[0].OutOfSync}, []int{2, 1, 0})
 }
@@ -216,11 +244,11 @@ func TestPublishesOnlyChanges(t *testing.T) {
 	b := newSyncedStore()
 	b.Put(managedTarget("a", ready, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
 	b.Put(managedTarget("b", ready, "10.0.0.1"))
-	at := b.Since(nil, nil, false).At
+	at := b.Feed(false).Since(nil, nil).At
 	altered := managedTarget("a", ready, "10.0.0.1", "10.0.0.3", "10.0.0.4")
 	altered.Decision.Endpoints[1].Conditions = out
 	b.Put(altered)
-	u := b.Since(&at, nil, false)
+	u := b.Feed(false).Since(&at, nil)
 	checkEqual(t, "upserts", upsertKeys(u), []string{"web/a/http/10.0.0.3", "web/a/http/10.0.0.4"})
 	checkEqual(t, "removed", u.Removed, []string{"web/a/http/10.0.0.2"})
 }
@@ -241,13 +269,14 @@ func TestPausedOrRejectedTargetIsPublishedFromSlices(t *testing.T) {
 				newEndpoint(mustParseAddr("10.0.0.3"), draining),
 			),
 		}
-		at := b.Since(nil, nil, false).At
+		at := b.Feed(false).Since(nil, nil).At
 		b.Put(target)
-		u := b.Since(&at, nil, false)
+		u := b.Feed(false).Since(&at, nil)
 		checkEqual(t, "upserts", upsertKeys(u), []string{"web/a", "web/a/http/10.0.0.3"})
 		checkEqual(t, "removed", u.Removed, []string{"web/a/http/10.0.0.1"})
-		checkEqual(t, "state", u.Upserts[0].State, state)
-		checkEqual(t, "reason", u.Upserts[0].Reason+" "+u.Upserts[0].Message, "Because See there.")
+		published := u.Upserts[0].Value.GetTarget()
+		checkEqual(t, "state", published.GetState(), writerv1.TargetState(state))
+		checkEqual(t, "reason", published.GetReason()+" "+published.GetMessage(), "Because See there.")
 	}
 }
 
@@ -264,7 +293,7 @@ func TestPausedServiceImportIsPublishedFromItsOwnSlices(t *testing.T) {
 	imported.Service, imported.Owner = "a.serviceimport", metav1.OwnerReference{Kind: planner.KindServiceImport, Name: "a"}
 	b.Put(service)
 	b.Put(imported)
-	checkEqual(t, "published", upsertKeys(b.Since(nil, nil, false)), []string{
+	checkEqual(t, "published", upsertKeys(b.Feed(false).Since(nil, nil)), []string{
 		"web/a", "web/a/http/10.0.0.1", "web/a.serviceimport", "web/a.serviceimport/http/10.0.0.2",
 	})
 }
@@ -290,9 +319,9 @@ func TestFilterSelectsServices(t *testing.T) {
 		{"one of another namespace", []ServiceName{{"web", "b"}}, nil, 0},
 		{"part of a name", []ServiceName{{"we", "b/a"}, {Namespace: "w"}}, nil, 0},
 	} {
-		u := b.Since(nil, SelectServices(c.services), false)
+		u := b.Feed(false).Since(nil, SelectServices(c.services))
 		checkEqual(t, c.name, upsertKeys(u), c.keys)
-		checkEqual(t, c.name+": held back", u.Status.Held, c.held)
+		checkEqual(t, c.name+": held back", u.Status.countHeld(SelectServices(c.services)), c.held)
 	}
 }
 
@@ -333,8 +362,7 @@ func TestWakesReadersOnChange(t *testing.T) {
 			target := managedTarget("a", ready, "10.0.0.1")
 			target.Sources = source(true, subscriber.Synced, "")
 			b.Put(target)
-			b.Since(nil, nil, true) // creates the set
-			changed := b.Changed()
+			_, changed := b.Feed(true).Status()
 			again := managedTarget("a", ready, "10.0.0.1")
 			again.Sources = target.Sources
 			c.do(&again)
@@ -349,18 +377,18 @@ func TestWakesReadersOnChange(t *testing.T) {
 	}
 }
 
-func TestGroupIsLimitedToMaxBackends(t *testing.T) {
+func TestGroupIsLimitedTomaxBackends(t *testing.T) {
 	b := newSyncedStore()
 	target := managedTarget("a", ready)
-	for i := range MaxBackends + 5 {
+	for i := range maxBackends + 5 {
 		target.Decision.Endpoints = append(target.Decision.Endpoints, verdict.Endpoint{
 			Address: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), Listed: true, Conditions: ready,
 		})
 	}
 	b.Put(target)
-	group := b.Since(nil, nil, true).Upserts[1]
-	checkEqual(t, "backends", len(group.Backends), MaxBackends)
-	checkEqual(t, "left out", group.Omitted, 5)
+	group := b.Feed(true).Since(nil, nil).Upserts[1].Value.GetGroup()
+	checkEqual(t, "backends", len(group.GetBackends()), maxBackends)
+	checkEqual(t, "left out", group.GetOmitted(), 5)
 }
 
 func TestPortsTimesEndpointsOfATargetAreLimited(t *testing.T) {
@@ -379,8 +407,8 @@ func TestPortsTimesEndpointsOfATargetAreLimited(t *testing.T) {
 	b.Put(managed)
 	b.Put(others)
 	for _, service := range []string{"a", "b"} {
-		entries := b.Since(nil, SelectServices([]ServiceName{{"web", service}}), false).Upserts
-		checkEqual(t, service+": ports", len(entries[0].Ports), 20)
+		entries := b.Feed(false).Since(nil, SelectServices([]ServiceName{{"web", service}})).Upserts
+		checkEqual(t, service+": ports", len(entries[0].Value.GetTarget().GetPorts()), 20)
 		checkEqual(t, service+": entries", len(entries), 1+20*5000)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -50,13 +50,13 @@ type View struct {
 
 // Views returns the selected targets, sorted by namespace and name, and the status. It holds the lock only while it
 // copies the last decisions.
-func (s *Store) Views(filter deltaset.Filter) ([]View, Status) {
+func (s *Store) Views(selection *stream.Selection) ([]View, Status) {
 	s.mu.Lock()
 	var stored []storedTarget
-	for _, p := range s.selectTargets(filter) {
+	for _, p := range s.selectTargets(selection) {
 		stored = append(stored, *p)
 	}
-	status := s.statusFor(filter)
+	status := s.status()
 	s.mu.Unlock()
 	all := make([]View, len(stored))
 	for i := range stored {

@@ -72,7 +72,7 @@ func TestViewsMatchTheStoreAndStayAsTheyAre(t *testing.T) {
 		filter := SelectServices(rapid.SampledFrom([][]ServiceName{nil, {{"web", "s1"}}, {{Namespace: "mail"}}}).Draw(t, "selects"))
 		views, status := b.Views(filter)
 		listings, same := b.List(filter)
-		checkEqual(t, "status", status, same)
+		checkEqual(t, "status is the same", sameStatus(status, same, nil), true)
 		var seen []Summary
 		for i := range views {
 			v := &views[i]

@@ -707,9 +707,9 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 					t.Errorf("%s is probed at %d, want %d", request.Key.Address, request.Key.Port, want)
 				}
 			}
-			_, published := f.Board.List(nil)
-			if published.Held == 0 || len(s.probed) != 2 {
-				t.Errorf("%d endpoints are held and %d probed; want one that shrink holds, and two", published.Held, len(s.probed))
+			published, _ := f.Board.List(nil)
+			if published[0].Held == 0 || len(s.probed) != 2 {
+				t.Errorf("%d endpoints are held and %d probed; want one that shrink holds, and two", published[0].Held, len(s.probed))
 			}
 		})
 	}

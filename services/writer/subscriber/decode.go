@@ -8,7 +8,6 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -45,7 +44,7 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 		Name: name, UID: n.GetUid(), Addresses: addresses, Ports: ports,
 		State: decodeState(n.GetState()), Since: received.Add(-clampAge(n.GetStateAge())),
 		Zone: n.GetZone(), Region: n.GetRegion(), Hostname: n.GetHostname(), Labels: maps.Clone(n.GetLabels()),
-		fingerprint: deltaset.Digest(n.GetFingerprint()),
+		fingerprint: contract.Digest(n.GetFingerprint()),
 	}, nil
 }
 

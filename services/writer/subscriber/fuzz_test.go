@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -66,7 +66,7 @@ func FuzzApply(f *testing.F) {
 // checkSet checks what the mirror knows of its current set.
 func checkSet(t *testing.T, mirror *Mirror) {
 	t.Helper()
-	var sum deltaset.Digest
+	var sum contract.Digest
 	owners := map[netip.Addr]string{}
 	members := mirror.Snapshot().Members
 	for i, m := range members {

@@ -10,7 +10,6 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
 // Limits of the memory that a peer can make one set take. The staged set is kept beside the current one,
@@ -41,7 +40,7 @@ func (m *Member) memoryCost() int {
 // concurrent use.
 type Mirror struct {
 	current    Snapshot        // its slices are never modified in place
-	digest     deltaset.Digest // of the current set, also without a cursor
+	digest     contract.Digest // of the current set, also without a cursor
 	memoryCost int             // of all members
 	staged     *stagedSet
 
@@ -56,7 +55,7 @@ type stagedSet struct {
 	changed    map[string]*Member // nil: removed
 	count      int
 	memoryCost int
-	digest     deltaset.Digest
+	digest     contract.Digest
 }
 
 // NewMirror returns an empty mirror.
@@ -73,7 +72,7 @@ func (mirror *Mirror) BeginStream() {
 // (rule R13).
 func (mirror *Mirror) ClearCursor() {
 	mirror.BeginStream()
-	mirror.current.Cursor, mirror.current.Digest = Cursor{}, deltaset.Digest{}
+	mirror.current.Cursor, mirror.current.Digest = Cursor{}, contract.Digest{}
 	mirror.observationUnchecked = true
 }
 

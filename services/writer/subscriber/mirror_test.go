@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber/subscribertest"
 )
 
@@ -130,7 +129,7 @@ func TestR4DigestIsXOROfReceivedFingerprints(t *testing.T) {
 		synced("e", 13, []*wireNode{changed, c}, removed("b")),
 		synced("e", 14, nil, removed("a", "c")))
 	checkEqual(t, "members", memberLines(mirror), []string{})
-	checkEqual(t, "digest of the empty set", mirror.Snapshot().Digest, deltaset.Digest{})
+	checkEqual(t, "digest of the empty set", mirror.Snapshot().Digest, contract.Digest{})
 }
 
 func checkViolation(t *testing.T, err error, kind ViolationKind) {

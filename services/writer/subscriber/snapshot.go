@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/deltaset"
 )
 
 // SyncState is the completeness and freshness of a part of the source's status.
@@ -46,7 +45,7 @@ type Member struct {
 	Ports        []contract.Port   // at which it serves; none: not known
 	Labels       map[string]string // those that the inventory exports
 
-	fingerprint deltaset.Digest
+	fingerprint contract.Digest
 }
 
 // Cursor is a position in the stream. The zero value is no position.
@@ -82,7 +81,7 @@ type Snapshot struct {
 	// Cursor and Digest identify the last synced set; the cursor's epoch also identifies the run of
 	// the inventory. After a protocol violation both are zero until the next synced set.
 	Cursor Cursor
-	Digest deltaset.Digest
+	Digest contract.Digest
 
 	// Membership (which nodes exist) and Addresses (where they are) are the status of the last
 	// message, synced or not.
