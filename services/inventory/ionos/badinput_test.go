@@ -114,7 +114,7 @@ func badInputs() []badInput {
 		}, wantAddresses: failed, wantReason: "connection refused", wantOmission: later},
 		{
 			name: "the connection breaks", fault: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			wantAddresses: failed, wantReason: "EOF", wantOmission: later,
+			wantAddresses: failed, wantReason: "stream error", wantOmission: later,
 		},
 		{
 			name: "the response does not come in time", prepare: func(s *cloudRoster) { s.timeout = 30 * time.Millisecond },
@@ -227,13 +227,13 @@ func badInputs() []badInput {
 			wantOmission:  source.InvalidRecord,
 		},
 		{
-			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.pageSize = 2 },
+			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.maxPageSize = 2; s.pageSize.Store(2) },
 			fault:         (&pager{servers: serverNumbers(10), before: func(_ int, p *pager) { p.servers = p.servers[1:] }}).ServeHTTP,
 			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
 		},
 		{
 			name:          "a page repeats the previous one",
-			prepare:       func(s *cloudRoster) { s.pageSize = 2 },
+			prepare:       func(s *cloudRoster) { s.maxPageSize = 2; s.pageSize.Store(2) },
 			fault:         respondWith(serversJSON("next", one, two)),
 			wantAddresses: failed,
 			wantReason:    "inconsistent pages",

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
@@ -54,7 +55,7 @@ type Config struct {
 	Pairs     []Pair
 
 	Timeout     time.Duration // for a request and its complete response; 0: DefaultTimeout
-	PageSize    int           // servers per page, 2 to 10000: pages overlap by one server; 0: DefaultPageSize
+	PageSize    int           // servers per page at most, 2 to 10000: pages overlap by one server; 0: DefaultPageSize
 	Budget      int           // requests per minute, 2 or more; 0: DefaultBudget
 	MaxResponse int64         // bytes of a response, decompressed; 0: DefaultMaxResponse
 	UserAgent   string        // empty: slicefeed-inventory
@@ -67,7 +68,8 @@ type Client struct {
 	api         *ionoscloud.APIClient
 	datacenters []datacenter
 	timeout     time.Duration
-	pageSize    int
+	maxPageSize int
+	pageSize    atomic.Int64 // of the next page
 	transport   *ionoshttp.Transport
 	budget      *budget
 	lastListing prometheus.Gauge
@@ -96,6 +98,9 @@ func New(cfg Config) (*Client, error) {
 	baseTransport := http.DefaultTransport.(*http.Transport).Clone()
 	baseTransport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	baseTransport.MaxResponseHeaderBytes = 256 << 10
+	// Without pings, requests time out on a connection that has gone silent until TCP gives it up, a quarter of an hour later.
+	timeout := cmp.Or(cfg.Timeout, DefaultTimeout)
+	baseTransport.HTTP2 = &http.HTTP2Config{SendPingTimeout: timeout / 2, PingTimeout: timeout / 2}
 	if cfg.CAFile != "" {
 		roots, err := certificate.Read(cfg.CAFile)
 		problems = append(problems, err)
@@ -114,13 +119,14 @@ func New(cfg Config) (*Client, error) {
 	budget := newBudget(cmp.Or(cfg.Budget, DefaultBudget), log)
 	c := &Client{
 		datacenters: datacenters,
-		timeout:     cmp.Or(cfg.Timeout, DefaultTimeout),
-		pageSize:    cmp.Or(cfg.PageSize, DefaultPageSize),
+		timeout:     timeout,
+		maxPageSize: cmp.Or(cfg.PageSize, DefaultPageSize),
 		budget:      budget,
 		lastListing: registerMetrics(cfg.Registerer, budget),
 		transport:   ionoshttp.New(baseTransport, token, cmp.Or(cfg.MaxResponse, DefaultMaxResponse), cfg.Registerer, log),
 		log:         log,
 	}
+	c.pageSize.Store(int64(c.maxPageSize))
 	// ionoscloud.NewConfiguration is not used, because it reads IONOS_LOG_LEVEL: at level trace, the SDK
 	// writes the bearer token to stderr.
 	c.api = ionoscloud.NewAPIClient(&ionoscloud.Configuration{

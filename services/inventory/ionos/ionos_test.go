@@ -110,6 +110,7 @@ func startCloud(t *testing.T, h http.Handler) (Config, *requestLog) {
 		h.ServeHTTP(w, r)
 	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that are meant to fail
+	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	ca := filepath.Join(t.TempDir(), "ca.pem")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 
@@ -27,6 +28,9 @@ import (
 // orderBy is a property by which the API can sort. Names need not be unique; if the API orders equal
 // names randomly, servers appear twice, which makes the pages inconsistent.
 const orderBy = "name"
+
+// minPageSize is two, because pages overlap by one server.
+const minPageSize = 2
 
 // maxServers of a datacenter limits memory if pages never end.
 const maxServers = 100_000
@@ -100,11 +104,12 @@ type page struct {
 
 func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page, error) {
 	var servers []serverResult
+	size := int(c.pageSize.Load())
 	ctx = ionoshttp.WithServerSink(ctx, func(s ionoscloud.Server) error {
 		position := offset + len(servers)
 		switch id := serverID(s); {
-		case len(servers) == c.pageSize:
-			return fmt.Errorf("page has more than the requested %d servers", c.pageSize)
+		case len(servers) == size:
+			return fmt.Errorf("page has more than the requested %d servers", size)
 		case id == "":
 			return fmt.Errorf("server at position %d has no id", position)
 		case len(id) > maxTextLength:
@@ -114,10 +119,18 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 		servers = append(servers, serverResult{server, err})
 		return nil
 	})
+	var startedAt time.Time
 	response, err := callAPI(ctx, c, func(ctx context.Context) (ionoscloud.Servers, *ionoscloud.APIResponse, error) {
+		startedAt = time.Now()
 		return c.api.ServersApi.DatacentersServersGet(ctx, dc.id).
-			Depth(3).Pretty(false).OrderBy(orderBy).Offset(int32(offset)).Limit(int32(c.pageSize)).Execute()
+			Depth(3).Pretty(false).OrderBy(orderBy).Offset(int32(offset)).Limit(int32(size)).Execute()
 	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // the next listing tries a smaller page
+		c.pageSize.Store(int64(max(size/2, minPageSize)))
+	case err == nil && time.Since(startedAt) < c.timeout/4:
+		c.pageSize.Store(int64(min(size*2, c.maxPageSize)))
+	}
 	if err != nil {
 		return page{}, err // the response is only partly decoded
 	}
@@ -134,7 +147,7 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 	if response.Offset != nil && *response.Offset != float32(offset) {
 		return page{}, fmt.Errorf("%w: want position %d, got %g", errInconsistentPages, offset, *response.Offset)
 	}
-	limit, err := appliedLimit(response.Limit, c.pageSize)
+	limit, err := appliedLimit(response.Limit, size)
 	if err != nil {
 		return page{}, err
 	}
@@ -152,8 +165,8 @@ func appliedLimit(echoed *float32, requested int) (int, error) {
 		return requested, nil
 	}
 	limit := int(*echoed)
-	if float32(limit) != *echoed || limit < 2 || limit > requested {
-		return 0, fmt.Errorf("response echoes the limit %g, want 2 to the requested %d", *echoed, requested)
+	if float32(limit) != *echoed || limit < minPageSize || limit > requested {
+		return 0, fmt.Errorf("response echoes the limit %g, want %d to the requested %d", *echoed, minPageSize, requested)
 	}
 	return limit, nil
 }

@@ -1,12 +1,16 @@
 package ionos
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -72,6 +76,54 @@ func listedNumbers(l source.Listing) []int {
 		out = append(out, n)
 	}
 	return out
+}
+
+// slowTransport takes time for each server of a page.
+type slowTransport struct {
+	handlerTransport
+
+	perServer time.Duration
+	limits    []int // that were requested
+}
+
+func (s *slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil {
+		s.limits = append(s.limits, limit)
+		select {
+		case <-time.After(time.Duration(limit) * s.perServer):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	return s.handlerTransport.RoundTrip(r)
+}
+
+func TestPagesAreAsLargeAsTheAPICanServeInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowTransport{handlerTransport{&pager{servers: serverNumbers(600)}}, 21 * time.Millisecond, nil}
+		c := newOfflineClient(t, Config{}, slow.Handler)
+		c.transport.Base = slow
+		list := func(want error, limits ...int) {
+			t.Helper()
+			slow.limits = nil
+			got, err := c.List(t.Context())
+			if !errors.Is(err, want) || err == nil && len(got.Servers) != 600 || !slices.Equal(slow.limits, limits) {
+				t.Errorf("%d servers in pages of %v: %v", len(got.Servers), slow.limits, err)
+			}
+		}
+		list(context.DeadlineExceeded, 1000)
+		list(context.DeadlineExceeded, 500)
+		list(nil, 250, 250, 250)
+		slow.perServer = time.Millisecond // it has recovered
+		list(nil, 250, 500)
+		list(nil, 1000)
+		slow.perServer = time.Hour
+		for limit := 1000; limit > 2; limit /= 2 {
+			list(context.DeadlineExceeded, limit)
+		}
+		list(context.DeadlineExceeded, 2)
+		list(context.DeadlineExceeded, 2) // pages overlap by one server
+	})
 }
 
 func TestReadsAllPages(t *testing.T) {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,6 +122,63 @@ func TestSlowResponseTimesOut(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// A connection over which nothing comes any more, such as one that a firewall has forgotten, gets no error either.
+func TestASilentConnectionIsReplaced(t *testing.T) {
+	cfg, j := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := strings.TrimPrefix(cfg.APIURL, "https://")
+	var silent atomic.Int64 // number of connections that are
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for number := int64(1); ; number++ {
+			near, err := proxy.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", api)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			forward := func(to, from net.Conn) {
+				defer to.Close()
+				for buffer := make([]byte, 16<<10); ; {
+					n, err := from.Read(buffer)
+					if err != nil {
+						return
+					}
+					if silent.Load() < number {
+						_, _ = to.Write(buffer[:n])
+					}
+				}
+			}
+			conns.Go(func() { forward(near, far) })
+			conns.Go(func() { forward(far, near) })
+		}
+	})
+	defer conns.Wait()
+	defer proxy.Close()
+	cfg.APIURL, cfg.Timeout = "https://"+proxy.Addr().String(), 2*time.Second
+	c := newTestClient(t, cfg)
+	defer c.transport.Base.(*http.Transport).CloseIdleConnections()
+	if _, err := c.List(t.Context()); err != nil || j.all()[0].ProtoMajor != 2 {
+		t.Fatalf("%v, over HTTP/%d", err, j.all()[0].ProtoMajor)
+	}
+	silent.Store(1)
+	for failures := 0; ; failures++ {
+		_, err := c.List(t.Context())
+		if err == nil {
+			break
+		}
+		if failures == 2 {
+			t.Fatalf("the third listing fails too: %v", err)
+		}
 	}
 }
 
