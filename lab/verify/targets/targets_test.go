@@ -112,7 +112,7 @@ func TestRemovedLabelOptsOutAfterAMinute(t *testing.T) {
 	f.Step("a label that is put back has changed nothing", func(f *e2e.Setup) {
 		f.ExpectNoWrites(func() {
 			f.SetClass(cart, "")
-			f.AwaitEventOn(cart, "LabelRemoved", "slicefeed.dev/class=default", "slicefeed.dev/class=none")
+			f.AwaitEventOn(cart, "LabelRemoved", "slicefeed.dev/class=CLASS", "slicefeed.dev/class=none")
 			f.SetClass(cart, "default")
 		})
 	})
