@@ -570,3 +570,24 @@ func TestSendsNothingWithoutTheLease(t *testing.T) {
 		})
 	})
 }
+
+func TestLeaderOnlyConcernsNoOtherResource(t *testing.T) {
+	answer := roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{}, nil })
+	standby := LeaderOnly(func() bool { return false })(answer)
+	for path, want := range map[string]error{
+		"/apis/discovery.k8s.io/v1/namespaces/web/endpointslices/shop":                   ErrNotLeader,
+		"/k8s/clusters/c-1/apis/discovery.k8s.io/v1/namespaces/web/endpointslices":       ErrNotLeader,
+		"/apis/coordination.k8s.io/v1/namespaces/endpointslices/leases/slicefeed":        nil,
+		"/apis/events.k8s.io/v1/namespaces/endpointslices/events":                        nil,
+		"/apis/coordination.k8s.io/v1/namespaces/web/leases/slicefeed-endpointslices-1/": nil,
+	} {
+		r := httptest.NewRequest(http.MethodPut, path, nil)
+		if _, err := standby.RoundTrip(r); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", path, err, want)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -109,7 +109,7 @@ type leaderOnly struct {
 }
 
 func (g leaderOnly) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/endpointslices") && !g.leading() {
+	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/"+discoveryv1.GroupName+"/") && !g.leading() {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
