@@ -52,6 +52,7 @@ type Lease struct {
 
 	mu         sync.Mutex
 	validUntil time.Time // this process holds the Lease at least until then
+	expiry     *time.Timer
 	terms      int       // how often this process has taken it
 	runCtx     context.Context
 	endTerm    func() // ends the current candidacy and releases the Lease
@@ -206,8 +207,7 @@ func (l *Lease) markTaken(holder string) {
 // Holder returns the identity of the last holder that was observed, or "".
 func (l *Lease) Holder() string { return l.elector.GetLeader() }
 
-// Changed has a value whenever Term may have changed since it was last read. It has none when the
-// renew deadline passes: call Term to find out.
+// Changed has a value whenever Term may have changed since it was last read.
 func (l *Lease) Changed() <-chan struct{} { return l.changed }
 
 func (l *Lease) notifyChanged() {
@@ -225,6 +225,12 @@ func (l *Lease) setValidUntil(until time.Time) {
 	after := l.isLeading()
 	if after && !before {
 		l.terms++
+	}
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+	if after { // nothing else happens then if the API server is away
+		l.expiry = time.AfterFunc(time.Until(until), l.notifyChanged)
 	}
 	l.mu.Unlock()
 	if before != after {

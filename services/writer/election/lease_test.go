@@ -154,6 +154,34 @@ func TestStopsLeadingWhenLeaseCannotBeRenewed(t *testing.T) {
 	})
 }
 
+// What leading decides is decided again then: nothing else may happen while the API server is away.
+func TestLossOfTheLeaseIsSignaledWhenItHappens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		var cut atomic.Bool
+		client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return cut.Load(), nil, errors.New("no route to host")
+		})
+		l, stop := newLease(t, client, "first")
+		defer stop()
+		awaitLeading(t, l, true)
+		time.Sleep(29 * time.Second) // renewals signal nothing
+		for len(l.Changed()) > 0 {
+			<-l.Changed()
+		}
+		time.Sleep(30 * time.Second)
+		cut.Store(true)
+		select {
+		case <-l.Changed():
+		case <-time.After(time.Minute):
+			t.Fatal("nobody was told")
+		}
+		if l.Term() != 0 {
+			t.Error("signaled while it leads")
+		}
+	})
+}
+
 func TestNewTermAfterLeaseWasLostAndTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
