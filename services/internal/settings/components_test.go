@@ -86,6 +86,7 @@ func TestSettingsOfChartsAgreeWithComponents(t *testing.T) {
 		"SOURCE_SERVICE_SELECTOR": true,
 		"INVENTORY_COMMAND_ARGS":  true,
 		"INVENTORY_STATIC":        true,
+		"CLASS":                   true,
 		"WATCH_NAMESPACES":        true,
 		"TARGET_MANAGED_BY":       true,
 		"ZONE_MAP":                true,

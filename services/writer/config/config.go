@@ -16,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 // Config holds all settings of the writer. It is the single source of its flags, environment
@@ -87,6 +88,11 @@ func (c *Config) Validate() error {
 	if slices.Contains(c.Watch, AllNamespaces) && len(c.Watch) > 1 {
 		problems = append(problems, &settings.Problem{
 			Setting: "WATCH_NAMESPACES", Value: strings.Join(c.Watch, ","), Expected: "* alone, which means all namespaces",
+		})
+	}
+	if c.Class == targets.ClassNone {
+		problems = append(problems, &settings.Problem{
+			Setting: "CLASS", Value: c.Class, Expected: "another name: a Service with this label opts out",
 		})
 	}
 	if strings.HasSuffix(c.ManagedBy, ".k8s.io") {

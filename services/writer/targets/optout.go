@@ -17,8 +17,8 @@ const (
 	// kubectl replace of an old manifest removes the label by accident, and the writer of another class
 	// needs time to list its first endpoints.
 	optOutGracePeriod = time.Minute
-	// classNone is the label value that opts out immediately.
-	classNone = "none"
+	// ClassNone is the label value that opts out immediately.
+	ClassNone = "none"
 	// managedByPrefix starts the managed-by label of every class.
 	managedByPrefix = "slicefeed-"
 )
@@ -50,7 +50,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 		return resolution, Memory{}
 	}
 	memory := Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
-	if certain := expired || class == classNone; certain || class != "" && resolution.Target.IsReplaced(class, in.Slices) {
+	if certain := expired || class == ClassNone; certain || class != "" && resolution.Target.IsReplaced(class, in.Slices) {
 		resolution.OptedOut, resolution.Slices = true, leftovers
 		if !certain {
 			resolution.Successor = class
