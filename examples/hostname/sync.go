@@ -49,8 +49,9 @@ func newFollower(client kubernetes.Interface, store applier.Store) follower {
 			RepairDelayed: func(_ corev1.ObjectReference, d applier.RepairDelay) {
 				slog.Warn("another client keeps changing a slice", "slice", d.Slice, "by", d.Editor, "next", d.At.Format(time.TimeOnly))
 			},
-			Rejected: func(_ corev1.ObjectReference, w applier.Write) {
+			Rejected: func(_ corev1.ObjectReference, w applier.Write) bool {
 				slog.Error("the API server rejects writes", "slice", w.Slice, "error", w.Err)
+				return true
 			},
 		},
 	})}

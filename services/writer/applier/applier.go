@@ -285,9 +285,8 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 		log.Debug("slice not written, namespace is being deleted", "error", err)
 		return &RetryLaterError{At: time.Now().Add(terminatingDelay), Err: fmt.Errorf("%s slice %s: %w", verb, slice.Name, err)}
 	case ResultRejected:
-		if m.rejectionReported.IsZero() {
+		if hook := a.cfg.Hooks.Rejected; hook != nil && m.rejectionReported.IsZero() && hook(order.Service, write) {
 			m.rejectionReported = time.Now()
-			report(a.cfg.Hooks.Rejected, order.Service, write)
 		}
 		return fmt.Errorf("%s slice %s %w: %w", verb, slice.Name, errAnswered, err)
 	}

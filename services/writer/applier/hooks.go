@@ -17,8 +17,8 @@ type Hooks struct {
 	Repaired func(service corev1.ObjectReference, slices int)
 	// RepairDelayed receives each repair that waits because another client keeps modifying the slices, once.
 	RepairDelayed func(service corev1.ObjectReference, delay RepairDelay)
-	// Rejected receives the first write that the API server rejects, until InSync.
-	Rejected func(service corev1.ObjectReference, write Write)
+	// Rejected receives the first write that the API server rejects, until InSync; the next one too if it returns false.
+	Rejected func(service corev1.ObjectReference, write Write) bool
 	// InSync is called when nothing is left to write after a rejection at this time.
 	InSync func(service corev1.ObjectReference, rejectedAt time.Time)
 }

@@ -53,7 +53,7 @@ type Lease struct {
 	mu         sync.Mutex
 	validUntil time.Time // this process holds the Lease at least until then
 	expiry     *time.Timer
-	terms      int       // how often this process has taken it
+	terms      int // how often this process has taken it
 	runCtx     context.Context
 	endTerm    func() // ends the current candidacy and releases the Lease
 	released   bool   // by Release: this process neither leads nor competes for a while

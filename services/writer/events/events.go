@@ -1,7 +1,7 @@
 // Package events records Kubernetes Events on Services and ServiceImports: problems, and that they are over.
 //
 // It guarantees that no caller waits for the API server, that a problem which lasts is reported
-// once, that its end is reported at most once and only if its begin was, and that memory and the rate of requests
+// once, and again if that could not be sent, that its end is reported at most once and only if its begin was, and that memory and the rate of requests
 // are limited: a problem that returns within ten minutes updates its Event. It does not decide what a problem is:
 // package report does.
 package events
@@ -9,6 +9,7 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/internal/report"
@@ -158,8 +160,8 @@ func NewReporter(cfg Config) *Reporter {
 // has one. A standby reports nothing, but learns which problems have ended: another replica reports them. SetActive
 // returns when to call it again although nothing changes; zero: never.
 func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, now time.Time) (wake time.Time) {
-	var due []*report.Problem
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	before := r.active[service.UID]
 	active := make(map[warningKey]activeWarning, len(current.Problems))
 	for _, p := range current.Problems {
@@ -181,8 +183,9 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 		case reportAt.After(now):
 			wake = earliest(wake, reportAt)
 		case current.Leading && !state.reported:
-			state.reported = true
-			due = append(due, p)
+			if state.reported = r.Report(service, p); !state.reported {
+				wake = earliest(wake, now.Add(transientPeriod))
+			}
 		}
 		active[key] = state
 	}
@@ -191,21 +194,13 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 	} else {
 		delete(r.active, service.UID)
 	}
-	recovered, calmAt := r.setEnded(service.UID, before, active, current, now)
-	r.mu.Unlock()
-	for _, p := range due {
-		r.Report(service, p)
-	}
-	for _, e := range recovered {
-		r.reportRecovery(service, e)
-	}
-	return earliest(wake, calmAt)
+	return earliest(wake, r.setEnded(service, before, active, current, now))
 }
 
-// Report reports a problem now.
-func (r *Reporter) Report(service corev1.ObjectReference, p *report.Problem) {
+// Report reports a problem now. False: too many are waiting to be sent.
+func (r *Reporter) Report(service corev1.ObjectReference, p *report.Problem) bool {
 	k, text := kindOf(p), report.WithAdvice(p.GetReason(), p.GetMessage())
-	r.record(r.cfg.Logger.Warn, service, r.newEvent(service, corev1.EventTypeWarning, p.GetReason(), k.action, text), keyOf(p, k))
+	return r.record(r.cfg.Logger.Warn, service, r.newEvent(service, corev1.EventTypeWarning, p.GetReason(), k.action, text), keyOf(p, k))
 }
 
 // ReportCreation reports that a Service has its first slice.
@@ -226,17 +221,18 @@ func (r *Reporter) record(
 	service corev1.ObjectReference,
 	event *eventsv1.Event,
 	key warningKey,
-) {
+) bool {
+	if r.cfg.Client != nil && service.UID != "" {
+		select {
+		case r.queue <- queuedEvent{event, eventKey{service.UID, key}}:
+		default:
+			r.cfg.Logger.Warn("event dropped, queue is full", "reason", event.Reason)
+			return false
+		}
+	}
 	log("event recorded", "namespace", service.Namespace,
 		"service", planner.TargetName(service.Kind, service.Name), "reason", event.Reason, "note", event.Note)
-	if r.cfg.Client == nil || service.UID == "" {
-		return
-	}
-	select {
-	case r.queue <- queuedEvent{event, eventKey{service.UID, key}}:
-	default:
-		r.cfg.Logger.Warn("event dropped, queue is full", "reason", event.Reason)
-	}
+	return true
 }
 
 func (r *Reporter) newEvent(service corev1.ObjectReference, kind, reason, action, note string) *eventsv1.Event {
@@ -244,8 +240,10 @@ func (r *Reporter) newEvent(service corev1.ObjectReference, kind, reason, action
 		note = strings.ToValidUTF8(note[:maxNote-1], "")
 	}
 	now := time.Now()
+	suffix := fmt.Sprintf(".%x", now.UnixNano())
+	name := strings.TrimRight(service.Name[:min(len(service.Name), validation.DNS1123SubdomainMaxLength-len(suffix))], "-.")
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: service.Namespace, Name: fmt.Sprintf("%s.%x", service.Name, now.UnixNano())},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: service.Namespace, Name: name + suffix},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: "slicefeed.dev/writer",
 		ReportingInstance:   r.cfg.Instance,
@@ -277,6 +275,16 @@ func (r *Reporter) sendEvent(ctx context.Context, next queuedEvent) {
 		r.cfg.Logger.Debug("event not written, namespace is being deleted", "reason", next.event.Reason, "error", err)
 	default:
 		r.cfg.Logger.Warn("event not written", "reason", next.event.Reason, "error", err)
+		var status apierrors.APIStatus
+		if errors.As(err, &status) && status.Status().Code < 500 && !apierrors.IsTooManyRequests(err) {
+			return // it would be rejected again
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if state, lasts := r.active[next.key.service][next.key.warning]; lasts {
+			state.reported = false // the next decision reports it again; there is one when the Lease was lost meanwhile
+			r.active[next.key.service][next.key.warning] = state
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -220,5 +221,71 @@ func TestRejectedEventIsLoggedUnlessNamespaceIsBeingDeleted(t *testing.T) {
 				t.Errorf("warned %t, want %t:\n%s", got, c.warn, text.String())
 			}
 		})
+	}
+}
+
+func TestEventThatCouldNotBeSentIsReportedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		again bool
+	}{
+		"no answer":                   {context.DeadlineExceeded, true},
+		"the API server is ill":       {apierrors.NewInternalError(errors.New("etcd")), true},
+		"the API server is too busy":  {apierrors.NewTooManyRequests("wait", 1), true},
+		"a Role lacks a verb":         {apierrors.NewForbidden(eventsv1.Resource("events"), "shop.1", errors.New("no")), false},
+		"it is sent, and reported is": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return c.err != nil, nil, c.err
+			})
+			r := NewReporter(Config{Client: client, Logger: slog.New(slog.DiscardHandler)})
+			current := Current{Problems: []*report.Problem{newProblem("ShrinkLimited", "", "")}, Managed: true, Leading: true}
+			r.SetActive(shop, current, time.Now())
+			r.sendEvent(t.Context(), <-r.queue)
+			r.SetActive(shop, current, time.Now())
+			if again := len(r.queue) == 1; again != c.again {
+				t.Errorf("reported again: %t, want %t", again, c.again)
+			}
+		})
+	}
+
+	t.Run("too many are waiting", func(t *testing.T) {
+		r, now := NewReporter(Config{Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler)}), time.Now()
+		floor := Current{Problems: []*report.Problem{newProblem("LastEndpointsKept", "", "")}, Managed: true, Leading: true}
+		r.SetActive(shop, floor, now)
+		for len(r.queue) < maxQueue {
+			r.Report(shop, newProblem("WriteRejected", "", ""))
+		}
+		over := Current{Problems: []*report.Problem{newProblem("ShrinkLimited", "", "")}, Managed: true, Leading: true}
+		r.SetActive(shop, over, now)
+		if wake := r.SetActive(shop, over, now.Add(calmPeriod)); r.Report(shop, over.Problems[0]) || wake.IsZero() {
+			t.Errorf("a full queue takes more, or it is decided again at %v", wake)
+		}
+		for range maxQueue {
+			<-r.queue
+		}
+		r.SetActive(shop, over, now.Add(time.Minute))
+		var reasons []string
+		for len(r.queue) > 0 {
+			reasons = append(reasons, (<-r.queue).event.Reason)
+		}
+		slices.Sort(reasons)
+		if want := []string{"FloorGuardOver", "ShrinkLimited"}; !slices.Equal(reasons, want) {
+			t.Errorf("then %v are reported, want %v", reasons, want)
+		}
+	})
+}
+
+// A ServiceImport may have a longer name than its Events have room for.
+func TestEventsHaveValidNames(t *testing.T) {
+	r := NewReporter(Config{Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler)})
+	for _, name := range []string{"shop", strings.Repeat("a", 236), strings.Repeat("a", 253), strings.Repeat("a.", 126) + "a"} {
+		r.Report(corev1.ObjectReference{Namespace: "web", Name: name, UID: "u"}, newProblem("InvalidServiceImport", "", ""))
+		if got := (<-r.queue).event.Name; len(validation.IsDNS1123Subdomain(got)) > 0 ||
+			!strings.HasPrefix(got, name[:min(len(name), 200)]) {
+			t.Errorf("%s has an Event %s: %v", name, got, validation.IsDNS1123Subdomain(got))
+		}
 	}
 }

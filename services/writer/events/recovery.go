@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/slicefeed/slicefeed/services/internal/report"
@@ -24,14 +23,15 @@ type endedWarning struct {
 	over           time.Time // since when none is in force and the Service is managed; zero: not yet
 }
 
-// setEnded notes which reported warnings have ended. It returns the recoveries that are due, and when the next one is.
+// setEnded notes which reported warnings have ended, and reports the recoveries that are due. It returns when the next one
+// is.
 func (r *Reporter) setEnded(
-	service types.UID,
+	service corev1.ObjectReference,
 	before, active map[warningKey]activeWarning,
 	current Current,
 	now time.Time,
-) (due []endedWarning, wake time.Time) {
-	ended := r.ended[service]
+) (wake time.Time) {
+	ended := r.ended[service.UID]
 	if ended == nil {
 		ended = endedWarnings{}
 	}
@@ -44,14 +44,20 @@ func (r *Reporter) setEnded(
 	case !current.Leading, !current.Managed && len(active) == 0: // the leader reports it; it is no target any more
 		clear(ended)
 	case current.Managed:
+		var due []endedWarning
 		due, wake = ended.takeDue(active, now)
+		for _, e := range due {
+			if !r.reportRecovery(service, e) {
+				ended[warningKey{reason: e.reason, object: e.object}], wake = e, earliest(wake, now.Add(calmPeriod))
+			}
+		}
 	}
 	if len(ended) > 0 {
-		r.ended[service] = ended
+		r.ended[service.UID] = ended
 	} else {
-		delete(r.ended, service)
+		delete(r.ended, service.UID)
 	}
-	return due, wake
+	return wake
 }
 
 func (all endedWarnings) add(object string, state activeWarning) {
@@ -101,12 +107,12 @@ func (r *Reporter) ReportRecovery(service corev1.ObjectReference, p *report.Prob
 	r.reportRecovery(service, endedWarning{reason: kindOf(p).over, message: p.GetMessage(), since: since, over: time.Now()})
 }
 
-func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning) {
+func (r *Reporter) reportRecovery(service corev1.ObjectReference, e endedWarning) bool {
 	lasted := "less than a second"
 	if d := e.over.Sub(e.since); d >= time.Second {
 		lasted = duration.HumanDuration(d)
 	}
 	text := fmt.Sprintf("Over after %s: %s.", lasted, strings.TrimSuffix(e.message, "."))
-	r.record(r.cfg.Logger.Info, service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", text),
+	return r.record(r.cfg.Logger.Info, service, r.newEvent(service, corev1.EventTypeNormal, e.reason, "Recover", text),
 		warningKey{reason: e.reason, object: e.object})
 }

@@ -99,10 +99,10 @@ func writeRejected(format string, args ...any) *problem.Problem {
 	return problem.NewProblem(problem.Error, "WriteRejected", "", format, args...)
 }
 
-func (r *Recorder) reportRejection(service corev1.ObjectReference, w applier.Write) {
+func (r *Recorder) reportRejection(service corev1.ObjectReference, w applier.Write) bool {
 	p := writeRejected("API server rejected %s of EndpointSlice %s", w.Verb, w.Slice)
 	p.Message += fmt.Sprintf(": %v", w.Err) // however long: nothing else names the policy or the quota
-	r.reporter.Report(service, p)
+	return r.reporter.Report(service, p)
 }
 
 func (r *Recorder) reportRepairDelay(service corev1.ObjectReference, d applier.RepairDelay) {
