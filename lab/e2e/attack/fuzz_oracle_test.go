@@ -102,7 +102,7 @@ const (
 // beyondTheWriter says what of a slice no writer ever writes: all that only fills etcd, or that has another meaning
 // than an address.
 func beyondTheWriter(before, after *discoveryv1.EndpointSlice) (why []string) {
-	if n := len(after.Endpoints); n > maxEndpoints {
+	if n := len(after.Endpoints); n > maxEndpoints && (before == nil || n > len(before.Endpoints)) {
 		why = append(why, fmt.Sprintf("%d endpoints", n))
 	}
 	for _, e := range after.Endpoints {

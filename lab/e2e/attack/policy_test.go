@@ -35,6 +35,11 @@ func TestAttackPolicyLetsPassWhatTheWriterMayWrite(t *testing.T) {
 	}{
 		{name: "no endpoints and no ports", how: func(slice *discoveryv1.EndpointSlice) { slice.Endpoints, slice.Ports = nil, nil }},
 		{name: "a hundred endpoints at a hundred ports", how: full},
+		{name: "an adopted slice with more than a hundred", is: changed(template, full, oneMore), how: func(slice *discoveryv1.EndpointSlice) {
+			full(slice)
+			oneMore(slice)
+			slice.Endpoints[0].Conditions.Ready = new(false)
+		}},
 		{name: "an endpoint that is out", how: func(slice *discoveryv1.EndpointSlice) { slice.Endpoints[0].Conditions.Ready = new(false) }},
 		{name: "the ends of the range of ports", how: func(slice *discoveryv1.EndpointSlice) {
 			first, last := slice.Ports[0], slice.Ports[0]

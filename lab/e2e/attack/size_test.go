@@ -65,6 +65,10 @@ func largeManagedFields(apiVersion string, bytes int) metav1.ManagedFieldsEntry 
 	}
 }
 
+func oneMore(slice *discoveryv1.EndpointSlice) {
+	slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"fd00:1::b"}})
+}
+
 func endpoint(alter func(*discoveryv1.Endpoint)) func(*discoveryv1.EndpointSlice) {
 	return func(slice *discoveryv1.EndpointSlice) { alter(&slice.Endpoints[len(slice.Endpoints)-1]) }
 }
@@ -89,9 +93,7 @@ func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
 				)
 			}
 		})), "at most 100 endpoints"},
-		{"one endpoint too many", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"fd00:1::b"}})
-		})), "at most 100 endpoints"},
+		{"one endpoint too many", create(changed(template, full, oneMore)), "at most 100 endpoints"},
 		{"a hundred addresses of an endpoint", create(changed(template, func(slice *discoveryv1.EndpointSlice) {
 			for i := range 98 {
 				slice.Endpoints[0].Addresses = append(slice.Endpoints[0].Addresses, fmt.Sprintf("10.0.1.%d", i+100))

@@ -138,7 +138,7 @@ var advice = map[string]string{ //nolint:gosec // G101: it names tokens, and has
 	"InvalidServiceImport": "Correct the ServiceImport.",
 	"LegacyEndpoints":      "Delete the Endpoints object of its name: its addresses would be mixed with ours.",
 	"OwnedByOtherWriter":   "Give one of the two installations another CLASS.",
-	"OrphanedSlices":       "Label it slicefeed.dev/class=CLASS to manage them again, or slicefeed.dev/class=none to delete them.",
+	"OrphanedSlices":       "Label it slicefeed.dev/class=CLASS to manage them again, or slicefeed.dev/class=none to delete them. Those of an earlier TARGET_MANAGED_BY, delete by hand.",
 	"InvalidAnnotation":    "Correct the annotations of the Service. Until then settings accepted before stay in effect; without any it is not managed.",
 	"SourceRequired":       "Set annotation slicefeed.dev/source to one or more of them.",
 	"UnknownSource":        "Correct slicefeed.dev/source, or add it to SOURCES_FILE.",

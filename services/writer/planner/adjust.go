@@ -10,7 +10,8 @@ import (
 
 // AdjustExisting plans changes for a rejected Service. It changes only endpoints that the slices list now:
 // those in d.Endpoints get the conditions given there, the others are removed. It adds neither slices nor
-// endpoints, and leaves ports, labels and owners unchanged. Only d's naming fields and its Endpoints matter.
+// endpoints, and leaves ports, labels and owners unchanged. What it writes has no other fields of endpoints than those
+// that Compute writes, and no hints. Only d's naming fields and its Endpoints matter.
 func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
 	desired := make(map[netip.Addr]*Endpoint, len(d.Endpoints))
 	for i := range d.Endpoints {
@@ -23,12 +24,14 @@ func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan
 		changed, list := false, make([]discoveryv1.Endpoint, 0, len(slice.Endpoints))
 		for i := range slice.Endpoints {
 			updated := slice.Endpoints[i].DeepCopy()
+			updated.NodeName, updated.TargetRef, updated.DeprecatedTopology, updated.Hints = nil, nil, nil, nil // see Endpoint
 			addr, ok := firstAddress(updated)
 			want := desired[addr]
 			if !ok || want == nil {
 				changed = true
 				continue
 			}
+			updated.Addresses = updated.Addresses[:1]
 			current := fromAPI(addr, updated, "")
 			if current.Ready != want.Ready || current.Serving != want.Serving || current.Terminating != want.Terminating {
 				changed, updated.Conditions = true, toAPI(want).Conditions

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -40,9 +41,11 @@ func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 	existing := []*discoveryv1.EndpointSlice{
 		mine,
 		of("up-to-date", "shop", "slicefeed-default", at("10.0.0.1", conditions(&yes, nil))),
+		of("with-a-node", "shop", "slicefeed-default", withNode(at("10.0.0.1", conditions(&yes, nil)))),
 		of("relabeled", "cart", "slicefeed-default", at("10.0.0.2", conditions(&yes, &yes))),
 		of("foreign", "shop", "hand", at("10.0.0.2", conditions(&yes, &yes))),
 	}
+	mine.Endpoints[0] = withNode(mine.Endpoints[0])
 	before := mine.DeepCopy()
 	out := discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &no}
 	want := of("shop-slicefeed", "shop", "slicefeed-default", at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", out))
@@ -58,4 +61,13 @@ func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 	if plan := AdjustExisting(d, nil); !plan.Empty() {
 		t.Errorf("created a slice: %+v", plan)
 	}
+}
+
+// withNode adds what an adopted slice may have, and the admission policy lets no writer write.
+func withNode(e discoveryv1.Endpoint) discoveryv1.Endpoint {
+	e.NodeName, e.TargetRef, e.Hints = new("node-1"), &corev1.ObjectReference{Kind: "Pod"}, &discoveryv1.EndpointHints{
+		ForZones: []discoveryv1.ForZone{{Name: "z-1"}},
+	}
+	e.Addresses = append(e.Addresses, "10.0.0.77")
+	return e
 }

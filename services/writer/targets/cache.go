@@ -49,9 +49,12 @@ func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 		from = at + 1
 	}
 	if named := cfg.NamedTarget; slice.Namespace == named.Namespace && named.FirstName != "" {
-		// All names that the planner may derive from the first name start like this.
-		prefix := strings.TrimRight(named.FirstName[:min(len(named.FirstName), maxName-maxNameEnding)], "-.")
-		if strings.HasPrefix(slice.Name, prefix) {
+		// All names that the planner may derive from the first name start like this: it cuts off a long one.
+		prefix := named.FirstName + "-"
+		if room := maxName - maxNameEnding; len(named.FirstName) > room {
+			prefix = strings.TrimRight(named.FirstName[:room], "-.")
+		}
+		if strings.HasPrefix(slice.Name+"-", prefix) {
 			all = append(all, named.String())
 		}
 	}
@@ -90,6 +93,6 @@ func (cfg *Config) TrimSlice(slice *discoveryv1.EndpointSlice) {
 	}
 	slice.ManagedFields, slice.Annotations = nil, nil
 	for i, e := range slice.Endpoints {
-		slice.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone}
+		slice.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone, Hostname: e.Hostname}
 	}
 }

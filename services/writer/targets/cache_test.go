@@ -27,6 +27,7 @@ func TestIndexKeysNameEveryAffectedService(t *testing.T) {
 		"nodes":                    {"web/shop", "web/front"},
 		"nodes-blue":               {"web/shop", "web/front"},
 		"node":                     {"web/shop"},
+		"nodesby":                  {"web/shop"},
 		"nodes-slicefeed-ipv6-a-b": {"web/shop", "web/nodes", "web/front"},
 	} {
 		if diff := cmp.Diff(want, c.IndexKeys(newSlice(name, "hand"))); diff != "" {
@@ -110,6 +111,21 @@ func TestDropsUnusedFields(t *testing.T) {
 	want.Spec.ClusterIP, want.Spec.ClusterIPs = "None", []string{"None"}
 	if diff := cmp.Diff(want, cfg.TrimService(fat, false)); diff != "" {
 		t.Error(diff)
+	}
+	listed := discoveryv1.Endpoint{
+		Addresses: []string{
+			"10.0.0.1",
+		},
+		Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+		Zone:       new("z"),
+		Hostname:   new("db-0"),
+	}
+	slice := newSlice("shop-x7k2p", "endpointslice-controller.k8s.io")
+	slice.Endpoints = []discoveryv1.Endpoint{*listed.DeepCopy()}
+	slice.Endpoints[0].NodeName, slice.Endpoints[0].TargetRef = new("node"), &corev1.ObjectReference{Kind: "Pod"}
+	cfg.TrimSlice(slice)
+	if diff := cmp.Diff([]discoveryv1.Endpoint{listed}, slice.Endpoints); diff != "" {
+		t.Errorf("of another's slice, what is published stays: %s", diff)
 	}
 	mine := newService()
 	mine.Labels = nil

@@ -39,6 +39,9 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 	}
 	expired := !in.Now.Before(since.Add(optOutGracePeriod))
 	neverTarget := class == "" && !before.Labeled
+	if neverTarget {
+		leftovers = append(leftovers, cfg.formerSlices(resolution.Target, in.Slices)...)
+	}
 	// A Service that lost the label stays relevant without slices, too: the cache may not yet show what
 	// was written just before.
 	if len(leftovers) == 0 && (neverTarget || class != "" || expired) {
@@ -64,6 +67,13 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 		resolution.Rejection = resolution.PendingOptOut
 	}
 	return resolution, memory
+}
+
+// formerSlices returns the slices of a Service that this installation wrote when TARGET_MANAGED_BY was another one.
+func (cfg *Config) formerSlices(t Target, existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	return slices.DeleteFunc(slices.Clone(existing), func(slice *discoveryv1.EndpointSlice) bool {
+		return slice.Labels[planner.LabelWriter] != cfg.Writer || slice.Labels[planner.NameLabel(t.kind())] != t.Name || isOtherClass(slice)
+	})
 }
 
 // IsReplaced reports whether slices of another class list a ready endpoint for each family in which the

@@ -135,6 +135,19 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 			h.now = h.now.Add(time.Hour)
 		}
 	})
+	t.Run("so do slices of a former named target, with a label of their own", func(t *testing.T) {
+		former, other := ownedSlice("shop-nodes", "svc-1"), ownedSlice("shop-blue", "svc-1")
+		former.Labels[discoveryv1.LabelManagedBy], other.Labels[discoveryv1.LabelManagedBy] = "custom", "slicefeed-blue"
+		resolution := newResolver(newConfig()).resolve(serviceOfClass(""), former, other)
+		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
+			!strings.HasSuffix(resolution.Rejection.Message, ": shop-nodes.") {
+			t.Errorf("opted out %t, rejected %v", resolution.OptedOut, resolution.Rejection)
+		}
+		other.Labels[discoveryv1.LabelManagedBy], other.Labels["slicefeed.dev/writer"] = "custom", "elsewhere"
+		if resolution := newResolver(newConfig()).resolve(serviceOfClass(""), other); resolution.Relevant {
+			t.Errorf("it concerns another installation: %v", resolution.Rejection)
+		}
+	})
 	t.Run("class none acts immediately", func(t *testing.T) {
 		h := newResolver(newConfig())
 		h.resolve(tuned, mine)
