@@ -83,6 +83,9 @@ func (w *writer) Leading() bool { return true }
 // Term is the first one.
 func (w *writer) Term() int { return 1 }
 
+// Since is long ago.
+func (w *writer) Since() time.Time { return time.Now().Add(-time.Hour) }
+
 // Changed never tells of anything.
 func (w *writer) Changed() <-chan struct{} { return nil }
 

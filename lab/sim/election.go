@@ -20,6 +20,7 @@ type candidate struct {
 	rand  *rand.Rand
 	until time.Time // the Lease is ours at least so long
 	terms int       // how often it has become ours
+	since time.Time // when it did so last
 
 	turn     int       // of the Lease as last seen
 	seenAt   time.Time // when it was seen first
@@ -39,6 +40,9 @@ func (c *candidate) Term() int {
 	}
 	return c.terms
 }
+
+// Since is when the last of its terms began.
+func (c *candidate) Since() time.Time { return c.since }
 
 // Changed delivers nothing: the writer is poked.
 func (c *candidate) Changed() <-chan struct{} { return nil }
@@ -103,6 +107,7 @@ func (c *candidate) try(sent time.Time) {
 	}
 	if !c.Leading() {
 		c.terms++
+		c.since = now
 	}
 	c.until = sent.Add(leaseRenew)
 	c.look()

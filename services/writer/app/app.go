@@ -97,9 +97,10 @@ type writer struct {
 }
 
 // dryRunLease makes a dry run decide as a leader would. Nothing it decides is written.
-type dryRunLease struct{}
+type dryRunLease struct{ since time.Time }
 
 func (dryRunLease) Term() int                { return 1 }
+func (l dryRunLease) Since() time.Time       { return l.since }
 func (dryRunLease) Changed() <-chan struct{} { return nil }
 func (dryRunLease) Release() func()          { return func() {} }
 
@@ -222,7 +223,7 @@ func (w *writer) connectCluster(cluster *rest.Config, namespace string, configur
 	w.reconcilerConfig.Targets = w.targets
 	store, eventClient := applier.Kubernetes(client, recorder.FieldManager), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
-		w.reconcilerConfig.Lease, w.reconcilerConfig.DryRun, eventClient = dryRunLease{}, plan.NewChanges(os.Stdout).Print, nil
+		w.reconcilerConfig.Lease, w.reconcilerConfig.DryRun, eventClient = dryRunLease{time.Now()}, plan.NewChanges(os.Stdout).Print, nil
 	} else {
 		w.lease, err = election.NewLease(election.Config{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,

@@ -216,7 +216,7 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 		},
 		Targets:    watched,
 		Prober:     prober.New(prober.Config{Log: log, Registerer: registry}),
-		Lease:      dryRunLease{},
+		Lease:      dryRunLease{time.Now()},
 		Board:      endpoints.NewStore("epoch"),
 		Reporter:   reporter,
 		Logger:     log,

@@ -53,7 +53,8 @@ type Lease struct {
 	mu         sync.Mutex
 	validUntil time.Time // this process holds the Lease at least until then
 	expiry     *time.Timer
-	terms      int // how often this process has taken it
+	terms      int       // how often this process has taken it
+	since      time.Time // when it did so last
 	runCtx     context.Context
 	endTerm    func() // ends the current candidacy and releases the Lease
 	released   bool   // by Release: this process neither leads nor competes for a while
@@ -176,6 +177,13 @@ func (l *Lease) Term() int {
 	return l.terms
 }
 
+// Since returns when the last term began.
+func (l *Lease) Since() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.since
+}
+
 // Confirm reads the holder from the API server. Term trusts this process's clock, but somebody may
 // have deleted the Lease or edited its holder: then Confirm returns ErrNotLeader, and Term is 0.
 func (l *Lease) Confirm(ctx context.Context) error {
@@ -225,6 +233,7 @@ func (l *Lease) setValidUntil(until time.Time) {
 	after := l.isLeading()
 	if after && !before {
 		l.terms++
+		l.since = time.Now()
 	}
 	if l.expiry != nil {
 		l.expiry.Stop()

@@ -206,6 +206,9 @@ func TestNewTermAfterLeaseWasLostAndTakenAgain(t *testing.T) {
 		if got := l.Term(); got != 2 {
 			t.Errorf("taken again, it is term %d", got)
 		}
+		if since := time.Since(l.Since()); since < 15*time.Second || since > 30*time.Second {
+			t.Errorf("it was taken %s ago", since)
+		}
 	})
 }
 

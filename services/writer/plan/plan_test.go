@@ -77,6 +77,7 @@ func newService() *corev1.Service {
 type leader struct{}
 
 func (leader) Term() int                { return 1 }
+func (leader) Since() time.Time         { return time.Now() }
 func (leader) Changed() <-chan struct{} { return nil }
 func (leader) Release() func()          { return func() {} }
 

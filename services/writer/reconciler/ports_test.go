@@ -101,7 +101,7 @@ func newPortedService(t *testing.T, ports ...string) *portedService {
 	}
 	w.allows = targets.NewAllows(allows)
 	w.Limits.ShrinkWindow = time.Minute
-	w.Decide(fixtureKey, w.now.Add(-time.Hour)) // it has led for long
+	w.lease.since = w.now.Add(-time.Hour)
 	return w
 }
 
@@ -286,6 +286,7 @@ func TestEndpointsKeepTheirPortsOverARestart(t *testing.T) {
 	before := map[string]string{"1": "http:30080 ready", "2": "http:30090 ready", "3": "http:30090 ready"}
 	w.want("first", before)
 	w.forget(fixtureKey)
+	w.lease.since = w.now
 	w.report("blue", "2", "3")
 	w.want("after a restart", before) // a new leader lets nothing go in its first minute
 }

@@ -38,7 +38,13 @@ func (c *cluster) measured(t *testing.T) []string {
 
 func TestASeriesIsThereWhileItsServiceIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, &fakeLease{term: 1}, service("blue", "default"), service("red", "default"), service("other", "elsewhere"))
+		c := newCluster(
+			t,
+			&fakeLease{term: 1, since: time.Now()},
+			service("blue", "default"),
+			service("red", "default"),
+			service("other", "elsewhere"),
+		)
 		c.start(t)
 		selects := service("red", "default")
 		selects.Spec.Selector = map[string]string{"app": "red"}

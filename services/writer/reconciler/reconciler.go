@@ -97,6 +97,7 @@ type Prober interface {
 type Lease interface {
 	// Term is the number of this writer's current term, counted from 1; 0: it does not surely lead.
 	Term() int
+	Since() time.Time         // when it was taken for this term
 	Changed() <-chan struct{} // it was taken or lost; one reader
 	// Release has this writer stop leading. No other writer takes the Lease before handOver is called, which must wait
 	// until no write is in progress.
@@ -149,22 +150,17 @@ type state struct {
 	health      endpoints.Health
 }
 
-// term is a term of leadership, and when this writer noticed it; zero: another writer leads.
+// term is a term of leadership, and when it began; zero: another writer leads.
 type term struct {
 	number int
 	since  time.Time
 }
 
-// notice records the number of the current term, and reports whether it is another one than before.
-func (t *term) notice(number int, now time.Time) bool {
-	if number == t.number {
-		return false
+func termOf(lease Lease) (t term) {
+	if t.number = lease.Term(); t.number != 0 {
+		t.since = lease.Since() // of this term, or of one that has begun in between, in which nothing is decided yet
 	}
-	*t = term{number: number}
-	if number != 0 {
-		t.since = now
-	}
-	return true
+	return t
 }
 
 // New returns a Reconciler. Its owner calls Decide and Write for the keys in the two queues.
@@ -205,13 +201,14 @@ func (r *Reconciler) state(key targets.Key) *state {
 // the same key.
 func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	s := r.state(key)
-	newTerm := s.term.notice(r.Lease.Term(), now)
+	before := s.term.number
+	s.term = termOf(r.Lease)
 	view := r.Targets.Get(key, s.term.since)
 	if s.applier == nil {
 		s.applier = r.Applier()
 	}
 	// Another leader may have written in between, or a person edits the slices during a pause.
-	if newTerm || view.Paused {
+	if s.term.number != before || view.Paused {
 		s.applier.StartTerm()
 	}
 	if !view.Synced {

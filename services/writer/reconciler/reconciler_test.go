@@ -50,7 +50,7 @@ var fixtureKey = targets.Key{Namespace: "web", Name: "shop"}
 func newFixture(view targets.Resolution) *fixture {
 	f := &fixture{
 		decided: &recordedQueue{}, written: &recordedQueue{}, service: &oneService{view: view}, prober: &fakeProber{},
-		lease: &fakeLease{term: 1}, store: &fakeStore{slices: view.Slices},
+		lease: &fakeLease{term: 1, since: time.Now()}, store: &fakeStore{slices: view.Slices},
 	}
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	reporter := events.NewReporter(events.Config{Logger: log})
@@ -164,8 +164,13 @@ func (p *fakeProber) Statuses(requests []prober.Request) []prober.Status {
 }
 
 // fakeLease is held in the given term; 0: by another writer.
-type fakeLease struct{ term, released, handedOver int }
+type fakeLease struct {
+	term, released, handedOver int
 
+	since time.Time
+}
+
+func (l *fakeLease) Since() time.Time       { return l.since }
 func (l *fakeLease) Leading() bool          { return l.term != 0 }
 func (l *fakeLease) Term() int              { return l.term }
 func (*fakeLease) Changed() <-chan struct{} { return nil }
@@ -278,17 +283,16 @@ func TestTermThatEndedUnseenIsOver(t *testing.T) {
 	f := newFixture(managed())
 	first, later := time.Now(), time.Now().Add(time.Minute)
 	for _, step := range []struct {
-		name  string
-		term  int
-		at    time.Time
-		since time.Time
+		name             string
+		term             int
+		at, began, since time.Time
 	}{
-		{"first decision", 1, first, first},
-		{"same term", 1, later, first},
-		{"another term, though nothing was decided in between", 2, later, later},
-		{"standby", 0, later, time.Time{}},
+		{"first decision of a Service, whose leader is old", 1, first, first.Add(-time.Hour), first.Add(-time.Hour)},
+		{"same term", 1, later, first.Add(-time.Hour), first.Add(-time.Hour)},
+		{"another term, though nothing was decided in between", 2, later, later, later},
+		{"standby", 0, later, later, time.Time{}},
 	} {
-		f.lease.term = step.term
+		f.lease.term, f.lease.since = step.term, step.began
 		if f.Decide(fixtureKey, step.at); !f.states[fixtureKey].term.since.Equal(step.since) || !f.service.leadingSince.Equal(step.since) {
 			t.Errorf("%s: leads since %s, want %s", step.name, f.states[fixtureKey].term.since, step.since)
 		}

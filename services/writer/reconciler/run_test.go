@@ -130,7 +130,13 @@ func (c *cluster) put(t *testing.T, svc *corev1.Service) {
 
 func TestEachServiceIsDecidedWhileItIsATarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, &fakeLease{term: 1}, service("blue", "default"), service("red", "default"), service("other", "elsewhere"))
+		c := newCluster(
+			t,
+			&fakeLease{term: 1, since: time.Now()},
+			service("blue", "default"),
+			service("red", "default"),
+			service("other", "elsewhere"),
+		)
 		if _, status := c.Board.List(nil); status.Synced {
 			t.Error("the board is synced before anything was read")
 		}
@@ -158,7 +164,7 @@ func TestEachServiceIsDecidedWhileItIsATarget(t *testing.T) {
 
 func TestBoardIsSyncedWithoutAnyTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, &fakeLease{term: 1})
+		c := newCluster(t, &fakeLease{term: 1, since: time.Now()})
 		c.start(t)
 		if _, status := c.Board.List(nil); !status.Synced {
 			t.Error("the board is not synced")
@@ -214,7 +220,7 @@ func (c *cluster) hang() *hangingStore {
 
 func TestDecisionsGoOnDuringAWriteAndTheLeaseIsHandedOverAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lease := &releasable{}
+		lease := &releasable{fakeLease: fakeLease{since: time.Now()}}
 		left := service("left", "none")
 		c := newCluster(
 			t,
@@ -255,7 +261,7 @@ func TestLimitsServicesThatAreWrittenAtTheSameTime(t *testing.T) {
 			svc := service(fmt.Sprintf("left-%d", i), "none")
 			objects = append(objects, svc, ownedSlice(svc, svc.Name+"-slicefeed"))
 		}
-		c := newCluster(t, &fakeLease{term: 1}, objects...)
+		c := newCluster(t, &fakeLease{term: 1, since: time.Now()}, objects...)
 		store := c.hang()
 		c.start(t)
 		if n := store.deletes.Load(); n != maxWrites {
@@ -308,7 +314,7 @@ func ownedSlice(svc *corev1.Service, name string) *discoveryv1.EndpointSlice {
 
 func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lease, plain := &fakeLease{term: 1}, service("blue", "default")
+		lease, plain := &fakeLease{term: 1, since: time.Now()}, service("blue", "default")
 		halted := plain.DeepCopy()
 		halted.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
 		c := newCluster(t, lease, plain)

@@ -21,10 +21,9 @@ const (
 type stepDown struct {
 	mu       sync.Mutex
 	probes   map[targets.Key]verdict.Decision // of targets with probes: the fields about probes alone
-	term     term
-	last     time.Time // when it stepped down
-	writing  int       // writes in progress
-	handOver func()    // when none is; nil: it has not stepped down
+	last     time.Time                        // when it stepped down
+	writing  int                              // writes in progress
+	handOver func()                           // when none is; nil: it has not stepped down
 }
 
 // update records what a decision says about the probes of a target, and releases the Lease if that is due. The zero
@@ -42,8 +41,7 @@ func (s *stepDown) update(key targets.Key, d verdict.Decision, lease Lease, now 
 	} else {
 		delete(s.probes, key)
 	}
-	s.term.notice(lease.Term(), now)
-	if wake = stepDownAt(maps.Values(s.probes), s.term.since, s.last); wake.IsZero() || wake.After(now) {
+	if wake = stepDownAt(maps.Values(s.probes), termOf(lease).since, s.last); wake.IsZero() || wake.After(now) {
 		return false, wake
 	}
 	s.last, s.handOver = now, lease.Release()
