@@ -39,18 +39,19 @@ type Follower struct {
 var errSilence = errors.New("nothing was heard for three heartbeats")
 
 // Run follows until ctx is done; then its error is nil. It ends earlier only if the server calls
-// the request malformed, since repeating it would not help.
+// the request malformed and that has no cursor, since repeating it would not help (rule R14).
 func (f *Follower) Run(ctx context.Context) error {
 	for {
 		synced, err := f.stream(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it ended because it was to
 		}
-		if status.Code(err) == codes.InvalidArgument {
+		var breach Breach
+		malformed := status.Code(err) == codes.InvalidArgument
+		if malformed && f.set.cursor == nil {
 			return fmt.Errorf("watch endpoints: %w", err)
 		}
-		var breach Breach
-		if errors.As(err, &breach) {
+		if errors.As(err, &breach) || malformed {
 			f.set.Forget()
 		}
 		wait := f.delay(synced, breach != "", rand.Float64())

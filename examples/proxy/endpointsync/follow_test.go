@@ -268,6 +268,28 @@ func TestR13StartsOverAfterABreach(t *testing.T) {
 	})
 }
 
+// picky is a scripted writer that takes no cursor.
+type picky struct{ *scripted }
+
+func (p picky) WatchEndpoints(req *writerv1.WatchEndpointsRequest, to grpc.ServerStreamingServer[writerv1.WatchEndpointsResponse]) error {
+	if req.GetCursor() != nil {
+		return status.Error(codes.InvalidArgument, "no cursor")
+	}
+	return p.scripted.WatchEndpoints(req, to)
+}
+
+func TestR14StartsOverWhenItsCursorIsMalformed(t *testing.T) {
+	follow(t, func(r *rig) {
+		defer r.serve(picky{&scripted{says: func(int) *writerv1.WatchEndpointsResponse { return whole(1, entry(1)) }}})()
+		time.Sleep(time.Minute)
+		streams := r.begun()
+		if n := len(streams); n < 3 || streams[1].GetCursor() == nil || streams[2].GetCursor() != nil {
+			t.Errorf("within a minute of silence there were %d streams: %v", n, streams)
+		}
+		want(t, "backends", r.programmed(), at("10.0.0.1:30080"))
+	})
+}
+
 func TestDoesNotRepeatARequestThatIsMalformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t}
