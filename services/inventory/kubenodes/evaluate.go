@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -85,11 +86,12 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 	if node == nil {
 		node = &corev1.Node{}
 	}
+	provider := node.Spec.ProviderID // not dropped if it is too long: then the name could pick another server
 	s := nodeSummary{
 		candidate: source.Candidate{
 			Name:        node.Name,
 			UID:         string(node.UID),
-			ProviderID:  source.KeepValid(node.Spec.ProviderID, maxIdentifier),
+			ProviderID:  strings.ToValidUTF8(provider[:min(len(provider), maxIdentifier)], "?"),
 			SystemUUID:  source.KeepValid(node.Status.NodeInfo.SystemUUID, maxIdentifier),
 			InternalIPs: internalIPs(node.Status.Addresses),
 			Zone:        source.KeepValid(node.Labels[corev1.LabelTopologyZone], maxLabelValue),

@@ -96,7 +96,7 @@ func testMalformedNode(t *testing.T) {
 		withLabel(corev1.LabelTopologyZone, strings.Repeat("z", 1<<20)),
 		withLabel(corev1.LabelTopologyRegion, "de"),
 	)
-	n.Spec.ProviderID = strings.Repeat("p", 5000)
+	n.Spec.ProviderID = "ionos://" + strings.Repeat("p", 5000)
 	n.Status.NodeInfo.SystemUUID = "\xfe"
 	for _, a := range []string{"10.0.0.300", "", "10.0.0.11", "::ffff:10.0.0.11", "fd00::1%eth0", "node.example"} {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
@@ -104,7 +104,12 @@ func testMalformedNode(t *testing.T) {
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
 	got := EvaluateNode(n, Rules{})
 	want := source.Candidate{
-		Name: "w", UID: "uid-1", State: source.Ready, StateReason: "its kubelet is ready", Region: "de",
+		Name:        "w",
+		UID:         "uid-1",
+		State:       source.Ready,
+		StateReason: "its kubelet is ready",
+		Region:      "de",
+		ProviderID:  n.Spec.ProviderID[:maxIdentifier],
 		InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("fd00::1")},
 		Labels:      map[string]string{"ok": "yes", corev1.LabelTopologyRegion: "de"},
 	}

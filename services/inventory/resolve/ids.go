@@ -5,23 +5,17 @@ import (
 	"strings"
 )
 
-// parseProviderID reads both forms in use, ionos://<server> and
-// ionos:///<datacenter>/<server>, in lower case. Other forms are unknown.
-func parseProviderID(s string) (datacenter, server string, ok bool) {
-	rest, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(s)), "ionos://")
-	if !ok {
-		return "", "", false
+// parseProviderID reads both forms in use, ionos://<server> and ionos:///<datacenter>/<server>, in lower case. One in
+// another form is ours too, and names no server.
+func parseProviderID(s string) (datacenter, server string, isOurs bool) {
+	rest, isOurs := strings.CutPrefix(strings.ToLower(strings.TrimSpace(s)), "ionos:")
+	server, isKnown := strings.CutPrefix(rest, "//")
+	if path, isLong := strings.CutPrefix(server, "/"); isLong {
+		datacenter, server, _ = strings.Cut(path, "/")
+		isKnown = isKnown && isUUID(datacenter)
 	}
-	if isUUID(rest) {
-		return "", rest, true
-	}
-	rest, ok = strings.CutPrefix(rest, "/")
-	if !ok {
-		return "", "", false
-	}
-	datacenter, server, ok = strings.Cut(rest, "/")
-	if !ok || !isUUID(datacenter) || !isUUID(server) {
-		return "", "", false
+	if !isOurs || !isKnown || !isUUID(server) {
+		return "", "", isOurs
 	}
 	return datacenter, server, true
 }

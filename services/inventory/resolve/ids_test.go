@@ -13,6 +13,8 @@ func TestProviderIDsAreReadInBothTheirForms(t *testing.T) {
 		"":                                {},
 		"aws://" + s1:                     {},
 		"ionos://":                        {},
+		"ionos:" + s1:                     {},
+		"k3s://" + s1:                     {},
 		"ionos://worker-1":                {},
 		"ionos:///" + s1:                  {},
 		"ionos:///" + dc + "/worker-1":    {},
@@ -27,9 +29,9 @@ func TestProviderIDsAreReadInBothTheirForms(t *testing.T) {
 		"ionos:///." + dc[1:] + "/" + s1:              {},
 		"ionos:///" + dc + "/" + s1 + "/extra":        {},
 	} {
-		datacenter, server, ok := parseProviderID(id)
-		if datacenter != want[0] || server != want[1] || ok != (want[1] != "") {
-			t.Errorf("%q: got %q, %q, %t", id, datacenter, server, ok)
+		datacenter, server, isOurs := parseProviderID(id)
+		if datacenter != want[0] || server != want[1] || isOurs != strings.HasPrefix(strings.ToLower(strings.TrimSpace(id)), "ionos:") {
+			t.Errorf("%q: got %q, %q, %t", id, datacenter, server, isOurs)
 		}
 	}
 	if !isUUID("09afffff-0000-4000-8000-000000000000") {

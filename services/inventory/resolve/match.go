@@ -27,9 +27,10 @@ type serverMatch struct {
 
 // matchServer finds the server of a node: by its provider ID, else by its system UUID, else by its name. A
 // weaker identity never overrides a stronger one: a provider ID of a server that does not exist is not
-// repaired by a name.
+// repaired by a name, nor is one in an unknown form. Those of other programs, such as k3s://, mean nothing.
 func (c *cloudIndex) matchServer(n *source.Candidate) serverMatch {
-	datacenter, id, hasID := parseProviderID(n.ProviderID)
+	datacenter, id, isOurs := parseProviderID(n.ProviderID)
+	hasID := id != ""
 	withUUID := c.serversWithUUID(n.SystemUUID)
 	switch {
 	case hasID && len(withUUID) > 0 && !slices.Contains(withUUID, id):
@@ -44,6 +45,8 @@ func (c *cloudIndex) matchServer(n *source.Candidate) serverMatch {
 		return c.serverWithID(bySystemUUID, withUUID[0])
 	case len(withUUID) > 1:
 		return ambiguous("its system UUID is that of server %s, and reordered of another one", withUUID[0])
+	case isOurs:
+		return notFound("its provider ID has an unknown form, want ionos://SERVER%s", c.sameNameHint(n.Name))
 	}
 	switch named := c.byName[n.Name]; len(named) {
 	case 0:

@@ -29,7 +29,10 @@ func TestMatchesTheMachineOfANode(t *testing.T) {
 		{"by system UUID when the provider ID is another cloud's", source.Candidate{ProviderID: "aws:///eu/i-1", SystemUUID: s2}, s2, 0, nil},
 		{"by a unique name", source.Candidate{Name: "one", SystemUUID: "nonsense"}, s1, 0, nil},
 		{"not by a name that two servers have", source.Candidate{Name: "twin"}, "", source.AmbiguousServer, []string{"2 servers have its name"}},
-		{"not at all", source.Candidate{Name: "x", ProviderID: "ionos://?"}, "", source.NotFoundInIONOS, []string{"no server has its name", "provider ID"}},
+		{"not at all", source.Candidate{Name: "x", ProviderID: "aws://?"}, "", source.NotFoundInIONOS, []string{"no server has its name", "provider ID"}},
+		{"by name when the provider ID is another program's", source.Candidate{Name: "one", ProviderID: "rke2://one"}, s1, 0, nil},
+		{"not by name when the provider ID is one of ours, in an unknown form", source.Candidate{Name: "one", ProviderID: " IONOS:///" + s2}, "", source.NotFoundInIONOS, []string{"unknown form", "one has its name"}},
+		{"but by system UUID", source.Candidate{Name: "one", ProviderID: "ionos:" + s2, SystemUUID: s2}, s2, 0, nil},
 		{"provider ID and system UUID agree", source.Candidate{ProviderID: "ionos://" + s1, SystemUUID: s1}, s1, 0, nil},
 		{"provider ID and byte-swapped system UUID agree", source.Candidate{ProviderID: "ionos://" + le, SystemUUID: be}, le, 0, nil},
 		{"provider ID and system UUID name two servers", source.Candidate{ProviderID: "ionos://" + s1, SystemUUID: s2}, "", source.AmbiguousServer, []string{s2}},
@@ -73,7 +76,8 @@ func FuzzProviderID(f *testing.F) {
 	}
 	c := newCloudIndex(listing(server(s1, "one")), t0)
 	f.Fuzz(func(t *testing.T, s string) {
-		datacenter, id, ok := parseProviderID(s)
+		datacenter, id, _ := parseProviderID(s)
+		ok := id != ""
 		if ok != isUUID(id) || datacenter != "" && !isUUID(datacenter) || !ok && datacenter != "" {
 			t.Errorf("%q gave %q %q %v", s, datacenter, id, ok)
 		}
