@@ -1,6 +1,6 @@
 // Package assign gives each address to one node. It guarantees that no address has two nodes, that a node
 // keeps what it has until it gets an address that it claims, the address moves to a node with a better right,
-// or the node is released, and that the result does not depend on the order of claims. It does not know why a
+// or the node is excluded or released, and that the result does not depend on the order of claims. It does not know why a
 // node claims an address: package resolve does.
 package assign
 
@@ -22,7 +22,7 @@ type Claim struct {
 	Node      string
 	State     source.NodeState
 	Addresses resolve.AddrPair // may be empty: a node without a claim keeps what it has
-	Excluded  bool             // the node gives way to every claim
+	Excluded  bool             // the node loses what it has
 }
 
 // Assigner has the assignments of all nodes. It is not safe for concurrent use.
@@ -69,6 +69,9 @@ func (a *Assigner) Claim(claims []Claim) (changed []string) {
 	}
 	for _, c := range queue {
 		queue = append(queue, a.contendersOf(c.assigned)...) // the owner may give way now
+		if c.Excluded {
+			a.dropAssigned(c)
+		}
 	}
 	slices.SortFunc(queue, byPriority)
 	return a.settle(queue)
@@ -82,10 +85,16 @@ func (a *Assigner) Release(node string) (changed []string) {
 	}
 	delete(a.nodes, node)
 	a.setContested(c, resolve.AddrPair{})
+	contenders := a.contendersOf(c.assigned)
+	a.dropAssigned(c)
+	return a.settle(contenders)
+}
+
+func (a *Assigner) dropAssigned(c *claimant) {
 	for _, address := range c.assigned.List() {
 		delete(a.owners, address)
 	}
-	return a.settle(a.contendersOf(c.assigned))
+	c.assigned = resolve.AddrPair{}
 }
 
 // settle grants claims one after the other; a node that loses an address by that, or contends for one
@@ -141,7 +150,7 @@ func (a *Assigner) grant(c *claimant) (affected []*claimant) {
 // it to. If the same data names the owner too (two Nodes of one server, two Nodes of one InternalIP), a
 // fixed order decides, so that replicas agree whatever they saw before.
 func mustYield(owner, c *claimant, address netip.Addr) bool {
-	return owner.Excluded || owner.Addresses[resolve.Family(address)] != address || byPriority(c, owner) < 0
+	return owner.Addresses[resolve.Family(address)] != address || byPriority(c, owner) < 0
 }
 
 func (a *Assigner) setContested(c *claimant, contested resolve.AddrPair) {

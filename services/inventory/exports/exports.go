@@ -133,8 +133,12 @@ func New(cfg Config) *Exports {
 
 // Run frees unused Services until ctx is done, and then stops all stages and waits for them.
 func (e *Exports) Run(ctx context.Context) error {
-	defer e.stages.Wait()
-	defer e.stop()
+	defer func() {
+		e.mu.Lock() // no call starts stages any more
+		e.stop()
+		e.mu.Unlock()
+		e.stages.Wait()
+	}()
 	e.awaitReachable(ctx)
 	ticker := time.NewTicker(freeInterval)
 	defer ticker.Stop()

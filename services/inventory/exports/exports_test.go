@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,4 +304,29 @@ func TestReadyOnceTheAPIServerResponds(t *testing.T) {
 			t.Error("not ready although the API server responds")
 		}
 	})
+}
+
+func TestACallMayComeWhileItEnds(t *testing.T) {
+	for range 300 {
+		e := New(Config{
+			NewCatalog:     func(string) Catalog { return &exported{} },
+			Selector:       labels.Everything(),
+			CheckReachable: func(context.Context) error { return nil },
+			Registerer:     prometheus.NewRegistry(),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if err := e.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		calls.Go(func() {
+			if _, release, err := e.Acquire(shopClient, "shop/later"); err == nil {
+				release()
+			}
+		})
+		cancel()
+		calls.Wait()
+	}
 }
