@@ -62,7 +62,7 @@ func newChecks(cfg *config.Config, version string) ([]preflight.Check, error) {
 	if !cfg.UsesCluster() {
 		return checks, nil
 	}
-	cluster, err := config.LoadCluster(cfg, version)
+	cluster, err := cfg.LoadCluster(version)
 	if err != nil {
 		return nil, err
 	}

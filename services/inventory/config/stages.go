@@ -15,12 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/clientlist"
-	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
@@ -65,12 +63,12 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 
 // newClient creates the client of the secured cluster.
 func newClient(cfg *Config, version string, registry prometheus.Registerer) (kubernetes.Interface, error) {
-	cluster, err := LoadCluster(cfg, version)
+	config, err := cfg.LoadCluster(version)
 	if err != nil {
 		return nil, err
 	}
-	apimetrics.Observe(cluster, "inventory", registry)
-	client, err := kubernetes.NewForConfig(cluster)
+	cluster.Observe(config, "inventory", registry)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("create client of the secured cluster: %w", err)
 	}
@@ -163,25 +161,9 @@ func newRosterConfig(cfg *Config) roster.Config {
 }
 
 // LoadCluster returns how to connect to the API server of the secured cluster.
-func LoadCluster(cfg *Config, version string) (*rest.Config, error) {
-	var cluster *rest.Config
-	var err error
-	if cfg.Kubeconfig == "" && cfg.KubeContext == "" {
-		cluster, err = rest.InClusterConfig()
-	} else {
-		cluster, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cfg.Kubeconfig},
-			&clientcmd.ConfigOverrides{CurrentContext: cfg.KubeContext}).ClientConfig()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("SECURED_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", cfg.Kubeconfig, err)
-	}
-	command.LimitPlugin(cluster)
-	cluster.UserAgent = "slicefeed-inventory/" + version
-	cluster.ContentType = "application/vnd.kubernetes.protobuf"
-	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	cluster.QPS = -1 // the roster limits the request rate
-	return cluster, nil
+func (c *Config) LoadCluster(version string) (*rest.Config, error) {
+	config, _, err := cluster.Load("slicefeed-inventory/"+version, "SECURED_KUBECONFIG", c.Kubeconfig, c.KubeContext)
+	return config, err
 }
 
 // CheckFiles reads the files that the settings name, and reports all problems.
@@ -200,7 +182,7 @@ func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
 		}))
 	}
 	if checks.Cluster && c.UsesCluster() {
-		_, err := LoadCluster(c, version)
+		_, err := c.LoadCluster(version)
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)

@@ -13,11 +13,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 )
 
 // Exchange is what a call learns of its request and response beyond what the SDK returns.
@@ -87,7 +87,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	x.Status, x.Header = resp.StatusCode, resp.Header.Clone()
 	// If Retry-After is a date, the SDK returns an error and does not close the body.
 	resp.Header.Del("Retry-After")
-	t.metrics.observeRequest(codeLabel(resp.StatusCode), time.Since(start))
+	t.metrics.observeRequest(cluster.CodeLabel(resp.StatusCode), time.Since(start))
 	t.metrics.setRateLimit(resp.Header.Get("X-RateLimit-Remaining"))
 	resp.Request = r // the SDK's copy has our context
 	resp.Body = limitBody(resp, t.Limit)
@@ -122,12 +122,4 @@ func (h *tokenHider) Read(p []byte) (int, error) {
 		return 0, h.err
 	}
 	return h.body.Read(p[:min(len(p), complete)])
-}
-
-// codeLabel limits the values of the metric's label, whatever a server sends.
-func codeLabel(status int) string {
-	if http.StatusText(status) == "" {
-		return "other"
-	}
-	return strconv.Itoa(status)
 }

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/slicefeed/slicefeed/services/internal/admin"
-	"github.com/slicefeed/slicefeed/services/internal/apimetrics"
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/report"
@@ -119,7 +119,7 @@ const (
 // every problem.
 func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer, error) {
 	registry, registerer := command.NewRegistry("writer", version, cfg.ClusterName)
-	cluster, namespace, errCluster := cfg.LoadCluster(version)
+	clusterConfig, namespace, errCluster := cfg.LoadCluster(version)
 	configured, errSources := cfg.LoadSources()
 	openedSources, errLinks := openSources(cfg, configured, log, registerer)
 	endpointStore := endpoints.NewStore(rand.Text())
@@ -152,7 +152,7 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	for _, zone := range cfg.ZoneMap {
 		w.reconcilerConfig.Zones[zone.Secured] = zone.Consuming
 	}
-	if err := w.connectCluster(cluster, namespace, configured); err != nil {
+	if err := w.connectCluster(clusterConfig, namespace, configured); err != nil {
 		return nil, err
 	}
 	w.completeReport()
@@ -201,15 +201,15 @@ func (w *writer) completeReport() {
 func (w *writer) leading() bool { return w.reconcilerConfig.Lease.Term() != 0 }
 
 // connectCluster constructs the stages that use the consuming cluster.
-func (w *writer) connectCluster(cluster *rest.Config, namespace string, configured []sources.Source) error {
+func (w *writer) connectCluster(config *rest.Config, namespace string, configured []sources.Source) error {
 	isDryRun := w.cfg.Store == "memory"
-	apimetrics.Observe(cluster, "writer", w.registerer)
-	cluster.Wrap(applier.LeaderOnly(func() bool { return !isDryRun && w.leading() }))
-	client, err := kubernetes.NewForConfig(cluster)
+	cluster.Observe(config, "writer", w.registerer)
+	config.Wrap(applier.LeaderOnly(func() bool { return !isDryRun && w.leading() }))
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create client of the consuming cluster: %w", err)
 	}
-	imports, err := dynamic.NewForConfig(cluster)
+	imports, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create client for ServiceImports of the consuming cluster: %w", err)
 	}

@@ -3,15 +3,11 @@ package config
 import (
 	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
-	"strings"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/services/internal/clientlist"
-	"github.com/slicefeed/slicefeed/services/internal/command"
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
@@ -94,37 +90,7 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 	return config, nil
 }
 
-// serviceAccountNamespaceFile has the namespace of the Pod.
-const serviceAccountNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// LoadCluster returns how to reach the consuming cluster, and the writer's own namespace:
-// the Pod's, or that of the kubeconfig's context.
+// LoadCluster returns how to reach the consuming cluster, and the writer's own namespace.
 func (c *Config) LoadCluster(version string) (*rest.Config, string, error) {
-	var cluster *rest.Config
-	var namespace string
-	var err error
-	if c.Kubeconfig == "" {
-		cluster, err = rest.InClusterConfig()
-		if err == nil {
-			var text []byte
-			text, err = os.ReadFile(serviceAccountNamespaceFile)
-			namespace = strings.TrimSpace(string(text))
-		}
-	} else {
-		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}, nil)
-		cluster, err = loader.ClientConfig()
-		if err == nil {
-			namespace, _, err = loader.Namespace()
-		}
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("TARGET_KUBECONFIG=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", c.Kubeconfig, err)
-	}
-	command.LimitPlugin(cluster)
-	cluster.UserAgent = "slicefeed-writer/" + version
-	cluster.ContentType = "application/vnd.kubernetes.protobuf"
-	cluster.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	cluster.QPS = -1 // no client-side limit: the API server protects itself, and a failover must not queue here
-	return cluster, namespace, nil
+	return cluster.Load("slicefeed-writer/"+version, "TARGET_KUBECONFIG", c.Kubeconfig, "")
 }

@@ -1,9 +1,4 @@
-// Package apimetrics counts a component's requests to its cluster's API server. It guarantees bounded
-// labels and one count per request that was sent. It does not alter requests.
-//
-// Client-go's own hooks (k8s.io/client-go/tools/metrics) were rejected: they are global and can be
-// registered once, so that no registry can be injected.
-package apimetrics
+package cluster
 
 import (
 	"net/http"
@@ -17,7 +12,10 @@ import (
 
 // Observe counts all requests of clients made from the configuration. Call it before anything else
 // wraps the transport, so that requests which a later wrapper delays or drops are not counted.
-func Observe(cluster *rest.Config, component string, reg prometheus.Registerer) {
+//
+// Client-go's own hooks (k8s.io/client-go/tools/metrics) were rejected: they are global and can be
+// registered once, so that no registry can be injected.
+func Observe(config *rest.Config, component string, reg prometheus.Registerer) {
 	m := &requestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed", Subsystem: component, Name: "api_requests_total",
@@ -34,7 +32,7 @@ func Observe(cluster *rest.Config, component string, reg prometheus.Registerer) 
 		m.requests.WithLabelValues(verb, "200")
 	}
 	m.duration.WithLabelValues("get")
-	cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &instrumented{next: next, requestMetrics: m} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &instrumented{next: next, requestMetrics: m} })
 }
 
 type requestMetrics struct {
@@ -54,7 +52,7 @@ func (c *instrumented) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(r)
 	verb, result := requestVerb(r), "error"
 	if err == nil {
-		result = codeLabel(resp.StatusCode)
+		result = CodeLabel(resp.StatusCode)
 	}
 	c.requests.WithLabelValues(verb, result).Inc()
 	if verb != "watch" {
@@ -77,8 +75,8 @@ func requestVerb(r *http.Request) string {
 	return "other"
 }
 
-// codeLabel keeps the label bounded whatever status the server sends.
-func codeLabel(status int) string {
+// CodeLabel keeps the label bounded whatever status the server sends.
+func CodeLabel(status int) string {
 	if http.StatusText(status) == "" {
 		return "other"
 	}

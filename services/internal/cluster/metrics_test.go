@@ -1,4 +1,4 @@
-package apimetrics
+package cluster
 
 import (
 	"errors"
