@@ -88,13 +88,11 @@ func (r *configError) Unwrap() []error { return append([]error{ErrConfiguration}
 
 // NewConfigError turns an error into one about an invalid configuration, with a line for each error
 // joined in it.
-func NewConfigError(err error) error { return newConfigError(splitJoined(err)) }
-
-func newConfigError(problems []error) error {
-	if len(problems) == 0 {
+func NewConfigError(err error) error {
+	if err == nil {
 		return nil
 	}
-	return &configError{problems}
+	return &configError{splitJoined(err)}
 }
 
 // splitJoined returns the errors that were joined, also in several levels. An error that wraps

@@ -112,7 +112,7 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 			}
 		}
 	}
-	return newConfigError(problems)
+	return NewConfigError(errors.Join(problems...))
 }
 
 // holds reports whether a condition holds for what is set, and because of what: all its parts, or the first that does not

@@ -99,14 +99,14 @@ func (e *Endpoints) Run(ctx context.Context) error {
 				e.failure = err.Error() // makes the roster verify
 				e.mu.Unlock()
 			}
-			sendSignal(e.changed)
+			source.Signal(e.changed)
 		}
 	})
 	return e.watch.Run(ctx)
 }
 
 // Recheck reads the Service soon: it may have changed.
-func (e *Endpoints) Recheck() { sendSignal(e.recheck) }
+func (e *Endpoints) Recheck() { source.Signal(e.recheck) }
 
 // Verify checks that the reported slices are current, and then that the Service exists; see kubewatch.Verifier.
 func (e *Endpoints) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
@@ -241,7 +241,7 @@ func (e *Endpoints) reportChanges(update *source.Update, number uint64) {
 		switch {
 		case !known && e.confirmed < number:
 			e.unlisted[name] = number
-			sendSignal(e.recheck)
+			source.Signal(e.recheck)
 		case update.PartialError != "": // one of them may be this one
 		case !known || since <= e.confirmed:
 			delete(e.reported, name)
@@ -251,11 +251,4 @@ func (e *Endpoints) reportChanges(update *source.Update, number uint64) {
 	}
 	slices.SortFunc(update.Changed, func(a, b source.Candidate) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(update.Removed)
-}
-
-func sendSignal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // the pending signal stands for this one too
-	}
 }

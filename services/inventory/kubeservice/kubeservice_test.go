@@ -365,7 +365,8 @@ func FuzzSummarizeSlice(f *testing.F) {
 			if len(c.Ports) > 1 || len(c.Ports) == 1 && !c.Ports[0].IsValid() {
 				t.Errorf("ports %v", c.Ports)
 			}
-			if len(c.Name) == 0 || len(c.Name) > maxName || len(c.UID) > maxUID || len(c.Zone) > maxZone {
+			if len(c.Name) == 0 || len(c.Name) > contract.MaxNameLength || len(c.UID) > contract.MaxUIDLength ||
+				len(c.Zone) > contract.MaxLabelValueLength {
 				t.Errorf("out of bounds: %+v", c)
 			}
 			if c.Hostname != "" && (c.Hostname != hostname || !contract.IsHostname(c.Hostname)) {

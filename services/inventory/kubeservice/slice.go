@@ -16,13 +16,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// Limits of what is copied from a slice; a real API server stays below them.
-const (
-	maxName = 253
-	maxZone = 63
-	maxUID  = 128
-)
-
 // sliceSummary is what is kept of an EndpointSlice.
 type sliceSummary struct {
 	ports     []contract.Port // sorted, valid
@@ -82,7 +75,7 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 	p := endpoint{state: endpointState(e.Conditions)}
 	text := ""
 	if len(e.Addresses) > 0 {
-		text = source.KeepValid(e.Addresses[0], maxName)
+		text = source.KeepValid(e.Addresses[0], contract.MaxNameLength)
 	}
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -98,10 +91,10 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 		p.name = p.addr.String()
 	}
 	if t := e.TargetRef; t != nil {
-		p.uid, p.target = source.KeepValid(string(t.UID), maxUID), source.KeepValid(t.Name, maxName)
+		p.uid, p.target = source.KeepValid(string(t.UID), contract.MaxUIDLength), source.KeepValid(t.Name, contract.MaxNameLength)
 	}
 	if e.Zone != nil {
-		p.zone = source.KeepValid(*e.Zone, maxZone)
+		p.zone = source.KeepValid(*e.Zone, contract.MaxLabelValueLength)
 	}
 	if e.Hostname != nil && contract.IsHostname(*e.Hostname) {
 		p.hostname = *e.Hostname

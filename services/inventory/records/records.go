@@ -109,7 +109,7 @@ func (s *Source) keepWatching(ctx context.Context, w watcher) {
 	logged := false
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		startedAt := time.Now()
-		err := w.Watch(ctx, func() { sendSignal(s.readerChanged) })
+		err := w.Watch(ctx, func() { source.Signal(s.readerChanged) })
 		if ctx.Err() == nil && (!logged || time.Since(startedAt) > watchRetryInterval) {
 			s.log.Warn("cannot watch source, polling instead", "source", s.name, "error", err)
 			logged = true
@@ -200,7 +200,7 @@ func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err err
 		s.verified++
 	}
 	s.lastContact, s.failure = time.Now(), ""
-	sendSignal(s.changed)
+	source.Signal(s.changed)
 	return s.verified, nil
 }
 
@@ -220,11 +220,4 @@ func (s *Source) readRecords(ctx context.Context) ([]record, error) {
 		return nil, fmt.Errorf("parse %s: %w", s.name, err)
 	}
 	return records, nil
-}
-
-func sendSignal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // the pending signal stands for this one too
-	}
 }

@@ -8,25 +8,18 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 )
 
-// Limits of rule R13 of the contract, in bytes. A client ends the stream for one node that breaks it, and
-// then gets no node of the source. A test of feed compares what is sent with the contract.
-const (
-	maxNameLength       = 253
-	maxUIDLength        = 128
-	maxLabelKeyLength   = 317
-	maxLabelValueLength = 63 // of zone and region, too
-)
-
-// ContractProblem is why the node cannot be sent to clients; empty: it can.
+// ContractProblem is why the node cannot be sent to clients; empty: it can. A client ends the stream for one node that
+// breaks a limit of rule R13, and then gets no node of the source. A test of feed compares what is sent with the
+// contract.
 func (c Candidate) ContractProblem() string {
 	for _, f := range []struct {
 		name, value string
 		limit       int
 	}{
-		{"name", c.Name, maxNameLength},
-		{"UID", c.UID, maxUIDLength},
-		{"zone", c.Zone, maxLabelValueLength},
-		{"region", c.Region, maxLabelValueLength},
+		{"name", c.Name, contract.MaxNameLength},
+		{"UID", c.UID, contract.MaxUIDLength},
+		{"zone", c.Zone, contract.MaxLabelValueLength},
+		{"region", c.Region, contract.MaxLabelValueLength},
 	} {
 		if problem := textProblem(f.value, f.limit); problem != "" {
 			return fmt.Sprintf("its %s %s", f.name, problem)
@@ -44,7 +37,7 @@ func (c Candidate) ContractProblem() string {
 		return fmt.Sprintf("It has a port that is none, or more than %d. Correct it in the source.", contract.MaxPorts)
 	}
 	for key, value := range c.Labels {
-		if textProblem(key, maxLabelKeyLength) != "" || textProblem(value, maxLabelValueLength) != "" {
+		if textProblem(key, contract.MaxLabelKeyLength) != "" || textProblem(value, contract.MaxLabelValueLength) != "" {
 			return "a label is longer than Kubernetes allows, or not UTF-8"
 		}
 	}

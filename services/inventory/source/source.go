@@ -25,6 +25,14 @@ type Source interface {
 	Verify(ctx context.Context, mode Verification) (number uint64, err error)
 }
 
+// Signal sends a signal to a channel of capacity 1. One that is pending stands for this one too.
+func Signal(changed chan<- struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}
+
 // Verification is a way to prove that a source is current.
 type Verification uint8
 

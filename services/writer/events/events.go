@@ -26,6 +26,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 const (
@@ -181,10 +182,10 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 		}
 		switch {
 		case reportAt.After(now):
-			wake = earliest(wake, reportAt)
+			wake = verdict.Earliest(wake, reportAt)
 		case current.Leading && !state.reported:
 			if state.reported = r.Report(service, p); !state.reported {
-				wake = earliest(wake, now.Add(transientPeriod))
+				wake = verdict.Earliest(wake, now.Add(transientPeriod))
 			}
 		}
 		active[key] = state
@@ -194,7 +195,7 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 	} else {
 		delete(r.active, service.UID)
 	}
-	return earliest(wake, r.setEnded(service, before, active, current, now))
+	return verdict.Earliest(wake, r.setEnded(service, before, active, current, now))
 }
 
 // Report reports a problem now. False: too many are waiting to be sent.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // endedWarnings are the reported warnings of a Service that are over and whose recovery is not reported. The key has the
@@ -48,7 +49,7 @@ func (r *Reporter) setEnded(
 		due, wake = ended.takeDue(active, now)
 		for _, e := range due {
 			if !r.reportRecovery(service, e) {
-				ended[warningKey{reason: e.reason, object: e.object}], wake = e, earliest(wake, now.Add(calmPeriod))
+				ended[warningKey{reason: e.reason, object: e.object}], wake = e, verdict.Earliest(wake, now.Add(calmPeriod))
 			}
 		}
 	}
@@ -80,9 +81,9 @@ func (all endedWarnings) takeDue(active map[warningKey]activeWarning, now time.T
 		case inForce[key]:
 			e.over = time.Time{}
 		case e.over.IsZero():
-			e.over, wake = now, earliest(wake, now.Add(calmPeriod))
+			e.over, wake = now, verdict.Earliest(wake, now.Add(calmPeriod))
 		case at.After(now):
-			wake = earliest(wake, at)
+			wake = verdict.Earliest(wake, at)
 		default:
 			delete(all, key)
 			due = append(due, e)
@@ -92,14 +93,6 @@ func (all endedWarnings) takeDue(active map[warningKey]activeWarning, now time.T
 	}
 	slices.SortFunc(due, func(a, b endedWarning) int { return strings.Compare(a.reason+" "+a.object, b.reason+" "+b.object) })
 	return due, wake
-}
-
-// earliest returns the earlier of two times, of which zero is never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // ReportRecovery reports now that a problem has ended that began at since and was reported.

@@ -60,14 +60,7 @@ type Causes struct{ Feed, Probe time.Time }
 
 // With returns the older one of each kind.
 func (c Causes) With(other Causes) Causes {
-	return Causes{older(c.Feed, other.Feed), older(c.Probe, other.Probe)}
-}
-
-func older(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return Causes{verdict.Earliest(c.Feed, other.Feed), verdict.Earliest(c.Probe, other.Probe)}
 }
 
 // Tracker has what the last decision about a target depended on, to find out what is new in the next one. What

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -184,12 +183,4 @@ func why(judged []verdict.Endpoint, address netip.Addr) string {
 		return string(judged[at].Rule) + ": " + judged[at].Reason
 	}
 	return judged[at].Reason
-}
-
-// earliest returns the earlier of two times; zero is none.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

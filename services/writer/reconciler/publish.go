@@ -55,7 +55,7 @@ func (r *Reconciler) publish(
 	if released {
 		r.Logger.Warn("no probe passes; stepping down so another writer can take over")
 	}
-	return earliest(wake, later)
+	return verdict.Earliest(wake, later)
 }
 
 // target returns what is known of a target that this writer manages, or whose slices it leaves as they are.

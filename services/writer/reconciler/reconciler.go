@@ -244,7 +244,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	if r.DryRun != nil {
 		r.DryRun(r.preview(key, s, view, snapshots, input))
 	}
-	wake := earliest(earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
+	wake := verdict.Earliest(verdict.Earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
 	if !wake.IsZero() {
 		r.decisions.AddAfter(key, wake.Sub(now))
 	}

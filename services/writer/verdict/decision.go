@@ -145,3 +145,11 @@ func (e *evaluation) wakeAt(at time.Time) {
 		e.decision.Wake = at
 	}
 }
+
+// Earliest returns the earlier of two times; zero is none.
+func Earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

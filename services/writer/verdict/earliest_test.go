@@ -1,4 +1,4 @@
-package reconciler
+package verdict
 
 import (
 	"testing"
@@ -10,8 +10,8 @@ func TestEarliestTakesZeroForNever(t *testing.T) {
 	for _, tt := range []struct{ one, other, want time.Time }{
 		{a, b, a}, {b, a, a}, {time.Time{}, b, b}, {a, time.Time{}, a}, {time.Time{}, time.Time{}, time.Time{}},
 	} {
-		if got := earliest(tt.one, tt.other); !got.Equal(tt.want) {
-			t.Errorf("earliest(%v, %v) = %v, want %v", tt.one, tt.other, got, tt.want)
+		if got := Earliest(tt.one, tt.other); !got.Equal(tt.want) {
+			t.Errorf("Earliest(%v, %v) = %v, want %v", tt.one, tt.other, got, tt.want)
 		}
 	}
 }
