@@ -268,6 +268,14 @@ func TestReportsRejectionOncePerTerm(t *testing.T) {
 			w := newWriter(t)
 			rejection := answers(code, nil)
 			w.api.setFault(false, rejection)
+			w.dropsReports = true
+			for range 2 {
+				_ = w.apply(t, desired("10.0.0.1"))
+			}
+			if len(w.rejected) != 2 {
+				t.Errorf("%d of 2 rejections are reported, though none could be", len(w.rejected))
+			}
+			w.dropsReports, w.rejected = false, nil
 			began := time.Now()
 			for range 2 {
 				if err := w.apply(t, desired("10.0.0.1")); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes") {

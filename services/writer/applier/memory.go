@@ -142,9 +142,7 @@ func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice)
 	if isNewer(answer.ResourceVersion, m.version) {
 		m.version = answer.ResourceVersion
 	}
-	if m.left[sent.Name] = sent; sent.DeletionTimestamp != nil { // it goes by itself
-		delete(m.left, sent.Name)
-	}
+	m.left[sent.Name] = sent
 }
 
 // recordListing records what the API server has. A slice with a write whose outcome was unknown is taken as it is:

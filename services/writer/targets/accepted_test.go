@@ -171,6 +171,13 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			}
 		})
 	}
+	t.Run("in a slice that waits for a finalizer, too", func(t *testing.T) {
+		svc, ending := serviceWithSource(), mine.DeepCopy()
+		svc.Spec.Selector, ending.DeletionTimestamp = map[string]string{"a": "b"}, &svc.CreationTimestamp
+		if resolution := newResolver(twoSources()).resolve(svc, ending); !resolution.ProbesOnly {
+			t.Errorf("rejected %v, not probed", resolution.Rejection)
+		}
+	})
 	t.Run("by accepted settings where those of now are unusable", func(t *testing.T) {
 		h := newResolver(twoSources())
 		h.resolve(serviceWithSource(), mine)
