@@ -151,14 +151,16 @@ func TestProofOfLife(t *testing.T) {
 	})
 }
 
+const inventoryRole = "slicefeed-inventory.slicefeed" // release and namespace
+
 // withdraw takes a verb on Nodes from the inventory; the function that it returns gives it back.
 func (p *proof) withdraw(verb string) (back func()) {
 	roles := p.SecuredClient().RbacV1().ClusterRoles()
-	role, err := roles.Get(p.Ctx(), "slicefeed-inventory", metav1.GetOptions{})
+	role, err := roles.Get(p.Ctx(), inventoryRole, metav1.GetOptions{})
 	p.Must(err)
 	before := slices.Clone(role.Rules)
 	set := func(ctx context.Context, rules []rbacv1.PolicyRule) error {
-		role, err := roles.Get(ctx, "slicefeed-inventory", metav1.GetOptions{})
+		role, err := roles.Get(ctx, inventoryRole, metav1.GetOptions{})
 		if err == nil {
 			role.Rules = rules
 			_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
