@@ -10,8 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type testConfig struct {
 	Name  string      `flag:"name"     required:"true" help:"a name"        group:"Names"`

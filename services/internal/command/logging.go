@@ -18,9 +18,9 @@ type LogSettings struct {
 	Format string `flag:"log-format" default:"json" enum:"json,text"             help:"format of log lines: JSON objects, or key=value pairs for reading at a terminal"`
 }
 
-// NewLogger returns a logger that writes one line per record to w.
+// NewLogger returns a logger that writes one line per record to w, with a limit for equal messages; see flood.
 func (s LogSettings) NewLogger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{}
+	options := &slog.HandlerOptions{ReplaceAttr: readable}
 	if s.Level != "" {
 		var level slog.Level
 		if err := level.UnmarshalText([]byte(s.Level)); err != nil {
@@ -29,9 +29,20 @@ func (s LogSettings) NewLogger(w io.Writer) *slog.Logger {
 		options.Level = level
 	}
 	if s.Format == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(newFlood(slog.NewTextHandler(w, options)))
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(newFlood(slog.NewJSONHandler(w, options)))
+}
+
+// readable writes times with milliseconds and durations as text. JSON would have nanoseconds of both.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindTime:
+		a.Value = slog.StringValue(a.Value.Time().UTC().Format("2006-01-02T15:04:05.000Z"))
+	case slog.KindDuration:
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // captureGlobalLoggers makes log the logger of the whole process: of slog's default, klog and grpc.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
@@ -40,10 +39,9 @@ var (
 type serverHandshaker struct {
 	credentials.TransportCredentials
 
-	failures   prometheus.Counter
-	limits     *limits
-	logLimiter rate.Sometimes
-	pending    *eviction.Set[net.Conn]
+	failures prometheus.Counter
+	limits   *limits
+	pending  *eviction.Set[net.Conn]
 }
 
 func newServerHandshaker(id *identity.Identity, clients *clientlist.List, l *limits, cfg Config) *serverHandshaker {
@@ -62,7 +60,7 @@ func newServerHandshaker(id *identity.Identity, clients *clientlist.List, l *lim
 			return nil
 		}),
 		failures: newCounter(cfg, "tls_handshake_errors_total", "Number of failed TLS handshakes."),
-		limits:   l, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
+		limits:   l,
 	}
 	h.setPendingLimit(maxHandshakes)
 	cfg.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -86,7 +84,7 @@ func (h *serverHandshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.
 	if err != nil {
 		h.failures.Inc()
 		err = identity.ExplainHandshake(err)
-		h.logLimiter.Do(func() { h.limits.log.Warn("TLS handshake failed", "remote", raw.RemoteAddr().String(), "error", err) })
+		h.limits.log.Warn("TLS handshake failed", "remote", raw.RemoteAddr().String(), "error", err)
 		return nil, nil, err
 	}
 	// Only now has the peer proven its identity, so only now can its connection be counted.

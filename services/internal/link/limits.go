@@ -56,14 +56,13 @@ const (
 	limitConcurrent   = "concurrent_streams"
 )
 
-// limits counts what each client uses, and counts and logs what is rejected. It limits its log lines, and
+// limits counts what each client uses, and counts and logs what is rejected. It
 // applies before the interceptor that logs each call, so that a flood of calls does not flood the log.
 type limits struct {
 	streams    streamLimits
 	clients    *clientlist.List
 	rejections *prometheus.CounterVec
 	log        *slog.Logger
-	logLimiter rate.Sometimes
 
 	mu     sync.Mutex
 	usages map[certificate.SAN]*clientUsage
@@ -85,7 +84,7 @@ func (l *limits) newClientUsage() *clientUsage {
 
 func newLimits(clients *clientlist.List, cfg Config) *limits {
 	l := &limits{
-		streams: cfg.streamLimits(), clients: clients, log: cfg.Logger, logLimiter: rate.Sometimes{First: 3, Interval: time.Second},
+		streams: cfg.streamLimits(), clients: clients, log: cfg.Logger,
 		usages: map[certificate.SAN]*clientUsage{},
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "slicefeed",
@@ -103,7 +102,7 @@ func newLimits(clients *clientlist.List, cfg Config) *limits {
 
 func (l *limits) recordRejection(limit string, peer ...any) {
 	l.rejections.WithLabelValues(limit).Inc()
-	l.logLimiter.Do(func() { l.log.Warn("limit reached", append([]any{"limit", limit}, peer...)...) })
+	l.log.Warn("limit reached", append([]any{"limit", limit}, peer...)...)
 }
 
 // addConnection counts a connection as its client's, unless there is no room for it, not even as an excess

@@ -114,18 +114,20 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
-// logStderr logs the start of stderr.
+// logStderr logs the start of stderr, as one line: many could be left out.
 func (c *commandReader) logStderr(stderr *limitedBuffer) {
-	truncated, logged := stderr.exceeded, 0
+	var lines []string
+	truncated := stderr.exceeded
 	for line := range strings.Lines(stderr.kept.String()) {
-		line = strings.TrimRight(line, "\r\n")
-		if truncated = truncated || logged == maxLoggedLines || len(line) > maxLoggedLineBytes; logged == maxLoggedLines {
+		if len(lines) == maxLoggedLines {
+			truncated = true
 			break
 		}
-		c.log.Info("command stderr", "line", strings.ToValidUTF8(line[:min(len(line), maxLoggedLineBytes)], "?"))
-		logged++
+		line = strings.TrimRight(line, "\r\n")
+		truncated = truncated || len(line) > maxLoggedLineBytes
+		lines = append(lines, strings.ToValidUTF8(line[:min(len(line), maxLoggedLineBytes)], "?"))
 	}
-	if truncated {
-		c.log.Info("command stderr truncated", "maxLines", maxLoggedLines, "maxLineBytes", maxLoggedLineBytes)
+	if len(lines) > 0 {
+		c.log.Info("command stderr", "lines", lines, "truncated", truncated)
 	}
 }

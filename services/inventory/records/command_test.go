@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -193,23 +194,22 @@ func TestLogsBoundedStderr(t *testing.T) {
 	r, _ := newShellReader(
 		t,
 		`printf 'first\033[2J\n\377second\n' >&2; printf '%05000d\n' 0 >&2; i=0; while [ $i -lt 300 ]; do echo more >&2; i=$((i+1)); done; printf last >&2; echo '[]'`,
-		slog.New(slog.NewTextHandler(&log, nil)),
+		slog.New(slog.NewJSONHandler(&log, nil)),
 	)
 	data, err := r.Read(t.Context())
 	if string(data) != "[]\n" || err != nil {
 		t.Fatalf("%q, %v", data, err)
 	}
-	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != maxLoggedLines+1 || log.Len() > (maxLoggedLines+2)*300+maxLoggedLineBytes {
-		t.Errorf("%d lines, %d bytes", len(lines), log.Len())
+	var line struct {
+		Lines     []string
+		Truncated bool
 	}
-	for i, want := range []string{`line="first\x1b[2J"`, `line=?second`, `line=0000`, `line=more`} {
-		if !strings.Contains(lines[i], want) {
-			t.Errorf("line %d is %.100s, want %s", i, lines[i], want)
-		}
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil || len(line.Lines) != maxLoggedLines || !line.Truncated {
+		t.Fatalf("%v, %d lines, truncated %t", err, len(line.Lines), line.Truncated)
 	}
-	if last := lines[len(lines)-1]; !strings.Contains(last, "command stderr truncated") {
-		t.Errorf("the last line is %s", last)
+	want := []string{"first\x1b[2J", "?second", strings.Repeat("0", maxLoggedLineBytes), "more"}
+	if d := cmp.Diff(want, line.Lines[:4]); d != "" {
+		t.Error(d)
 	}
 }
 

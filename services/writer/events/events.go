@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +36,7 @@ const (
 	seriesWindow    = 10 * time.Minute // a warning that returns within it updates the previous Event
 	transientPeriod = 5 * time.Second
 	calmPeriod      = 10 * time.Second // a warning that returns within it has not ended
+	maxAtOnce       = 20               // problems of a Service; then one each calmPeriod: its owner decides how many there are
 	requestTimeout  = 5 * time.Second
 )
 
@@ -112,6 +114,7 @@ type Reporter struct {
 
 	mu     sync.Mutex
 	active map[types.UID]map[warningKey]activeWarning // by Service
+	limits map[types.UID]*rate.Limiter                // of problems reported, by Service
 	ended  map[types.UID]endedWarnings                // by Service
 
 	recent map[eventKey]*eventsv1.Event // of the goroutine in Run
@@ -151,6 +154,7 @@ func NewReporter(cfg Config) *Reporter {
 		cfg:    cfg,
 		queue:  make(chan queuedEvent, maxQueue),
 		active: map[types.UID]map[warningKey]activeWarning{},
+		limits: map[types.UID]*rate.Limiter{},
 		ended:  map[types.UID]endedWarnings{},
 		recent: map[eventKey]*eventsv1.Event{},
 	}
@@ -183,7 +187,10 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 		switch {
 		case reportAt.After(now):
 			wake = verdict.Earliest(wake, reportAt)
-		case current.Leading && !state.reported:
+		case !current.Leading || state.reported:
+		case !r.limitOf(service.UID).AllowN(now, 1):
+			wake = verdict.Earliest(wake, now.Add(calmPeriod))
+		default:
 			if state.reported = r.Report(service, p); !state.reported {
 				wake = verdict.Earliest(wake, now.Add(transientPeriod))
 			}
@@ -192,10 +199,18 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 	}
 	if len(active) > 0 {
 		r.active[service.UID] = active
-	} else {
-		delete(r.active, service.UID)
+	} else if delete(r.active, service.UID); !current.Managed {
+		delete(r.limits, service.UID)
 	}
 	return verdict.Earliest(wake, r.setEnded(service, before, active, current, now))
+}
+
+// limitOf returns the limit of a Service. It is forgotten with the Service.
+func (r *Reporter) limitOf(service types.UID) *rate.Limiter {
+	if r.limits[service] == nil {
+		r.limits[service] = rate.NewLimiter(rate.Every(calmPeriod), maxAtOnce)
+	}
+	return r.limits[service]
 }
 
 // Report reports a problem now. False: too many are waiting to be sent.

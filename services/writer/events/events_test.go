@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,28 @@ func TestReportsAnotherMistakeThatReplacesOne(t *testing.T) {
 	slices.Sort(notes)
 	if want := []string{"1 held", "port", "probe", "workload"}; !slices.Equal(notes, want) {
 		t.Errorf("reported %q, want %q", notes, want)
+	}
+}
+
+func TestMistakesThatFollowEachOtherAreLimited(t *testing.T) {
+	reported, r := newRecorded()
+	begin := time.Now()
+	set := func(after time.Duration, problems ...*report.Problem) time.Time {
+		return r.SetActive(shop, Current{Problems: problems, Managed: true, Leading: true}, begin.Add(after))
+	}
+	for i := range 1000 {
+		set(time.Duration(i)*time.Millisecond, newProblem("InvalidAnnotation", "", strconv.Itoa(i)))
+		set(time.Duration(i) * time.Millisecond)
+	}
+	if n := len(reported.events); n != maxAtOnce {
+		t.Errorf("%d Events within a second, want %d", n, maxAtOnce)
+	}
+	last := newProblem("InvalidAnnotation", "", "last")
+	if wake := set(time.Second, last); !wake.Equal(begin.Add(time.Second + calmPeriod)) {
+		t.Errorf("decides again at %v", wake)
+	}
+	if set(time.Second+calmPeriod, last); len(reported.events) != maxAtOnce+1 || !strings.HasPrefix(reported.events[maxAtOnce][1], "last") {
+		t.Errorf("%d Events; what lasts is not reported", len(reported.events))
 	}
 }
 

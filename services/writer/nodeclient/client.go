@@ -61,18 +61,12 @@ type Client struct {
 	closingConns sync.WaitGroup // connections of earlier sessions
 	connected    bool
 	denial       string         // see subscriber.Snapshot
-	logLimiter   *rate.Limiter  // limits log lines about reported changes: a peer controls how many there are
 	failureLog   rate.Sometimes // limits log lines about an unreachable inventory
 }
 
-// Limits of log lines: about changes that the inventory reports, each second; and about failed connection
-// attempts, one of which fails about every 2 s during an outage.
-const (
-	maxLogRate  = 1
-	maxLogBurst = 20
-
-	failureLogInterval = 30 * time.Second
-)
+// failureLogInterval limits log lines about failed connection attempts, one of which fails about every 2 s during an
+// outage.
+const failureLogInterval = 30 * time.Second
 
 // New returns a client without any nodes.
 func New(cfg Config) *Client {
@@ -84,7 +78,6 @@ func New(cfg Config) *Client {
 		log:        cfg.Log.With("source", subscriber.FeedName(cfg.Source, cfg.Service)),
 		mirror:     subscriber.NewMirror(),
 		changedCh:  make(chan struct{}, 1),
-		logLimiter: rate.NewLimiter(maxLogRate, maxLogBurst),
 		failureLog: rate.Sometimes{First: 1, Interval: failureLogInterval},
 	}
 	s.feed = subscriber.FeedName(cfg.Source, cfg.Service)
@@ -232,16 +225,16 @@ func (s *Client) publishSnapshot(now time.Time) {
 	}
 }
 
-// logChanges logs the important changes, up to the limit of log lines.
+// logChanges logs the important changes.
 func (s *Client) logChanges(old, now subscriber.Snapshot) {
-	if now.SyncedInStream && (!old.SyncedInStream || old.Cursor.Epoch != now.Cursor.Epoch) && s.logLimiter.Allow() {
+	if now.SyncedInStream && (!old.SyncedInStream || old.Cursor.Epoch != now.Cursor.Epoch) {
 		s.log.Info("synced with inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
 	}
 	for _, p := range []struct {
 		name     string
 		old, now subscriber.PartStatus
 	}{{"membership", old.Membership, now.Membership}, {"addresses", old.Addresses, now.Addresses}} {
-		if (p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero()) && s.logLimiter.Allow() {
+		if p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero() {
 			s.log.Info("source status changed", "part", p.name, "state", p.now.State.String(), "reason", p.now.Reason)
 		}
 	}

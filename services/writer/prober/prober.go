@@ -147,8 +147,26 @@ func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
 	old := p.schedule.Status(attempt.Key)
 	if p.schedule.Finish(attempt, result, detail, endedAt) {
 		status := p.schedule.Status(attempt.Key)
-		p.log.InfoContext(ctx, "probe status changed", "address", attempt.Key.Address.String(), "port", attempt.Key.Port,
-			"mode", attempt.Key.Spec.Mode.String(), "old", old.Health.String(), "new", status.Health.String(), "detail", status.Detail)
+		p.log.InfoContext(
+			ctx,
+			"probe status changed",
+			"source",
+			attempt.queue.share.Source,
+			"service",
+			attempt.queue.share.Target,
+			"address",
+			attempt.Key.Address.String(),
+			"port",
+			attempt.Key.Port,
+			"mode",
+			attempt.Key.Spec.Mode.String(),
+			"old",
+			old.Health.String(),
+			"new",
+			status.Health.String(),
+			"detail",
+			status.Detail,
+		)
 		signal(p.changedCh)
 	}
 	signal(p.wakeCh)
