@@ -226,6 +226,27 @@ func TestWaitsUntilHealthyOrTimeout(t *testing.T) {
 	}
 }
 
+type writeFunc func([]byte) (int, error)
+
+func (f writeFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestAnInterruptedWaitIsNoAnswer(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	cmd := newCommand(func(string) string { return "" })
+	cmd.SetArgs(
+		[]string{
+			"wait",
+			"web/shop",
+			"--writer-address",
+			(&component{problems: [][]*reportv1.Problem{warnings("it is slow")}}).serve(t, report.Writer),
+		},
+	)
+	cmd.SetErr(writeFunc(func(p []byte) (int, error) { interrupt(); return len(p), nil }))
+	if err := cmd.ExecuteContext(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // deployment returns a Deployment of a writer and its ReplicaSet, and the name of the latter's Pods.
 func deployment(name string) []runtime.Object {
 	labels := map[string]string{nameLabel: report.Writer}

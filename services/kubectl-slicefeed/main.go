@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (o *options) wait(ctx context.Context, timeout time.Duration, progress io.W
 	last := ""
 	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(context.Context) (bool, error) {
 		answers, err := o.ask(ctx, service, report.Writer)
-		if err != nil {
+		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return false, err
 		}
 		problem := findProblem(answers)
@@ -170,7 +171,7 @@ func (o *options) wait(ctx context.Context, timeout time.Duration, progress io.W
 		last = problem
 		return problem == "", nil
 	})
-	if err != nil && last != "" {
+	if err != nil && last != "" && ctx.Err() == nil {
 		return fmt.Errorf("%s is not healthy: %s", service, last)
 	}
 	return err

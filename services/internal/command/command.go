@@ -119,6 +119,9 @@ func Execute(root *cobra.Command) error {
 	}
 	select {
 	case err := <-ended:
+		if err != nil && strings.Contains(err.Error(), context.Canceled.Error()) { // what was interrupted says nothing else
+			err = errors.New("interrupted")
+		}
 		return err
 	case <-time.After(endTimeout):
 		return fmt.Errorf("something did not end within %s after the signal", endTimeout)
@@ -152,7 +155,11 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 					return err
 				}
 				log.Info("starting", "component", c.Name, "version", c.Version)
-				return service.Run(cmd.Context())
+				defer context.AfterFunc(cmd.Context(), func() { log.Info("stopping", "component", c.Name) })()
+				if err = service.Run(cmd.Context()); err == nil {
+					log.Info("stopped", "component", c.Name)
+				}
+				return err
 			},
 		),
 		c.newCheckConfig(getenv),

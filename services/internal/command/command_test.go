@@ -9,13 +9,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-
-	"go.uber.org/goleak"
+	"testing/synctest"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type testConfig struct {
 	Name  string      `flag:"name"     required:"true" help:"a name"        group:"Names"`
@@ -183,4 +180,27 @@ func TestCommandLine(t *testing.T) {
 			}
 		})
 	}
+}
+
+type serviceFunc func(context.Context) error
+
+func (f serviceFunc) Run(ctx context.Context) error { return f(ctx) }
+
+func TestServeLogsItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out bytes.Buffer
+		cmd := Component[testConfig]{Name: "component", Build: func(*testConfig, *slog.Logger) (Service, error) {
+			return serviceFunc(func(context.Context) error { cancel(); synctest.Wait(); return nil }), nil
+		}}.Command(func(string) string { return "" })
+		cmd.SetArgs([]string{"serve", "--name=a"})
+		cmd.SetErr(&out)
+		if err := cmd.ExecuteContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(out.String(), "\n")
+		if len(lines) != 4 || !strings.Contains(lines[1], `"msg":"stopping"`) || !strings.Contains(lines[2], `"msg":"stopped"`) {
+			t.Errorf("got %s", out.String())
+		}
+	})
 }

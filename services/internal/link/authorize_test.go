@@ -277,8 +277,15 @@ func TestLogsCallsWithoutPayload(t *testing.T) {
 	if err := r.stop(); err != nil { // then the log is complete
 		t.Fatal(err)
 	}
-	if log := r.log.String(); !strings.Contains(log, "Who") || strings.Contains(log, "a-payload") {
+	log := r.log.String()
+	if !strings.Contains(log, "Who") || strings.Contains(log, "a-payload") {
 		t.Errorf("log misses the calls or contains a payload:\n%s", log)
+	}
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "grpc.component=server") &&
+			strings.Contains(line, "grpc.code=OK") != strings.Contains(line, "level=DEBUG") {
+			t.Errorf("a call that succeeds is for Debug, and no other: %s", line)
+		}
 	}
 }
 

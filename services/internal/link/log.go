@@ -33,7 +33,9 @@ func peerLogFields(ctx context.Context) logging.Fields {
 // regularly end with it (R11).
 func callLogLevel(code codes.Code) logging.Level {
 	switch code {
-	case codes.OK, codes.Canceled, codes.Unavailable, codes.NotFound, codes.DeadlineExceeded:
+	case codes.OK:
+		return logging.LevelDebug
+	case codes.Canceled, codes.Unavailable, codes.NotFound, codes.DeadlineExceeded:
 		return logging.LevelInfo
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		return logging.LevelError

@@ -154,7 +154,11 @@ func (s testService) Stop() {
 
 func (r *testLink) config(component, name string, f identity.Files) Config {
 	return Config{
-		Component: component, Name: name, Files: f, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Registerer: r.metrics,
+		Component:          component,
+		Name:               name,
+		Files:              f,
+		Logger:             slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Registerer:         r.metrics,
 		SubscriberServices: []string{probeService.ServiceName},
 	}
 }

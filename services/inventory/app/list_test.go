@@ -85,7 +85,7 @@ func TestObserveOnceWaitsForWhatCanBePublished(t *testing.T) {
 		servers []string
 		want    string // reported
 	}{
-		"no node has an address":             {nil, "addresses are unsynced (none of 2 eligible nodes has an address)"},
+		"no node has an address":             {nil, "addresses are unsynced (2 eligible nodes have no address)"},
 		"a ready node has none, perhaps yet": {[]string{serverJSON(server1, "one", "10.0.1.11")}, "a ready node has no address, which another listing must confirm"},
 	} {
 		t.Run(name, func(t *testing.T) {

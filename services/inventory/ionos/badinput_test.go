@@ -217,13 +217,13 @@ func badInputs() []badInput {
 			name:          "one server's data is invalid",
 			fault:         respondWith(serversJSON("", strings.Replace(one, `"10.0.0.1"`, `"10.0.0.256"`, 1), two, three)),
 			wantAddresses: failed,
-			wantReason:    "invalid data for the servers of 1 nodes",
+			wantReason:    "invalid data for the servers of 1 node",
 		},
 		{
 			name:          "the new server's data is invalid",
 			fault:         respondWith(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
 			wantAddresses: failed,
-			wantReason:    "invalid data for the servers of 1 nodes",
+			wantReason:    "invalid data for the servers of 1 node",
 			wantOmission:  source.InvalidRecord,
 		},
 		{

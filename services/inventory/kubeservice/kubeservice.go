@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -220,7 +221,11 @@ func (e *Endpoints) partialError() string {
 	if invalid == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d invalid endpoints in the slices of the Service: until they are corrected, none leaves", invalid)
+	return display.Count(
+		invalid,
+		"invalid endpoint",
+		"invalid endpoints",
+	) + " in the slices of the Service: until that is corrected, none leaves"
 }
 
 // reportChanges adds the members that changed to an update, with those that are no longer listed and may leave. It

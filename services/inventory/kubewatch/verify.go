@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -106,8 +107,13 @@ func (w *Watch[T]) verifyFull(ctx context.Context) error {
 		return fmt.Errorf("compare %s: %w: the watch has not received a list yet", w.kind.Resource, errInconsistent)
 	}
 	w.requestRelist()
-	return fmt.Errorf("compare %s: %w: %d differ, for example %.80q",
-		w.kind.Resource, errInconsistent, len(differ), slices.Min(slices.Collect(maps.Keys(differ))))
+	return fmt.Errorf(
+		"compare %s: %w: %s, for example %.80q",
+		w.kind.Resource,
+		errInconsistent,
+		display.Count(len(differ), "object differs", "objects differ"),
+		slices.Min(slices.Collect(maps.Keys(differ))),
+	)
 }
 
 // listAll reads all objects page by page. The first page names no resourceVersion, which makes
@@ -129,7 +135,7 @@ func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, err
 			continue
 		}
 		if err != nil && pages > 0 {
-			err = fmt.Errorf("after %d objects in %d pages: %w", len(listed), pages, err)
+			err = fmt.Errorf("after %d objects in %s: %w", len(listed), display.Count(pages, "page", "pages"), err)
 		}
 		if err != nil {
 			return nil, 0, err

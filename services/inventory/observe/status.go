@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -55,8 +56,8 @@ func (o *Observer) evaluateMembership(now time.Time) (source.SyncState, string) 
 		return source.Degraded, o.partialError
 	case o.counts.Invalid > 0:
 		return source.Degraded, fmt.Sprintf(
-			"the source has invalid data for %d nodes; known nodes keep their last valid state",
-			o.counts.Invalid,
+			"the source has invalid data for %s; known nodes keep their last valid state",
+			display.Count(o.counts.Invalid, "node", "nodes"),
 		)
 	}
 	return source.Synced, ""
@@ -69,7 +70,7 @@ func (o *Observer) evaluateAddresses(now time.Time) (source.SyncState, string) {
 		case !o.verifications.everFull:
 			return source.Unsynced, "no full verification of the source yet"
 		case noAddresses:
-			return source.Unsynced, fmt.Sprintf("none of %d eligible nodes has a usable address", o.counts.Eligible)
+			return source.Unsynced, display.Count(o.counts.Eligible, "eligible node has", "eligible nodes have") + " no usable address"
 		}
 		return source.Synced, ""
 	}
@@ -78,13 +79,16 @@ func (o *Observer) evaluateAddresses(now time.Time) (source.SyncState, string) {
 	case l.completeAt.IsZero():
 		return source.Unsynced, joinReason("the cloud has not been listed yet", l.err)
 	case noAddresses:
-		return source.Unsynced, joinReason(fmt.Sprintf("none of %d eligible nodes has an address", o.counts.Eligible), l.err)
+		return source.Unsynced, joinReason(
+			display.Count(o.counts.Eligible, "eligible node has", "eligible nodes have")+" no address",
+			l.err,
+		)
 	case l.err != "":
 		return source.Degraded, "cloud listing failed: " + l.err
 	case now.Sub(l.completeAt) >= o.maxListingAge():
 		return source.Degraded, fmt.Sprintf("no complete cloud listing for %s", o.maxListingAge())
 	case o.counts.Unreadable > 0:
-		return source.Degraded, fmt.Sprintf("the cloud has invalid data for the servers of %d nodes", o.counts.Unreadable)
+		return source.Degraded, "the cloud has invalid data for the servers of " + display.Count(o.counts.Unreadable, "node", "nodes")
 	}
 	return source.Synced, ""
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -60,15 +61,23 @@ func (t *changeTracker) apply(records []record) {
 	t.partialError = ""
 	if invalid > 0 {
 		t.partialError = fmt.Sprintf(
-			"%d of %d records of %s are invalid, the first: %s",
+			"invalid records of %s: %d of %d, the first: %s",
+			t.origin,
 			invalid,
 			len(records),
-			t.origin,
 			describeProblem(firstInvalid),
 		)
 	}
 	if kept > 0 {
-		t.partialError += fmt.Sprintf("; %d nodes without a record are kept because %d records have no valid name", kept, nameless)
+		t.partialError += fmt.Sprintf(
+			"; %s kept because %s no valid name",
+			display.Count(
+				kept,
+				"node without a record is",
+				"nodes without a record are",
+			),
+			display.Count(nameless, "record has", "records have"),
+		)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 // MaxBytes limits a read. It is far above the records of the largest supported cluster.
@@ -79,9 +81,9 @@ func parseRecords(data []byte) ([]record, error) {
 // syntaxError states after how many records the JSON ends or becomes invalid.
 func syntaxError(records int, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("truncated after %d records", records)
+		return fmt.Errorf("truncated after %s", display.Count(records, "record", "records"))
 	}
-	return fmt.Errorf("invalid JSON after %d records: %w", records, err)
+	return fmt.Errorf("invalid JSON after %s: %w", display.Count(records, "record", "records"), err)
 }
 
 // findDuplicate returns an error if two records have the same name or address, because either of

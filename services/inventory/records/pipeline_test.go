@@ -105,7 +105,7 @@ const degradedSet = "degraded: a ready 10.0.0.11, b ready 10.0.0.12"
 // badTexts are the faults of the text, for every kind of reader.
 var badTexts = []badInput{
 	{"empty input", "", degradedSet, "empty; want"},
-	{"truncated JSON", validJSON[:len(validJSON)-20], degradedSet, "truncated after 1 records"},
+	{"truncated JSON", validJSON[:len(validJSON)-20], degradedSet, "truncated after 1 record"},
 	{"not JSON", "Traceback (most recent call last):\n", degradedSet, "not a JSON array of records"},
 	{"an error instead of the array", `{"error":"unauthorized"}`, degradedSet, "not a JSON array of records"},
 	{"trailing data after the array", validJSON + validJSON, degradedSet, "trailing data after JSON array"},
@@ -124,7 +124,7 @@ var badTexts = []badInput{
 	},
 	{
 		"a known node's record lacks a field", arrayJSON(recordA, `{"name":"b","private_ip":"10.0.0.12","worker":true}`),
-		degradedSet, `1 of 2 records of the test are invalid, the first: "b": ready is missing`,
+		degradedSet, `invalid records of the test: 1 of 2, the first: "b": ready is missing`,
 	},
 	{
 		"a known node's address is invalid", arrayJSON(recordA, recordJSON("b", "10.0.0.300", true, true)),
@@ -136,7 +136,7 @@ var badTexts = []badInput{
 	},
 	{
 		"a record without a name", arrayJSON(recordA, `{"private_ip":"10.0.0.12","ready":true,"worker":true}`),
-		degradedSet, "name is missing; 1 nodes without a record are kept because 1 records have no valid name",
+		degradedSet, "name is missing; 1 node without a record is kept because 1 record has no valid name",
 	},
 	{"an empty array", "[]", "synced: ", ""},
 	{

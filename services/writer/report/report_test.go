@@ -132,7 +132,7 @@ func unhealthyTarget() endpoints.Target {
 			Rule:    verdict.RuleShrink,
 			Source:  "blue",
 			Held:    1,
-			Message: "Source blue takes out 1 more ready endpoints than SHRINK_WINDOW allows; they stay ready.",
+			Message: "Source blue takes out 1 more ready endpoint than SHRINK_WINDOW allows; they stay ready.",
 		},
 	}
 	t.Decision.Wake = now.Add(25 * time.Second)
