@@ -87,8 +87,8 @@ func (r *rig) serve(service writerv1.WriterServiceServer) (stop func()) {
 // writer is the real service on a board.
 func (r *rig) writer(board *endpoints.Store) (stop func()) {
 	service := endpoints.NewServer(endpoints.ServerConfig{
-		Store: board, Health: health.NewServer(), Metrics: endpoints.NewMetrics(prometheus.NewRegistry(), board),
-		Identify: func(context.Context) (string, error) { return "proxy", nil },
+		Store: board, Health: health.NewServer(), Registerer: prometheus.NewRegistry(),
+		Identify: func(context.Context) (endpoints.Client, error) { return endpoints.Client{SAN: "proxy"}, nil },
 	})
 	end := r.serve(service)
 	return func() { service.Stop(); end() }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -49,12 +48,11 @@ func start(life string, age time.Duration) *replica {
 		ran: make(chan error, 1), served: make(chan error, 1),
 	}
 	r.server = feed.New(feed.Config{
-		Sets: feed.OnlySet(r.feed),
-		Identify: func(context.Context) (feed.Client, bool) {
-			return feed.Client{Name: "writer"}, true
+		Sets: r.feed,
+		Identify: func(context.Context) (feed.Client, error) {
+			return feed.Client{SAN: "writer"}, nil
 		},
-		Health:  health.NewServer(),
-		Metrics: feed.NewMetrics(prometheus.NewRegistry(), r.feed.Revision), Log: slog.New(slog.DiscardHandler),
+		Health: health.NewServer(), Registerer: prometheus.NewRegistry(),
 	})
 	r.grpc = grpc.NewServer( // as the real link has it, but for the age
 		grpc.KeepaliveParams(

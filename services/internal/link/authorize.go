@@ -18,10 +18,12 @@ import (
 
 type grantKey struct{}
 
-// GrantFrom returns the caller's grant.
-func GrantFrom(ctx context.Context) (clientlist.Grant, bool) {
-	g, ok := ctx.Value(grantKey{}).(clientlist.Grant)
-	return g, ok
+// Identify returns the caller's grant. Its error is for the caller.
+func Identify(ctx context.Context) (clientlist.Grant, error) {
+	if g, ok := ctx.Value(grantKey{}).(clientlist.Grant); ok {
+		return g, nil
+	}
+	return clientlist.Grant{}, errDenied
 }
 
 // The errors of calls that are not authorized, or no longer. None reveals which clients are listed.

@@ -208,9 +208,9 @@ var probeService = grpc.ServiceDesc{
 	ServiceName: "test.Probe", HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{
 		unaryMethod("Who", func(ctx context.Context, _ *wrapperspb.StringValue) (string, error) {
-			g, ok := GrantFrom(ctx)
-			if !ok {
-				return "", errors.New("no grant")
+			g, err := Identify(ctx)
+			if err != nil {
+				return "", err
 			}
 			return string(g.SAN) + " " + string(g.Role), nil
 		}),

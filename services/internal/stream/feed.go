@@ -17,7 +17,7 @@ const (
 	PayloadBudget = 16<<10 - 1<<10
 
 	keyOverhead   = 8  // tag and length
-	entryOverhead = 48 // tag and length, fingerprint and age
+	entryOverhead = 36 // tag and length, fingerprint and age
 )
 
 const (

@@ -29,21 +29,19 @@ type Metrics struct {
 	Ended       *prometheus.CounterVec // by reason
 }
 
-// NewMetrics registers the metrics of a component's streaming method. revision returns the number of
-// changes so far.
-func NewMetrics(reg prometheus.Registerer, component, method string, revision func() uint64) *Metrics {
+func newMetrics(cfg Config) *Metrics {
 	m := &Metrics{
 		Subscribers: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "slicefeed", Subsystem: component, Name: "subscribers",
-			Help: "Number of open " + method + " streams.",
+			Namespace: "slicefeed", Subsystem: cfg.Component, Name: "subscribers",
+			Help: "Number of open " + cfg.Method + " streams.",
 		}),
 		Messages: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "slicefeed", Subsystem: component, Name: "stream_messages_total",
+			Namespace: "slicefeed", Subsystem: cfg.Component, Name: "stream_messages_total",
 			Help: "Number of messages sent to subscribers, by kind.",
 		}, []string{"kind"}),
 		Ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "slicefeed", Subsystem: component, Name: "streams_ended_total",
-			Help: "Number of " + method + " streams that ended, by reason.",
+			Namespace: "slicefeed", Subsystem: cfg.Component, Name: "streams_ended_total",
+			Help: "Number of " + cfg.Method + " streams that ended, by reason.",
 		}, []string{"reason"}),
 	}
 	for _, kind := range []Kind{Reset, Delta, Status, Heartbeat} {
@@ -52,9 +50,9 @@ func NewMetrics(reg prometheus.Registerer, component, method string, revision fu
 	for _, reason := range []string{reasonClient, reasonStopping, reasonStalled, reasonTooManyStreams, reasonFailed} {
 		m.Ended.WithLabelValues(reason)
 	}
-	reg.MustRegister(m.Subscribers, m.Messages, m.Ended, prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: "slicefeed", Subsystem: component, Name: "feed_changes_total",
-		Help: "Number of changes that " + method + " has published since the start.",
-	}, func() float64 { return float64(revision()) }))
+	cfg.Registerer.MustRegister(m.Subscribers, m.Messages, m.Ended, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: "slicefeed", Subsystem: cfg.Component, Name: "feed_changes_total",
+		Help: "Number of changes that " + cfg.Method + " has published since the start.",
+	}, func() float64 { return float64(cfg.Revision()) }))
 	return m
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
@@ -27,19 +28,24 @@ const (
 	SendTimeout       = time.Minute     // how long a client may take to read one message
 )
 
-// Config configures the streams of a service.
+// Config configures the streams of a service. MaxPerClient has a default, the rest is mandatory.
 type Config struct {
-	Service string         // full name, for gRPC health
-	Health  *health.Server // NOT_SERVING until Run finds the service ready, and after Stop
-	Metrics *Metrics
+	Component, Service, Method string // such as inventory, slicefeed.inventory.v1.InventoryService and WatchNodes
+
+	// Ready reports whether calls can be served. Its channel is closed when that may have changed.
+	Ready      func() (bool, <-chan struct{})
+	Revision   func() uint64  // number of changes so far
+	Health     *health.Server // NOT_SERVING until the service is ready, and after Stop
+	Registerer prometheus.Registerer
 
 	MaxPerClient int // concurrent streams of one client name; 0: 64
 }
 
 // Streams manages the streams of one service.
 type Streams struct {
-	Config
+	Metrics *Metrics
 
+	cfg     Config
 	serving context.Context // canceled by Stop
 	cancel  context.CancelFunc
 
@@ -53,15 +59,15 @@ func New(cfg Config) *Streams {
 	// Several clients may share a name, each briefly has two streams when it reconnects, and a bad
 	// network leaves dead streams behind that are only detected later.
 	cfg.MaxPerClient = cmp.Or(cfg.MaxPerClient, 64)
-	s := &Streams{Config: cfg, streamsByClient: map[string]int{}}
+	s := &Streams{cfg: cfg, Metrics: newMetrics(cfg), streamsByClient: map[string]int{}}
 	s.serving, s.cancel = context.WithCancel(context.Background())
 	s.setHealth(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	return s
 }
 
 func (s *Streams) setHealth(servingStatus grpc_health_v1.HealthCheckResponse_ServingStatus) {
-	s.Health.SetServingStatus("", servingStatus)
-	s.Health.SetServingStatus(s.Service, servingStatus)
+	s.cfg.Health.SetServingStatus("", servingStatus)
+	s.cfg.Health.SetServingStatus(s.cfg.Service, servingStatus)
 }
 
 // markServing sets the gRPC health to SERVING, unless the streams were stopped.
@@ -73,11 +79,10 @@ func (s *Streams) markServing() {
 	}
 }
 
-// Run sets the health to SERVING once isReady returns true, and ends all streams when ctx is done.
-// The channel that isReady returns is closed when its result may have changed.
-func (s *Streams) Run(ctx context.Context, isReady func() (bool, <-chan struct{})) error {
+// Run sets the health to SERVING once the service is ready, and ends all streams when ctx is done.
+func (s *Streams) Run(ctx context.Context) error {
 	for {
-		ready, changed := isReady()
+		ready, changed := s.cfg.Ready()
 		if ready {
 			s.markServing()
 			changed = nil // a service that was ready once stays SERVING, even while its data is degraded
@@ -129,9 +134,9 @@ func (s *Streams) Admit(client string) (release func(), err error) {
 	if s.serving.Err() != nil {
 		return nil, s.end(endStopping)
 	}
-	if s.streamsByClient[client] >= s.MaxPerClient {
+	if s.streamsByClient[client] >= s.cfg.MaxPerClient {
 		return nil, s.end(streamEnd{reasonTooManyStreams, status.Errorf(codes.ResourceExhausted,
-			"clients of this name already have %d streams; close one, or give each client its own name", s.MaxPerClient)})
+			"clients of this name already have %d streams; close one, or give each client its own name", s.cfg.MaxPerClient)})
 	}
 	s.active.Add(1)
 	s.streamsByClient[client]++

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestAdmitRejectsAfterStop(t *testing.T) {
 	s := New(Config{
 		Service: "a.Service", Health: health.NewServer(), MaxPerClient: 1,
-		Metrics: NewMetrics(prometheus.NewRegistry(), "inventory", "Watch", func() uint64 { return 0 }),
+		Registerer: prometheus.NewRegistry(),
 	})
 	release, err := s.Admit("a")
 	if err != nil {
@@ -116,7 +116,7 @@ func (s fakeStream) Context() context.Context { return s.ctx }
 func TestReaderPanicReachesHandler(t *testing.T) {
 	s := New(Config{
 		Service: "a.Service", Health: health.NewServer(),
-		Metrics: NewMetrics(prometheus.NewRegistry(), "inventory", "Watch", func() uint64 { return 0 }),
+		Registerer: prometheus.NewRegistry(),
 	})
 	defer s.Stop()
 	defer func() {

@@ -94,7 +94,6 @@ func (s services) registerReport(to grpc.ServiceRegistrar) {
 // published is what the inventory publishes: the nodes of one source, or the endpoints of each exported Service.
 type published struct {
 	sets       feed.Sets
-	revisions  func() uint64 // number of changes so far
 	runSources func(ctx context.Context) error
 	report     *inventoryreport.Builder
 }
@@ -117,7 +116,7 @@ func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inve
 	}
 	i := &inventory{published: published, cfg: cfg, log: log, registry: registry, link: linkServer}
 	serverConfig := feed.Config{
-		Sets: i.sets, Identify: identifyClient, Health: i.link.Health, Metrics: feed.NewMetrics(registerer, i.revisions), Log: log,
+		Sets: i.sets, Identify: link.Identify, Health: i.link.Health, Registerer: registerer,
 	}
 	if cfg.ExportsServices() {
 		serverConfig.MaxStreamsPerClient = maxExportStreams
@@ -142,7 +141,7 @@ func publishNodes(cfg *config.Config, version string, log *slog.Logger, register
 	builder := &inventoryreport.Builder{Set: pipeline}
 	builder.Cloud, _ = pipeline.Cloud().(inventoryreport.Cloud)
 	return published{
-		sets: feed.OnlySet(pipeline.Set), revisions: pipeline.Set.Revision, runSources: pipeline.Run, report: builder,
+		sets: pipeline.Set, runSources: pipeline.Run, report: builder,
 	}, nil
 }
 
@@ -153,7 +152,7 @@ func publishServices(cfg *config.Config, version string, log *slog.Logger, regis
 		return published{}, err
 	}
 	return published{
-		sets: exported, revisions: exported.TotalRevisions, runSources: exported.Run,
+		sets: exported, runSources: exported.Run,
 		report: &inventoryreport.Builder{Exports: exportedServices{exported}},
 	}, nil
 }
@@ -200,12 +199,4 @@ func (i *inventory) Run(ctx context.Context) error {
 	g.Go(func() error { return i.link.Serve(ctx, listeners[0], i.server) })
 	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()
-}
-
-// identifyClient returns what ALLOWED_CLIENTS_FILE grants to the client of a call.
-func identifyClient(ctx context.Context) (feed.Client, bool) {
-	grant, ok := link.GrantFrom(ctx)
-	return feed.Client{
-		Name: string(grant.SAN), FindService: grant.FindService,
-	}, ok
 }

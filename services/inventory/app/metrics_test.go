@@ -108,7 +108,7 @@ func TestAnExportedServiceHasFewSeriesAndAnyOtherHasNone(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	defer exporting.runSources(stopped) // ends the stages of both Services, after their release
-	client := feed.Client{Name: "writer", FindService: func(string) (string, bool) { return "", true }}
+	client := feed.Client{SAN: "writer", Services: []string{"*/*"}}
 	series := map[string]int{}
 	for service, reason := range map[string]string{
 		"shop/other": "is not exported", "shop/web": "has not been read yet", "shop/api": "has not been read yet",

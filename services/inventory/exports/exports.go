@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
@@ -109,8 +110,8 @@ type export struct {
 	recheck     func()
 	metrics     registrations
 	stop        context.CancelFunc
-	users       map[string]int // calls under way, streams included, by client
-	unusedSince time.Time      // valid while there are none
+	users       map[certificate.SAN]int // calls under way, streams included, by client
+	unusedSince time.Time               // valid while there are none
 }
 
 // New returns Exports in which no Service is in use.
@@ -204,11 +205,7 @@ func (e *Exports) Acquire(client feed.Client, service string) (set *feed.Set, re
 	case err != nil:
 		return nil, nil, status.Errorf(codes.InvalidArgument, "service is %.253q, want namespace/name", service)
 	}
-	var namespace string
-	allowed := false
-	if client.FindService != nil {
-		namespace, allowed = client.FindService(service)
-	}
+	namespace, allowed := client.FindService(service)
 	if !allowed {
 		return nil, nil, status.Errorf(
 			codes.PermissionDenied,
@@ -227,13 +224,13 @@ func (e *Exports) Acquire(client feed.Client, service string) (set *feed.Set, re
 		x = e.newExport(ref)
 		e.update(x)
 	}
-	if x.Pipeline == nil && x.users[client.Name] == 0 && e.countUnexported(client.Name) >= maxUnexported {
+	if x.Pipeline == nil && x.users[client.SAN] == 0 && e.countUnexported(client.SAN) >= maxUnexported {
 		return nil, nil, status.Errorf(codes.ResourceExhausted,
 			"clients of this name request %d services that are not exported, which is the maximum", maxUnexported)
 	}
 	e.services[ref] = x
-	x.users[client.Name]++
-	return x.set, func() { e.release(x, client.Name) }, nil
+	x.users[client.SAN]++
+	return x.set, func() { e.release(x, client.SAN) }, nil
 }
 
 // startCatalog lists and watches the exported Services of a namespace that an entry of the client list names.
@@ -275,7 +272,7 @@ func (e *Exports) takeCatalog(c Catalog) {
 // newExport returns a Service without stages.
 func (e *Exports) newExport(ref ServiceRef) *export {
 	x := &export{
-		ref: ref, users: map[string]int{},
+		ref: ref, users: map[certificate.SAN]int{},
 		metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)},
 	}
 	x.set = feed.NewSet(ref.String(), rand.Text())
@@ -330,7 +327,7 @@ func (e *Exports) start(x *export) {
 }
 
 // countUnexported returns how many Services that are not exported a client requests.
-func (e *Exports) countUnexported(client string) (n int) {
+func (e *Exports) countUnexported(client certificate.SAN) (n int) {
 	for _, x := range e.services {
 		if x.Pipeline == nil && x.users[client] > 0 {
 			n++
@@ -340,7 +337,7 @@ func (e *Exports) countUnexported(client string) (n int) {
 }
 
 // release ends the use of a Service by one call of a client.
-func (e *Exports) release(x *export, client string) {
+func (e *Exports) release(x *export, client certificate.SAN) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if x.users[client]--; x.users[client] == 0 {
@@ -379,8 +376,8 @@ func (e *Exports) free(match func(*export) bool) (freed bool) {
 	return freed
 }
 
-// TotalRevisions returns the number of changes over all Services since the start.
-func (e *Exports) TotalRevisions() uint64 {
+// Revision returns the number of changes over all Services since the start.
+func (e *Exports) Revision() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := e.freedRevisions

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
@@ -128,7 +127,7 @@ func run(t *testing.T, test func(h *harness)) {
 	})
 }
 
-var shopClient = feed.Client{Name: "writer", FindService: clientlist.Grant{Services: []string{"shop/*"}}.FindService}
+var shopClient = feed.Client{SAN: "writer", Services: []string{"shop/*"}}
 
 func TestRequestsNameAServiceThatTheClientMaySee(t *testing.T) {
 	run(t, func(h *harness) {
@@ -144,7 +143,7 @@ func TestRequestsNameAServiceThatTheClientMaySee(t *testing.T) {
 				release()
 			}
 		}
-		if _, _, err := h.Acquire(feed.Client{Name: "other"}, "shop/web"); status.Code(err) != codes.PermissionDenied {
+		if _, _, err := h.Acquire(feed.Client{SAN: "other"}, "shop/web"); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a client without services: %v", err)
 		}
 		if !slices.Equal(h.started, []string{"shop/web"}) {
@@ -169,8 +168,8 @@ func TestEachServiceIsASetOfItsOwn(t *testing.T) {
 		if now, _ := web.Status(); now.Observation == 0 || web.Revision() != 2 {
 			t.Errorf("shop/web is not published: %+v", now)
 		}
-		if h.TotalRevisions() != 4 {
-			t.Errorf("%d changes, want 4", h.TotalRevisions())
+		if h.Revision() != 4 {
+			t.Errorf("%d changes, want 4", h.Revision())
 		}
 	})
 }
@@ -189,7 +188,7 @@ func (h *harness) expectInUse(t *testing.T, want ...string) {
 // A client can make up any number of names.
 func TestNothingIsBuiltForAServiceThatIsNotExported(t *testing.T) {
 	run(t, func(h *harness) {
-		wildcard := feed.Client{Name: "wildcard", FindService: clientlist.Grant{Services: []string{"*/*"}}.FindService}
+		wildcard := feed.Client{SAN: "wildcard", Services: []string{"*/*"}}
 		var releases []func()
 		for i := range 2 * maxUnexported {
 			_, release, err := h.Acquire(wildcard, fmt.Sprintf("ns-%d/web", i))
@@ -268,8 +267,8 @@ func TestServicesAreFreedSomeTimeAfterTheLastClient(t *testing.T) {
 		time.Sleep(2 * freeInterval)
 		synctest.Wait()
 		h.expectInUse(t)
-		if h.TotalRevisions() != 2 {
-			t.Errorf("%d changes, want those of the freed Service too", h.TotalRevisions())
+		if h.Revision() != 2 {
+			t.Errorf("%d changes, want those of the freed Service too", h.Revision())
 		}
 		if _, _, err := h.Acquire(shopClient, "shop/web"); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -94,8 +93,8 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 			set.Publish(nodes.Status(now), changes)
 		}
 		server := &Server{cfg: Config{
-			Sets: OnlySet(set), Log: slog.New(slog.DiscardHandler),
-			Identify: func(context.Context) (Client, bool) { return Client{Name: "writer"}, true },
+			Sets:     set,
+			Identify: func(context.Context) (Client, error) { return Client{SAN: "writer"}, nil },
 		}}
 		var client strictClient
 		reader := set.connect(&client)

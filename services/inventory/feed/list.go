@@ -21,7 +21,7 @@ const maxListedNames = 1000
 
 // ListNodes returns a page of the nodes of a set.
 func (s *Server) ListNodes(ctx context.Context, req *inventoryv1.ListNodesRequest) (*inventoryv1.ListNodesResponse, error) {
-	client, err := s.identify(ctx)
+	client, err := s.cfg.Identify(ctx)
 	if err != nil {
 		return nil, err
 	}

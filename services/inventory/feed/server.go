@@ -6,32 +6,25 @@ package feed
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 )
 
-// Client is an authenticated client and what it may see.
-type Client struct {
-	Name string // its SAN; the number of streams is limited per name
+// Client is the caller of a call, and what it may see.
+type Client = clientlist.Grant
 
-	// FindService reports whether the client may see an exported Service, by namespace/name, and in which namespace
-	// its entry allows that; empty: in any. Nil: it may see none.
-	FindService func(service string) (namespace string, allowed bool)
-}
-
-// Config configures a server. MaxStreamsPerClient has a default, the rest is mandatory unless stated.
+// Config configures a server. MaxStreamsPerClient has a default, the rest is mandatory.
 type Config struct {
-	Sets     Sets
-	Identify func(context.Context) (Client, bool) // false: unknown client
-	Health   *health.Server                       // SERVING once the sets are ready
-	Metrics  *stream.Metrics
-	Log      *slog.Logger
+	Sets       Sets
+	Identify   func(context.Context) (Client, error) // the caller; the error is for it
+	Health     *health.Server                        // SERVING once the sets are ready
+	Registerer prometheus.Registerer
 
 	MaxStreamsPerClient int // 0: 64
 }
@@ -39,36 +32,20 @@ type Config struct {
 // Server implements InventoryService.
 type Server struct {
 	inventoryv1.UnimplementedInventoryServiceServer
+	*stream.Streams
 
 	cfg     Config
-	streams *stream.Streams
-
 	mu      sync.Mutex
 	readers map[*Reader]Subscriber
 }
 
 // New returns the service. It is NOT_SERVING until its sets are ready.
 func New(cfg Config) *Server {
-	return &Server{
-		cfg:     cfg,
-		readers: map[*Reader]Subscriber{},
-		streams: stream.New(stream.Config{
-			Service: inventoryv1.InventoryService_ServiceDesc.ServiceName,
-			Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.MaxStreamsPerClient,
-		}),
-	}
-}
-
-// Run sets the health to SERVING once the sets are ready, and ends all streams when ctx is done.
-func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cfg.Sets.Ready) }
-
-// Stop sets the health to NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11).
-// New streams are rejected from then on. It may be called more than once.
-func (s *Server) Stop() { s.streams.Stop() }
-
-// NewMetrics registers the stream metrics of a server. revisions returns the number of changes that it has published.
-func NewMetrics(reg prometheus.Registerer, revisions func() uint64) *stream.Metrics {
-	return stream.NewMetrics(reg, "inventory", "WatchNodes", revisions)
+	return &Server{cfg: cfg, readers: map[*Reader]Subscriber{}, Streams: stream.New(stream.Config{
+		Component: "inventory", Service: inventoryv1.InventoryService_ServiceDesc.ServiceName, Method: "WatchNodes",
+		Ready: cfg.Sets.Ready, Revision: cfg.Sets.Revision, Health: cfg.Health, Registerer: cfg.Registerer,
+		MaxPerClient: cfg.MaxStreamsPerClient,
+	})}
 }
 
 // Register registers the service.

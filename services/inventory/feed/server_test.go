@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -63,21 +63,23 @@ func publishedStatus(observation uint64) source.Status {
 }
 
 type harness struct {
-	t       *testing.T
-	server  *Server
-	nodes   *Set
-	health  *health.Server
-	metrics *stream.Metrics
-	sent    *atomic.Int64 // calls of OnDeltaSent
-	dial    func() inventoryv1.InventoryServiceClient
-	client  inventoryv1.InventoryServiceClient
+	t      *testing.T
+	server *Server
+	nodes  *Set
+	health *health.Server
+	sent   *atomic.Int64 // calls of OnDeltaSent
+	dial   func() inventoryv1.InventoryServiceClient
+	client inventoryv1.InventoryServiceClient
 }
 
 // identify takes the client's name from the metadata; "unknown" is not a client.
-func identify(ctx context.Context) (Client, bool) {
+func identify(ctx context.Context) (Client, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "writer")[0]
-	return Client{Name: name}, name != "unknown"
+	if name == "unknown" {
+		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
+	}
+	return Client{SAN: certificate.SAN(name)}, nil
 }
 
 func withClientName(ctx context.Context, name string) context.Context {
@@ -88,11 +90,10 @@ func withClientName(ctx context.Context, name string) context.Context {
 func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{t: t, nodes: NewSet("", "epoch"), sent: new(atomic.Int64), health: health.NewServer()}
-		h.metrics = NewMetrics(prometheus.NewRegistry(), h.nodes.Revision)
 		h.nodes.OnDeltaSent = func() { h.sent.Add(1) }
 		h.server = New(Config{
-			Sets: OnlySet(h.nodes), Identify: identify, Health: h.health, Metrics: h.metrics,
-			Log: slog.New(slog.DiscardHandler), MaxStreamsPerClient: 4,
+			Sets: h.nodes, Identify: identify, Health: h.health, Registerer: prometheus.NewRegistry(),
+			MaxStreamsPerClient: 4,
 		})
 		lis := bufconn.Listen(1 << 20)
 		srv := grpc.NewServer(grpc.WaitForHandlers(true))
@@ -250,8 +251,8 @@ func TestR1To4SendsLargeSetInChunks(t *testing.T) {
 		checkEqual(t, "messages for 700 removals", c.untilSynced(), 2)
 		checkEqual(t, "nodes", len(c.set), 501)
 		synctest.Wait() // until the last message is counted
-		checkEqual(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), float64(2+more))
-		checkEqual(t, "deltas sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Delta))), 2.0)
+		checkEqual(t, "resets sent", testutil.ToFloat64(h.server.Metrics.Messages.WithLabelValues(string(stream.Reset))), float64(2+more))
+		checkEqual(t, "deltas sent", testutil.ToFloat64(h.server.Metrics.Messages.WithLabelValues(string(stream.Delta))), 2.0)
 	})
 }
 
@@ -274,7 +275,7 @@ func TestR5ReconnectWithSameSetGetsNoReset(t *testing.T) {
 			next.cancel()
 			synctest.Wait()
 		}
-		checkEqual(t, "resets sent", testutil.ToFloat64(h.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
+		checkEqual(t, "resets sent", testutil.ToFloat64(h.server.Metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
 	})
 }
 
@@ -420,11 +421,11 @@ func TestR10SlowReadersSkipStates(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		checkEqual(t, "stalled", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("stalled")), 1.0)
-		checkEqual(t, "subscribers", testutil.ToFloat64(h.metrics.Subscribers), 2.0)
+		checkEqual(t, "stalled", testutil.ToFloat64(h.server.Metrics.Ended.WithLabelValues("stalled")), 1.0)
+		checkEqual(t, "subscribers", testutil.ToFloat64(h.server.Metrics.Subscribers), 2.0)
 		checkEqual(t, "code of the stalled stream", asleep.endCode(), codes.ResourceExhausted)
 		for range 4 { // the maximum: the stalled stream was released
-			release, err := h.server.streams.Admit("asleep")
+			release, err := h.server.Admit("asleep")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -484,6 +485,6 @@ func TestRejectsInvalidAndExcessStreams(t *testing.T) {
 		synctest.Wait()
 		again := h.watch(emptyRequest, "writer")
 		again.next()
-		checkEqual(t, "rejected", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
+		checkEqual(t, "rejected", testutil.ToFloat64(h.server.Metrics.Ended.WithLabelValues("too_many_streams")), 1.0)
 	})
 }

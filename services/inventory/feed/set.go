@@ -68,28 +68,27 @@ func sameStatus(a, b source.Status) bool {
 		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses)
 }
 
-// Sets finds the set of a request.
+// Sets are what a server publishes.
 type Sets interface {
 	// Acquire returns the set that a request of a client names, for the duration of one call. Its error is for the
 	// client.
 	Acquire(client Client, service string) (set *Set, release func(), err error)
 	// Ready reports whether calls can be served, and returns a channel that is closed when that may have changed.
 	Ready() (bool, <-chan struct{})
+	// Revision returns the number of changes so far.
+	Revision() uint64
 }
 
-// OnlySet returns the sets of a server that publishes one, which is ready after its first complete observation.
-func OnlySet(set *Set) Sets { return onlySet{set} }
-
-type onlySet struct{ set *Set }
-
-func (s onlySet) Acquire(_ Client, service string) (set *Set, release func(), err error) {
+// Acquire implements Sets, for a server that has this set only.
+func (s *Set) Acquire(_ Client, service string) (set *Set, release func(), err error) {
 	if service != "" {
 		return nil, nil, status.Error(codes.FailedPrecondition, "this inventory exports no Services, want a request without service")
 	}
-	return s.set, func() {}, nil
+	return s, func() {}, nil
 }
 
-func (s onlySet) Ready() (bool, <-chan struct{}) {
-	current, changed := s.set.Status()
+// Ready implements Sets: a set is ready after its first complete observation.
+func (s *Set) Ready() (bool, <-chan struct{}) {
+	current, changed := s.Status()
 	return current.Observation > 0, changed
 }

@@ -18,8 +18,8 @@ func TestR10SmallSetDoesNotStall(t *testing.T) {
 		c.untilSynced()
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
-		checkEqual(t, "stalled", testutil.ToFloat64(h.metrics.Ended.WithLabelValues("stalled")), 0.0)
-		checkEqual(t, "subscribers", testutil.ToFloat64(h.metrics.Subscribers), 1.0)
+		checkEqual(t, "stalled", testutil.ToFloat64(h.server.Metrics.Ended.WithLabelValues("stalled")), 0.0)
+		checkEqual(t, "subscribers", testutil.ToFloat64(h.server.Metrics.Subscribers), 1.0)
 		for range 300 { // all of them were buffered
 			c.next()
 		}

@@ -2,20 +2,17 @@ package feed
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // WatchNodes streams the nodes of a set.
 func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
-	client, err := s.identify(to.Context())
+	client, err := s.cfg.Identify(to.Context())
 	if err != nil {
 		return err
 	}
@@ -23,7 +20,7 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	if err != nil {
 		return err
 	}
-	end, err := s.streams.Admit(client.Name)
+	end, err := s.Admit(string(client.SAN))
 	if err != nil {
 		return err
 	}
@@ -34,23 +31,14 @@ func (s *Server) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerSt
 	}
 	defer release()
 	r := set.NewReader(from, nil, stream.HeartbeatInterval)
-	defer s.register(r, Subscriber{Name: client.Name, Service: set.service, Since: time.Now()})()
-	return stream.Serve(s.streams, to, r)
+	defer s.register(r, Subscriber{Name: string(client.SAN), Service: set.service, Since: time.Now()})()
+	return stream.Serve(s.Streams, to, r)
 }
 
 // ResumePosition returns where a request resumes; nil: the client has no set. An error is for the client: the request is
 // malformed.
 func ResumePosition(req *inventoryv1.WatchNodesRequest) (*stream.Position, error) {
 	return stream.ResumePosition(req.GetCursor(), req.GetDigest())
-}
-
-// identify returns the caller of a method.
-func (s *Server) identify(ctx context.Context) (Client, error) {
-	client, ok := s.cfg.Identify(ctx)
-	if !ok {
-		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
-	}
-	return client, nil
 }
 
 // Subscriber describes an active stream of a client.

@@ -17,7 +17,7 @@ func heapInUse() float64 {
 	return float64(m.HeapAlloc + m.StackInuse)
 }
 
-// The memory of a stream does not depend on the number of  Both ends are in this process, so
+// The memory of a stream does not depend on the number of endpoints. Both ends are in this process, so
 // the writer's part is smaller; the connection is extra. docs/design/limits.md has the limit.
 func TestMemoryPerClient(t *testing.T) {
 	const askers = 30

@@ -43,9 +43,9 @@ func (p *publishedState) encodeEntries(of ServiceName, grouped bool) (all []*ent
 		key, backends := group+"/"+port.Name, p.backendsOf(port)
 		if grouped {
 			n := min(len(backends), maxBackends)
-			g := &writerv1.Group{Port: encodePort(port), Omitted: uint32(len(backends) - n), Backends: make([]*writerv1.Backend, n)}
-			for i := range g.Backends {
-				g.Backends[i] = encodeBackend(&backends[i])
+			g := &writerv1.Group{Port: encodePort(port), Omitted: uint32(len(backends) - n)}
+			for i := range n {
+				g.Backends = append(g.Backends, encodeBackend(&backends[i]))
 			}
 			add(key, &writerv1.Entry{Kind: &writerv1.Entry_Group{Group: g}})
 			continue
@@ -126,9 +126,9 @@ func encodeStatus(s Status, selection *stream.Selection) *writerv1.WriterStatus 
 	return w
 }
 
-func encodeSummary(l Summary) *writerv1.ListedTarget {
+func encodeView(v View) *writerv1.ListedTarget {
 	return &writerv1.ListedTarget{
-		Namespace: l.Namespace, Service: l.Service, Target: encodeTarget(&l.TargetStatus),
-		Ready: uint32(l.Ready), Draining: uint32(l.Draining), NotReady: uint32(l.NotReady), OutOfSync: uint32(l.OutOfSync),
+		Namespace: v.Namespace, Service: v.Service, Target: encodeTarget(&v.TargetStatus),
+		Ready: uint32(v.Ready), Draining: uint32(v.Draining), NotReady: uint32(v.NotReady), OutOfSync: uint32(v.OutOfSync),
 	}
 }

@@ -27,7 +27,7 @@ func FuzzWatchEndpointsRequest(f *testing.F) {
 	store.Put(readyTarget("a", 3))
 	store.Put(readyTarget("b", 2))
 	store.MarkSynced()
-	server := NewServer(ServerConfig{Store: store, Health: health.NewServer(), Metrics: NewMetrics(prometheus.NewRegistry(), store)})
+	server := NewServer(ServerConfig{Store: store, Health: health.NewServer(), Registerer: prometheus.NewRegistry()})
 	at := store.Feed(false).Since(nil, nil).At
 	store.Put(readyTarget("b", 1))
 	held := &writerv1.Cursor{Epoch: at.Epoch, Revision: at.Revision}

@@ -7,8 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
@@ -46,8 +44,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	}
 	d := &Listener{link: end}
 	d.server = NewServer(ServerConfig{
-		Store: cfg.Store, Identify: identifyClient, Health: end.Health,
-		Metrics: NewMetrics(cfg.Registerer, cfg.Store), Report: cfg.Report,
+		Store: cfg.Store, Identify: link.Identify, Health: end.Health, Registerer: cfg.Registerer, Report: cfg.Report,
 	})
 	return d, nil
 }
@@ -58,13 +55,4 @@ func (d *Listener) Run(ctx context.Context, on net.Listener) error {
 	g.Go(func() error { return d.link.Run(ctx) })
 	g.Go(func() error { return d.link.Serve(ctx, on, d.server) })
 	return g.Wait()
-}
-
-// identifyClient returns the name of the caller in the link's client list.
-func identifyClient(ctx context.Context) (string, error) {
-	grant, ok := link.GrantFrom(ctx)
-	if !ok {
-		return "", status.Error(codes.PermissionDenied, "client is not allowed")
-	}
-	return string(grant.SAN), nil
 }

@@ -23,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -33,7 +34,7 @@ func testAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// managedTarget returns a target of namespace web with n ready
+// readyTarget returns a target of namespace web with n ready endpoints.
 func readyTarget(service string, n int) Target {
 	t := Target{
 		Namespace: "web", Service: service, State: Managed, Leading: true,
@@ -50,22 +51,21 @@ func readyTarget(service string, n int) Target {
 
 // testServer is the service in a synctest bubble.
 type testServer struct {
-	t       *testing.T
-	store   *Store
-	server  *Server
-	health  *health.Server
-	metrics *stream.Metrics
-	client  writerv1.WriterServiceClient
+	t      *testing.T
+	store  *Store
+	server *Server
+	health *health.Server
+	client writerv1.WriterServiceClient
 }
 
 // identifyByMetadata takes the client's name from the metadata; a client named "nobody" is unknown.
-func identifyByMetadata(ctx context.Context) (string, error) {
+func identifyByMetadata(ctx context.Context) (Client, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	name := append(md.Get("name"), "proxy")[0]
 	if name == "nobody" {
-		return "", status.Error(codes.PermissionDenied, "client is not allowed")
+		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
 	}
-	return name, nil
+	return Client{SAN: certificate.SAN(name)}, nil
 }
 
 func withClientName(ctx context.Context, name string) context.Context {
@@ -75,15 +75,14 @@ func withClientName(ctx context.Context, name string) context.Context {
 func runTestServer(t *testing.T, test func(r *testServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &testServer{t: t, store: NewStore("instance"), health: health.NewServer()}
-		r.metrics = NewMetrics(prometheus.NewRegistry(), r.store)
 		r.server = NewServer(
 			ServerConfig{
-				Store:    r.store,
-				Identify: identifyByMetadata,
-				Health:   r.health,
-				Metrics:  r.metrics,
-				Streams:  4,
-				Report:   writerv1.UnimplementedWriterReportServiceServer{},
+				Store:               r.store,
+				Identify:            identifyByMetadata,
+				Health:              r.health,
+				Registerer:          prometheus.NewRegistry(),
+				MaxStreamsPerClient: 4,
+				Report:              writerv1.UnimplementedWriterReportServiceServer{},
 			},
 		)
 		lis := bufconn.Listen(1 << 20)

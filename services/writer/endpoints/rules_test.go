@@ -64,7 +64,7 @@ func TestR5ReconnectWithSameSetSendsNothing(t *testing.T) {
 			next.cancel()
 			synctest.Wait()
 		}
-		checkEqual(t, "resets sent", testutil.ToFloat64(r.metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
+		checkEqual(t, "resets sent", testutil.ToFloat64(r.server.Metrics.Messages.WithLabelValues(string(stream.Reset))), resets)
 	})
 }
 
@@ -237,7 +237,7 @@ func TestR10SlowReadersSkipStatesAndDelayNoOthers(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
-		checkEqual(t, "stalled", testutil.ToFloat64(r.metrics.Ended.WithLabelValues("stalled")), 1.0)
+		checkEqual(t, "stalled", testutil.ToFloat64(r.server.Metrics.Ended.WithLabelValues("stalled")), 1.0)
 		checkEqual(t, "what it finds when it wakes", asleep.waitForEnd(), codes.ResourceExhausted)
 	})
 }

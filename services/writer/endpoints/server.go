@@ -11,54 +11,46 @@ import (
 	"google.golang.org/grpc/status"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/page"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 )
 
-// ServerConfig is what a server needs. Streams has a default, everything else is required.
-type ServerConfig struct {
-	Store    *Store
-	Identify func(context.Context) (name string, err error) // of the caller; the error is sent to the client
-	Health   *health.Server                                 // SERVING from the first synced state on
-	Metrics  *stream.Metrics
-	Report   writerv1.WriterReportServiceServer
+// Client is the caller of a call, and what it may see.
+type Client = clientlist.Grant
 
-	Streams int // concurrent streams of all clients of one name; 0: 64
+// ServerConfig is what a server needs. MaxStreamsPerClient has a default, everything else is required.
+type ServerConfig struct {
+	Store      *Store
+	Identify   func(context.Context) (Client, error) // the caller; the error is for it
+	Health     *health.Server                        // SERVING from the first synced state on
+	Registerer prometheus.Registerer
+	Report     writerv1.WriterReportServiceServer
+
+	MaxStreamsPerClient int // of all clients of one name; 0: 64
 }
 
 // Server implements WriterService.
 type Server struct {
 	writerv1.UnimplementedWriterServiceServer
+	*stream.Streams
 
-	cfg     ServerConfig
-	streams *stream.Streams
+	cfg ServerConfig
 }
 
 // NewServer returns the service. It is NOT_SERVING until its store is synced.
 func NewServer(cfg ServerConfig) *Server {
-	return &Server{cfg: cfg, streams: stream.New(stream.Config{
-		Service: writerv1.WriterService_ServiceDesc.ServiceName,
-		Health:  cfg.Health, Metrics: cfg.Metrics, MaxPerClient: cfg.Streams,
+	return &Server{cfg: cfg, Streams: stream.New(stream.Config{
+		Component: "writer", Service: writerv1.WriterService_ServiceDesc.ServiceName, Method: "WatchEndpoints",
+		Ready: cfg.Store.SyncState, Revision: cfg.Store.Revision, Health: cfg.Health, Registerer: cfg.Registerer,
+		MaxPerClient: cfg.MaxStreamsPerClient,
 	})}
 }
-
-// Run sets the health status to SERVING once the store is synced, and ends all streams when ctx is
-// done.
-func (s *Server) Run(ctx context.Context) error { return s.streams.Run(ctx, s.cfg.Store.SyncState) }
-
-// Stop sets NOT_SERVING, ends all streams with UNAVAILABLE and waits for them (rule R11). New ones are
-// rejected from then on. It may be called more than once.
-func (s *Server) Stop() { s.streams.Stop() }
 
 // Register registers the service, and that of the reports.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
 	writerv1.RegisterWriterServiceServer(to, s)
 	writerv1.RegisterWriterReportServiceServer(to, s.cfg.Report)
-}
-
-// NewMetrics registers the metrics of a server for this store.
-func NewMetrics(reg prometheus.Registerer, store *Store) *stream.Metrics {
-	return stream.NewMetrics(reg, "writer", "WatchEndpoints", store.Revision)
 }
 
 // WatchEndpoints streams the selected entries.
@@ -71,12 +63,12 @@ func (s *Server) WatchEndpoints(req *writerv1.WatchEndpointsRequest, to grpc.Ser
 	if err != nil {
 		return err
 	}
-	release, err := s.streams.Admit(client)
+	release, err := s.Admit(string(client.SAN))
 	if err != nil {
 		return err
 	}
 	defer release()
-	return stream.Serve(s.streams, to, r)
+	return stream.Serve(s.Streams, to, r)
 }
 
 type reader = stream.Reader[*writerv1.Entry, Status, writerv1.WatchEndpointsResponse]
@@ -130,13 +122,13 @@ func (s *Server) ListTargets(ctx context.Context, req *writerv1.ListTargetsReque
 	if err != nil {
 		return nil, err
 	}
-	summaries, storeStatus := s.cfg.Store.List(selection)
-	targets, next, err := page.Cut(req, summaries, summaryKey, encodeSummary)
+	views, storeStatus := s.cfg.Store.Views(selection)
+	targets, next, err := page.Cut(req, views, viewKey, encodeView)
 	if err != nil {
 		return nil, err
 	}
 	return &writerv1.ListTargetsResponse{Status: encodeStatus(storeStatus, selection), Targets: targets, NextPageToken: next}, nil
 }
 
-// summaryKey is a key by which summaries are sorted: no name has a zero byte.
-func summaryKey(l Summary) string { return l.Namespace + "\x00" + l.Service }
+// viewKey is a key by which views are sorted: no name has a zero byte.
+func viewKey(v View) string { return v.Namespace + "\x00" + v.Service }

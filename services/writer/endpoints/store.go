@@ -1,7 +1,6 @@
 package endpoints
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -253,30 +252,6 @@ func (s *Store) Revision() (n uint64) {
 		n = f.Revision()
 	}
 	return n
-}
-
-// selectTargets returns the selected targets, sorted by namespace and name.
-func (s *Store) selectTargets(selection *stream.Selection) []*storedTarget {
-	var all []*storedTarget
-	for group, p := range s.targets {
-		if selection.Has(group) {
-			all = append(all, p)
-		}
-	}
-	slices.SortFunc(all, func(a, b *storedTarget) int {
-		return cmp.Or(cmp.Compare(a.target.Namespace, b.target.Namespace), cmp.Compare(a.target.Service, b.target.Service))
-	})
-	return all
-}
-
-// List returns the summaries of the selected targets, sorted by namespace and name, and the status.
-func (s *Store) List(selection *stream.Selection) (all []Summary, status Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.selectTargets(selection) {
-		all = append(all, p.summarize())
-	}
-	return all, s.status()
 }
 
 // NewSourceStatus describes a source's link and what the source reports about itself. Whether it is

@@ -236,7 +236,7 @@ func TestServiceThatKubernetesMaintainsIsPublishedFromAllOfItsSlices(t *testing.
 	checkEqual(t, "groups", upsertKeys(grouped), []string{"web/a", "web/a/admin", "web/a/http"})
 	checkEqual(t, "addresses of admin", len(backendsOf(grouped.Upserts[1])), 1)
 	checkEqual(t, "the other number of http", backendsOf(grouped.Upserts[2])[2], "10.0.0.3 ready  8081")
-	summaries, _ := b.List(nil)
+	summaries, _ := b.Views(nil)
 	checkEqual(t, "ready, draining, out of sync", []int{summaries[0].Ready, summaries[0].Draining, summaries[0].OutOfSync}, []int{2, 1, 0})
 }
 

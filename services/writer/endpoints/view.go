@@ -53,8 +53,10 @@ type View struct {
 func (s *Store) Views(selection *stream.Selection) ([]View, Status) {
 	s.mu.Lock()
 	var stored []storedTarget
-	for _, p := range s.selectTargets(selection) {
-		stored = append(stored, *p)
+	for group, p := range s.targets {
+		if selection.Has(group) {
+			stored = append(stored, *p)
+		}
 	}
 	status := s.status()
 	s.mu.Unlock()
@@ -62,6 +64,9 @@ func (s *Store) Views(selection *stream.Selection) ([]View, Status) {
 	for i := range stored {
 		all[i] = View{Summary: stored[i].summarize(), Target: &stored[i].target, Backends: stored[i].published.backends}
 	}
+	slices.SortFunc(all, func(a, b View) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Service, b.Service))
+	})
 	return all, status
 }
 

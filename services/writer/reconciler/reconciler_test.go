@@ -301,7 +301,7 @@ func TestTermThatEndedUnseenIsOver(t *testing.T) {
 
 func TestWriteIsQueuedBeforeTheDecisionIsPublished(t *testing.T) {
 	f := newFixture(managed())
-	published := func() int { all, _ := f.Board.List(nil); return len(all) }
+	published := func() int { all, _ := f.Board.Views(nil); return len(all) }
 	f.written.onAdd = func() {
 		if published() != 0 {
 			t.Error("the decision was published before its write was queued")
@@ -586,7 +586,7 @@ func TestDryRunOrdersNoWrite(t *testing.T) {
 			f.DryRun = func(p report.Preview) { previews = append(previews, p) }
 		}
 		f.Decide(fixtureKey, time.Now())
-		if all, status := f.Board.List(nil); len(all) != 1 || status.Leading == dry {
+		if all, status := f.Board.Views(nil); len(all) != 1 || status.Leading == dry {
 			t.Errorf("dry run: %t: %d targets, leading: %t", dry, len(all), status.Leading)
 		}
 		if ordered, _ := f.written.take(); (ordered == 0) != dry || (len(previews) == 1) != dry {
@@ -711,7 +711,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 					t.Errorf("%s is probed at %d, want %d", request.Key.Address, request.Key.Port, want)
 				}
 			}
-			published, _ := f.Board.List(nil)
+			published, _ := f.Board.Views(nil)
 			if published[0].Held == 0 || len(s.probed) != 2 {
 				t.Errorf("%d endpoints are held and %d probed; want one that shrink holds, and two", published[0].Held, len(s.probed))
 			}
@@ -753,7 +753,7 @@ func TestARejectedTargetShowsNoSource(t *testing.T) {
 	f := newFixture(view)
 	f.sources["blue"] = Source{Name: "blue", Feeds: &serviceFeeds{used: map[string]string{}}}
 	sources := func() (names []string) {
-		_, status := f.Board.List(nil)
+		_, status := f.Board.Views(nil)
 		for _, s := range status.Sources {
 			names = append(names, s.Name)
 		}

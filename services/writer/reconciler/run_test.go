@@ -98,7 +98,7 @@ func (c *cluster) start(t *testing.T) {
 
 // published returns the names of the targets on the board.
 func (c *cluster) published() (names []string) {
-	all, _ := c.Board.List(nil)
+	all, _ := c.Board.Views(nil)
 	for _, one := range all {
 		names = append(names, one.Service)
 	}
@@ -137,11 +137,11 @@ func TestEachServiceIsDecidedWhileItIsATarget(t *testing.T) {
 			service("red", "default"),
 			service("other", "elsewhere"),
 		)
-		if _, status := c.Board.List(nil); status.Synced {
+		if _, status := c.Board.Views(nil); status.Synced {
 			t.Error("the board is synced before anything was read")
 		}
 		c.start(t)
-		if _, status := c.Board.List(nil); !status.Synced {
+		if _, status := c.Board.Views(nil); !status.Synced {
 			t.Error("the board is not synced though there was a decision about each target")
 		}
 		for _, step := range []struct {
@@ -166,7 +166,7 @@ func TestBoardIsSyncedWithoutAnyTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, &fakeLease{term: 1, since: time.Now()})
 		c.start(t)
-		if _, status := c.Board.List(nil); !status.Synced {
+		if _, status := c.Board.Views(nil); !status.Synced {
 			t.Error("the board is not synced")
 		}
 	})
