@@ -15,7 +15,7 @@ import (
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // Load returns how to connect to the API server that a kubeconfig names, and the namespace of its context; without a
-// kubeconfig, those of the Pod. Its error names the setting of the kubeconfig.
+// kubeconfig, those of the Pod. A credential plugin must be a child of NewPluginCommand. Its error names the setting of the kubeconfig.
 func Load(userAgent, setting, kubeconfig, context string) (config *rest.Config, namespace string, err error) {
 	if kubeconfig == "" && context == "" {
 		if config, err = rest.InClusterConfig(); err == nil {
@@ -33,6 +33,7 @@ func Load(userAgent, setting, kubeconfig, context string) (config *rest.Config, 
 	if err != nil {
 		return nil, "", fmt.Errorf("%s=%q: want a kubeconfig, or a Pod with a ServiceAccount: %w", setting, kubeconfig, err)
 	}
+	limitPlugin(config)
 	config.UserAgent = userAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

@@ -18,6 +18,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/services/internal/admin"
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/report"
@@ -59,7 +60,7 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 		},
-		Standalone: []command.StandaloneCommand{report.NewCommand("slicefeed-inventory"), command.NewPluginCommand},
+		Standalone: []command.StandaloneCommand{report.NewCommand("slicefeed-inventory"), cluster.NewPluginCommand},
 	}
 }
 

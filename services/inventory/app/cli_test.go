@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 )
 
@@ -13,6 +14,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCommandLineIsDocumented(t *testing.T) {
 	root := Component("1.2.3").Command(func(string) string { return "" })
 	if err := commandtest.CheckDocs("../../../docs/reference/cli.md", root, *update); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := root.Find([]string{cluster.PluginCommand}); err != nil {
 		t.Error(err)
 	}
 }

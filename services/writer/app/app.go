@@ -75,7 +75,7 @@ func Component(version string) command.Component[config.Config] {
 				},
 			},
 		},
-		Standalone: []command.StandaloneCommand{report.NewCommand(report.Writer), command.NewPluginCommand},
+		Standalone: []command.StandaloneCommand{report.NewCommand(report.Writer), cluster.NewPluginCommand},
 	}
 }
 

@@ -1,6 +1,4 @@
-//go:build unix
-
-package command
+package cluster
 
 import (
 	"cmp"
@@ -21,25 +19,26 @@ import (
 // renewing its Lease. Only tests change it.
 var pluginTimeout = 15 * time.Second
 
-const pluginCommand = "run-credential-plugin"
+// PluginCommand is the command of NewPluginCommand.
+const PluginCommand = "run-credential-plugin"
 
-// LimitPlugin limits how long the credential plugin of a kubeconfig runs. client-go waits for it without a limit, whatever
+// limitPlugin limits how long the credential plugin of a kubeconfig runs. client-go waits for it without a limit, whatever
 // becomes of the request, and all other requests wait with it (https://issue.k8s.io/108849). It gives no access to the
 // process either. So the plugin becomes a child of this program's command of NewPluginCommand.
-func LimitPlugin(cluster *rest.Config) {
+func limitPlugin(config *rest.Config) {
 	self, err := os.Executable()
-	if plugin := cluster.ExecProvider; plugin != nil && err == nil {
+	if plugin := config.ExecProvider; plugin != nil && err == nil {
 		if _, err = exec.LookPath(plugin.Command); err == nil { // else client-go reports how to install it
-			plugin.Command, plugin.Args = self, append([]string{pluginCommand, plugin.Command}, plugin.Args...)
+			plugin.Command, plugin.Args = self, append([]string{PluginCommand, plugin.Command}, plugin.Args...)
 		}
 	}
 }
 
-// NewPluginCommand is the command for LimitPlugin. It kills a plugin that runs too long, with all that it has started,
+// NewPluginCommand is the command for limitPlugin. It kills a plugin that runs too long, with all that it has started,
 // unless it may ask a person.
 func NewPluginCommand(func(string) string) *cobra.Command {
 	return &cobra.Command{
-		Use: pluginCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(1),
+		Use: PluginCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.Contains(os.Getenv("KUBERNETES_EXEC_INFO"), `"interactive":true`) {
 				path, err := exec.LookPath(args[0])
