@@ -134,15 +134,15 @@ const maxExportStreams = link.MaxConns * link.MaxStreamsPerConn
 
 // publishNodes creates the stages of an inventory that publishes the nodes of one source.
 func publishNodes(cfg *config.Config, version string, log *slog.Logger, registerer prometheus.Registerer) (published, error) {
-	pipeline, err := config.NewPipeline(cfg, version, log, registerer)
+	c, err := config.NewCollector(cfg, version, log, registerer)
 	if err != nil {
 		return published{}, err
 	}
-	pipeline.Set.OnDeltaSent = pipeline.RecordSent
-	builder := &inventoryreport.Builder{Set: pipeline}
-	builder.Cloud, _ = pipeline.Cloud().(inventoryreport.Cloud)
+	c.Set.OnDeltaSent = c.RecordSent
+	builder := &inventoryreport.Builder{Set: c}
+	builder.Cloud, _ = c.Cloud().(inventoryreport.Cloud)
 	return published{
-		sets: pipeline.Set, runSources: pipeline.Run, report: builder,
+		sets: c.Set, runSources: c.Run, report: builder,
 	}, nil
 }
 

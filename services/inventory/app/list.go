@@ -28,7 +28,7 @@ type listedNode struct {
 
 // runList makes its own observation and prints the nodes that would be published.
 func runList(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
-	pipeline, err := config.NewPipeline(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	c, err := config.NewCollector(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
@@ -36,14 +36,14 @@ func runList(ctx context.Context, version string, inv command.Invocation[config.
 	if inv.Config.UsesCloud() {
 		timeout += inv.Config.CloudPollInterval // in which it is confirmed that a node has no address
 	}
-	missing, err := pipeline.ObserveOnce(ctx, timeout, func(text string) { fmt.Fprintln(inv.Err, text) })
+	missing, err := c.ObserveOnce(ctx, timeout, func(text string) { fmt.Fprintln(inv.Err, text) })
 	if err != nil {
 		return err
 	}
 	if missing != nil { // a reader of the list would conclude that a missing node has left
 		return fmt.Errorf("nothing to publish after %s: %w", timeout, missing)
 	}
-	nodes := toListed(pipeline.Snapshot(func(string) bool { return false }).Members)
+	nodes := toListed(c.Snapshot(func(string) bool { return false }).Members)
 	if !inv.Format.IsTable() {
 		return inv.Format.Write(inv.Out, nodes)
 	}

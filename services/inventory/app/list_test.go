@@ -59,7 +59,7 @@ func TestObserveOnceReportsWhatIsMissing(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPipeline(t, tt.apis)
+			p := newCollector(t, tt.apis)
 			var reported strings.Builder
 			missing, err := p.ObserveOnce(t.Context(), 500*time.Millisecond, func(line string) { reported.WriteString(line + "\n") })
 			if err != nil || missing == nil || !strings.Contains(missing.Error(), tt.missing) {
@@ -92,7 +92,7 @@ func TestObserveOnceWaitsForWhatCanBePublished(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			reported := ""
-			_, err := newPipeline(t, fakeAPIs{nodes: nodes, servers: tt.servers}).ObserveOnce(ctx, time.Minute, func(line string) {
+			_, err := newCollector(t, fakeAPIs{nodes: nodes, servers: tt.servers}).ObserveOnce(ctx, time.Minute, func(line string) {
 				if reported += line + "\n"; strings.Contains(line, tt.want) {
 					cancel()
 				}
@@ -104,14 +104,14 @@ func TestObserveOnceWaitsForWhatCanBePublished(t *testing.T) {
 	}
 }
 
-func newPipeline(t *testing.T, apis fakeAPIs) *collector.Pipeline {
+func newCollector(t *testing.T, apis fakeAPIs) *collector.Collector {
 	t.Helper()
 	env := apis.start(t, nil)
 	cfg := &config.Config{}
 	if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
 		t.Fatal(err)
 	}
-	p, err := config.NewPipeline(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	p, err := config.NewCollector(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

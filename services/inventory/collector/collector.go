@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
@@ -40,14 +41,15 @@ type Cloud interface {
 	List(ctx context.Context) (source.Listing, error)
 }
 
-// Collector drives the roster.
+// Collector observes the secured cluster and the cloud, and publishes in a set.
 type Collector struct {
+	Set *feed.Set
+
 	source  source.Source
 	cloud   Cloud
 	metrics *metrics
 	log     *slog.Logger
 
-	set         *feed.Set
 	mu          sync.Mutex // reports read the roster concurrently
 	roster      *roster.Roster
 	lastListing Listing
@@ -74,14 +76,25 @@ type Snapshot struct {
 func New(cfg Config) *Collector {
 	c := &Collector{
 		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer, cfg.Propagation), log: cfg.Log,
-		set: cfg.Set, roster: roster.New(cfg.Roster),
+		Set: cfg.Set, roster: roster.New(cfg.Roster),
 	}
 	c.metrics.update(c.roster.Counts(), source.Status{}, time.Time{}) // so that the first scrape has all series
 	return c
 }
 
-// Run updates the set until ctx is done, and waits for requests that are in flight.
+// Run follows the source and updates the set until ctx is done.
 func (c *Collector) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.source.Run(ctx) })
+	g.Go(func() error { return c.runLoop(ctx) })
+	return g.Wait()
+}
+
+// Cloud returns the client of the cloud; nil if addresses come from elsewhere.
+func (c *Collector) Cloud() Cloud { return c.cloud }
+
+// runLoop updates the set until ctx is done, and waits for requests that are in flight.
+func (c *Collector) runLoop(ctx context.Context) error {
 	results := make(chan roster.Update)
 	var requests sync.WaitGroup
 	defer requests.Wait()
@@ -136,14 +149,14 @@ func (c *Collector) step(update roster.Update) observe.Actions {
 		logUpdate(c.log, update.Source)
 		logChanges(c.log, changes)
 	}
-	oldRevision, status := c.set.Revision(), c.roster.Status(now)
-	c.set.Publish(status, changes)
+	oldRevision, status := c.Set.Revision(), c.roster.Status(now)
+	c.Set.Publish(status, changes)
 	if len(changes) > 0 {
 		tracepoint.Mark(tracepoint.DeltaPublished)
 		c.metrics.recordStored()
 	}
-	if revision := c.set.Revision(); debug && status.Publishable && revision != oldRevision {
-		tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", c.set.Epoch()),
+	if revision := c.Set.Revision(); debug && status.Publishable && revision != oldRevision {
+		tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", c.Set.Epoch()),
 			slog.Uint64("revision", revision), slog.Uint64("observation", status.Observation))
 	}
 	c.metrics.update(c.roster.Counts(), status, update.Source.LastContact)
@@ -183,7 +196,7 @@ func (c *Collector) Snapshot(isOfInterest func(name string) bool) Snapshot {
 }
 
 func (c *Collector) snapshot(members func() []roster.Member) Snapshot {
-	status, _ := c.set.Status()
+	status, _ := c.Set.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.roster

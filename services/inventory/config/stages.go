@@ -210,34 +210,22 @@ func NewCloud(cfg *Config, version string, log *slog.Logger, registry prometheus
 	return client, nil
 }
 
-// NewPipeline creates the stages up to the set of the feed.
-func NewPipeline(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*collector.Pipeline, error) {
+// NewCollector creates the stages up to the set of the feed.
+func NewCollector(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*collector.Collector, error) {
 	src, errSource := NewSource(cfg, version, log, registry)
 	cloud, errCloud := NewCloud(cfg, version, log, registry)
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	return newPipeline(cfg, src, cloud, feed.NewSet("", rand.Text()), log, registry, collector.NewPropagation(registry)), nil
+	return newCollector(cfg, collector.Config{
+		Source: src, Cloud: cloud, Set: feed.NewSet("", rand.Text()), Log: log,
+		Registerer: registry, Propagation: collector.NewPropagation(registry),
+	}), nil
 }
 
-func newPipeline(
-	cfg *Config,
-	src source.Source,
-	cloud collector.Cloud,
-	set *feed.Set,
-	log *slog.Logger,
-	registry prometheus.Registerer,
-	propagation *prometheus.HistogramVec,
-) *collector.Pipeline {
-	return collector.NewPipeline(collector.Config{
-		Source:      src,
-		Cloud:       cloud,
-		Roster:      newRosterConfig(cfg),
-		Set:         set,
-		Registerer:  registry,
-		Propagation: propagation,
-		Log:         log.With("source", cfg.SourceKind),
-	})
+func newCollector(cfg *Config, stages collector.Config) *collector.Collector {
+	stages.Roster, stages.Log = newRosterConfig(cfg), stages.Log.With("source", cfg.SourceKind)
+	return collector.New(stages)
 }
 
 // NewExports creates the stages of an inventory that exports Services.
@@ -260,10 +248,12 @@ func NewExports(cfg *Config, version string, log *slog.Logger, registry promethe
 	// Not of each Service: they would be two thirds of its series.
 	watches, propagation := kubewatch.NewMetrics(registry), collector.NewPropagation(registry)
 	return exports.New(exports.Config{
-		NewPipeline: func(service exports.ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Pipeline, func()) {
+		NewCollector: func(service exports.ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
 			log := log.With("service", service.String())
 			src := newServiceSource(cfg, client, service, log, watches)
-			return newPipeline(cfg, src, nil, set, log, registerer, propagation), src.Recheck
+			return newCollector(cfg, collector.Config{
+				Source: src, Set: set, Log: log, Registerer: registerer, Propagation: propagation,
+			}), src.Recheck
 		},
 		NewCatalog: func(namespace string) exports.Catalog {
 			return kubeservice.NewCatalog(kubeservice.CatalogConfig{

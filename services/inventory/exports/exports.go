@@ -62,9 +62,9 @@ func (r ServiceRef) String() string { return r.Namespace + "/" + r.Name }
 
 // Config is what Exports needs. All fields are mandatory.
 type Config struct {
-	// NewPipeline creates the stages of an exported Service, which publish into the set and register their metrics with a
+	// NewCollector creates the stages of an exported Service, which publish into the set and register their metrics with a
 	// label of the Service, and a function that has the Service read again.
-	NewPipeline func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (p *collector.Pipeline, recheck func())
+	NewCollector func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (p *collector.Collector, recheck func())
 	// NewCatalog creates the list of the exported Services of a namespace; empty: of all.
 	NewCatalog func(namespace string) Catalog
 	// Selector has the labels of exported Services.
@@ -103,7 +103,7 @@ type Exports struct {
 
 // export has one Service that clients request, and its stages.
 type export struct {
-	*collector.Pipeline // nil: the Service was not exported yet
+	*collector.Collector // nil: the Service was not exported yet
 
 	ref         ServiceRef
 	set         *feed.Set
@@ -224,7 +224,7 @@ func (e *Exports) Acquire(client feed.Client, service string) (set *feed.Set, re
 		x = e.newExport(ref)
 		e.update(x)
 	}
-	if x.Pipeline == nil && x.users[client.SAN] == 0 && e.countUnexported(client.SAN) >= maxUnexported {
+	if x.Collector == nil && x.users[client.SAN] == 0 && e.countUnexported(client.SAN) >= maxUnexported {
 		return nil, nil, status.Errorf(codes.ResourceExhausted,
 			"clients of this name request %d services that are not exported, which is the maximum", maxUnexported)
 	}
@@ -263,7 +263,7 @@ func (e *Exports) takeCatalog(c Catalog) {
 	defer e.mu.Unlock()
 	names := c.Take()
 	for ref, x := range e.services {
-		if x.Pipeline == nil || slices.Contains(names, ref.String()) {
+		if x.Collector == nil || slices.Contains(names, ref.String()) {
 			e.update(x)
 		}
 	}
@@ -282,7 +282,7 @@ func (e *Exports) newExport(ref ServiceRef) *export {
 
 // update starts the stages of a Service once it is exported, or has it read again. Before that its set has only a status.
 func (e *Exports) update(x *export) {
-	if x.Pipeline != nil {
+	if x.Collector != nil {
 		x.recheck()
 		return
 	}
@@ -314,11 +314,11 @@ func (e *Exports) update(x *export) {
 
 // start creates and runs the stages of a Service.
 func (e *Exports) start(x *export) {
-	x.Pipeline, x.recheck = e.cfg.NewPipeline(x.ref, x.set, &x.metrics)
+	x.Collector, x.recheck = e.cfg.NewCollector(x.ref, x.set, &x.metrics)
 	e.inUse++
 	running, stop := context.WithCancel(e.running)
 	x.stop = stop
-	p := x.Pipeline
+	p := x.Collector
 	e.stages.Go(func() {
 		if err := p.Run(running); err != nil {
 			e.cfg.Log.Error("the stages of a Service ended", "service", x.ref.String(), "error", err)
@@ -329,7 +329,7 @@ func (e *Exports) start(x *export) {
 // countUnexported returns how many Services that are not exported a client requests.
 func (e *Exports) countUnexported(client certificate.SAN) (n int) {
 	for _, x := range e.services {
-		if x.Pipeline == nil && x.users[client] > 0 {
+		if x.Collector == nil && x.users[client] > 0 {
 			n++
 		}
 	}
@@ -344,7 +344,7 @@ func (e *Exports) release(x *export, client certificate.SAN) {
 		delete(x.users, client)
 	}
 	x.unusedSince = time.Now()
-	if x.Pipeline == nil && len(x.users) == 0 {
+	if x.Collector == nil && len(x.users) == 0 {
 		delete(e.services, x.ref)
 	}
 }
@@ -355,7 +355,7 @@ func (e *Exports) freeUnused(now time.Time) {
 	defer e.mu.Unlock()
 	e.free(func(x *export) bool { return now.Sub(x.unusedSince) >= unusedTimeout })
 	for _, x := range e.services {
-		if x.Pipeline == nil {
+		if x.Collector == nil {
 			e.update(x)
 		}
 	}
@@ -364,7 +364,7 @@ func (e *Exports) freeUnused(now time.Time) {
 // free frees the Services without clients that match, and reports whether there was one.
 func (e *Exports) free(match func(*export) bool) (freed bool) {
 	for ref, x := range e.services {
-		if x.Pipeline != nil && len(x.users) == 0 && match(x) {
+		if x.Collector != nil && len(x.users) == 0 && match(x) {
 			x.stop()
 			x.metrics.unregister()
 			e.freedRevisions += x.Set.Revision()
@@ -393,7 +393,7 @@ func (e *Exports) InUse() []string {
 	defer e.mu.Unlock()
 	names := make([]string, 0, e.inUse)
 	for ref, x := range e.services {
-		if x.Pipeline != nil {
+		if x.Collector != nil {
 			names = append(names, ref.String())
 		}
 	}
@@ -402,15 +402,15 @@ func (e *Exports) InUse() []string {
 }
 
 // Find returns the stages of a Service in use.
-func (e *Exports) Find(service string) (p *collector.Pipeline, found bool) {
+func (e *Exports) Find(service string) (p *collector.Collector, found bool) {
 	ref, _ := ParseServiceRef(service)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, found := e.services[ref]
-	if !found || x.Pipeline == nil {
+	if !found || x.Collector == nil {
 		return nil, false
 	}
-	return x.Pipeline, true
+	return x.Collector, true
 }
 
 // registrations is a Registerer that can take back what was registered with it.

@@ -95,9 +95,9 @@ func run(t *testing.T, test func(h *harness)) {
 		propagation := collector.NewPropagation(h.registry)
 		reachable := errors.New("connection refused")
 		h.Exports = New(Config{
-			NewPipeline: func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Pipeline, func()) {
+			NewCollector: func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
 				h.started = append(h.started, service.String())
-				return collector.NewPipeline(collector.Config{
+				return collector.New(collector.Config{
 					Source:      &growing{start: time.Now(), changed: make(chan struct{}, 1)},
 					Roster:      roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 					Set:         set,

@@ -325,6 +325,22 @@ func TestFilterSelectsServices(t *testing.T) {
 	}
 }
 
+func TestStatusCountsWhatIsHeldOfTheSelection(t *testing.T) {
+	b := NewStore("instance")
+	target := managedTarget("a", ready, "10.0.0.1")
+	target.Decision.Endpoints[0].Held = true
+	b.Put(target)
+	for _, synced := range []bool{false, true} {
+		for service, want := range map[string]uint32{"a": 1, "b": 0} {
+			_, messages := b.Feed(false).NewReader(nil, SelectServices([]ServiceName{{"web", service}}), 0).Next()
+			for m := range messages {
+				checkEqual(t, fmt.Sprintf("held of %s, synced: %t", service, synced), m.Content.GetStatus().GetHeld(), want)
+			}
+		}
+		b.MarkSynced()
+	}
+}
+
 func TestWakesReadersOnChange(t *testing.T) {
 	source := func(alive bool, membership subscriber.SyncState, reason string) []subscriber.Snapshot {
 		return []subscriber.Snapshot{
