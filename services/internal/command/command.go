@@ -58,17 +58,17 @@ type Subcommand[C any] struct {
 	Short   string // one sentence
 	Example string // command lines, one per line
 	Failure string // what exit code 1 means
-	Formats bool   // has --output
 	Run     func(ctx context.Context, call Invocation[C]) error
 }
 
 // Invocation is one call of a Subcommand.
 type Invocation[C any] struct {
-	Config *C
-	Args   []string
-	Format Format    // of the result
-	Out    io.Writer // for the result
-	Err    io.Writer // for progress and warnings
+	Version string // of the component
+	Config  *C
+	Args    []string
+	Format  Format    // of the result
+	Out     io.Writer // for the result
+	Err     io.Writer // for progress and warnings
 }
 
 // StandaloneCommand is a command for people with settings of its own, because they run it on their
@@ -228,13 +228,11 @@ func (c Component[C]) newSubcommand(getenv func(string) string, sub Subcommand[C
 			captureGlobalLoggers(slog.New(slog.DiscardHandler)) // libraries must not write into the result
 			return sub.Run(
 				cmd.Context(),
-				Invocation[C]{Config: cfg, Args: args, Format: format, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()},
+				Invocation[C]{Version: c.Version, Config: cfg, Args: args, Format: format, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()},
 			)
 		},
 	)
-	if sub.Formats {
-		cmd.Flags().VarP(&format, "output", "o", "form of the result")
-	}
+	cmd.Flags().VarP(&format, "output", "o", "form of the result")
 	return cmd
 }
 

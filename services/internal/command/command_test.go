@@ -85,7 +85,7 @@ func TestCommandLine(t *testing.T) {
 			"\nExit codes:\n  0  success\n  1  nothing to show\n  2  invalid flags, arguments or settings\n",
 		}},
 		{"help with settings by group", []string{"greet", "--help"}, nil, nil, 0, false, []string{
-			"\nFlags:\n      --count int   a number (default 1) [$COUNT]\n  -h, --help        help for greet\n",
+			"\nFlags:\n      --count int                a number (default 1) [$COUNT]\n  -h, --help                     help for greet\n  -o, --output table|json|yaml   form of the result (default table)\n",
 			"\nSettings, Names:\n      --name string   a name [$NAME]\n      no flag, only [$NICKNAME]: a secret name\n\n",
 			"\nExit codes:\n  0  success\n  1  the command failed\n",
 		}},
@@ -95,7 +95,6 @@ func TestCommandLine(t *testing.T) {
 		{"YAML", []string{"show", "this", "-oyaml"}, nil, nil, 0, false, []string{"showed:\n- this\n"}},
 		{"unknown format", []string{"show", "-o", "xml"}, nil, nil, 2, false, []string{`"xml"`, "-o, --output", "want one of table, json, yaml"}},
 		{"format from the environment", []string{"show", "this"}, map[string]string{"OUTPUT": "json"}, nil, 0, false, []string{"showed [this]"}},
-		{"format of a command without one", []string{"measure", "-o", "json"}, nil, nil, 2, false, []string{"'o'"}},
 		{"version", []string{"version"}, nil, nil, 0, false, []string{"component v1.2.3\ncommit 0123abc\n" + runtime.Version()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,7 +133,6 @@ func TestCommandLine(t *testing.T) {
 						Subcommand[countConfig]{
 							Use:     "show [WHAT]",
 							Short:   "Show",
-							Formats: true,
 							Example: "component show this\ncomponent show that",
 							Failure: "nothing to show",
 							Run: func(_ context.Context, call Invocation[countConfig]) error {

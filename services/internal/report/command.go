@@ -33,7 +33,7 @@ const (
 // NewCommand returns the command that prints the report of the local component.
 func NewCommand(component string) command.StandaloneCommand {
 	return command.NewStandalone(command.Subcommand[Settings]{
-		Use: "status [FILTER]", Short: "Show the state of the local component, problems first", Formats: true,
+		Use: "status [FILTER]", Short: "Show the state of the local component, problems first",
 		Example: component + " status\n" + component + " status web/shop -o json\n" + component + " status 10.0.1.11 --watch",
 		Failure: "there are problems, or the component does not respond",
 		Run: func(ctx context.Context, call command.Invocation[Settings]) error {

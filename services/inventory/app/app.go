@@ -45,19 +45,14 @@ func Component(version string) command.Component[config.Config] {
 			{
 				Use:     "list",
 				Short:   "Print the nodes that would be published, as records that sources of kind file and command read",
-				Formats: true,
 				Example: "slicefeed-inventory list -o json",
 				Failure: "the nodes cannot be published; nothing is printed",
-				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-					return runList(ctx, version, inv)
-				},
+				Run:     runList,
 			},
 			{
-				Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true,
+				Use: "preflight", Short: "Check the dependencies of serve and how to fix them",
 				Example: "slicefeed-inventory preflight\nslicefeed-inventory preflight -o json", Failure: "a check failed",
-				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-					return runPreflight(ctx, version, inv)
-				},
+				Run: runPreflight,
 			},
 		},
 		Standalone: []command.StandaloneCommand{report.NewCommand("slicefeed-inventory"), cluster.NewPluginCommand},

@@ -23,8 +23,8 @@ import (
 )
 
 // runPreflight checks what serve depends on. What serve and list report themselves is not among it.
-func runPreflight(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
-	checks, err := newChecks(inv.Config, version)
+func runPreflight(ctx context.Context, inv command.Invocation[config.Config]) error {
+	checks, err := newChecks(inv.Config, inv.Version)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}

@@ -27,8 +27,8 @@ type listedNode struct {
 }
 
 // runList makes its own observation and prints the nodes that would be published.
-func runList(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
-	c, err := config.NewCollector(inv.Config, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func runList(ctx context.Context, inv command.Invocation[config.Config]) error {
+	c, err := config.NewCollector(inv.Config, inv.Version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return settings.NewConfigError(err)
 	}

@@ -60,19 +60,14 @@ func Component(version string) command.Component[config.Config] {
 			{
 				Use:     "plan",
 				Short:   "Show what would be written and why, without writing",
-				Formats: true,
 				Example: "slicefeed-writer plan\nslicefeed-writer plan -o yaml",
 				Failure: "a Service is rejected, or the cluster or an inventory did not sync",
-				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-					return runPlan(ctx, version, inv)
-				},
+				Run:     runPlan,
 			},
 			{
-				Use: "preflight", Short: "Check the dependencies of serve and how to fix them", Formats: true,
+				Use: "preflight", Short: "Check the dependencies of serve and how to fix them",
 				Example: "slicefeed-writer preflight\nslicefeed-writer preflight -o json", Failure: "a check failed",
-				Run: func(ctx context.Context, inv command.Invocation[config.Config]) error {
-					return runPreflight(ctx, version, inv)
-				},
+				Run: runPreflight,
 			},
 		},
 		Standalone: []command.StandaloneCommand{report.NewCommand(report.Writer), cluster.NewPluginCommand},
@@ -82,7 +77,6 @@ func Component(version string) command.Component[config.Config] {
 // writer holds the constructed stages; Run runs them.
 type writer struct {
 	cfg              *config.Config
-	version          string
 	identity         string
 	log              *slog.Logger
 	registry         *prometheus.Registry
@@ -131,7 +125,6 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	}
 	w := &writer{
 		cfg:              cfg,
-		version:          version,
 		identity:         election.NewIdentity(),
 		log:              log,
 		registry:         registry,

@@ -34,8 +34,8 @@ import (
 )
 
 // runPreflight checks what serve depends on. What serve and plan report themselves is not among it.
-func runPreflight(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
-	c, err := newChecker(inv.Config, version)
+func runPreflight(ctx context.Context, inv command.Invocation[config.Config]) error {
+	c, err := newChecker(inv.Config, inv.Version)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}

@@ -22,11 +22,11 @@ const planTimeout = time.Minute
 
 // runPlan makes one decision about each target, as a writer that takes over now would, and prints
 // what that writer would write.
-func runPlan(ctx context.Context, version string, inv command.Invocation[config.Config]) error {
+func runPlan(ctx context.Context, inv command.Invocation[config.Config]) error {
 	cfg := *inv.Config
 	cfg.Store = "memory" // no Lease, no Events, and a client that sends no write
 	log := slog.New(slog.NewTextHandler(inv.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	w, err := buildWriter(&cfg, version, log)
+	w, err := buildWriter(&cfg, inv.Version, log)
 	if err != nil {
 		return settings.NewConfigError(err)
 	}
