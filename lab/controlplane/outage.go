@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -54,6 +55,26 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 		return fmt.Errorf("start etcd of %s: %w", cp.name, err)
 	}
 	return nil
+}
+
+// Backup copies etcd's data. Both processes are stopped meanwhile, and started again. restore puts the copy back in the
+// same way, as a restore of etcd without new revisions does.
+func (cp *ControlPlane) Backup(ctx context.Context) (restore func(context.Context) error, err error) {
+	data, backup := filepath.Join(cp.dir, "etcd"), filepath.Join(cp.dir, "backup")
+	err = cp.whileStopped(ctx, func() error { return os.CopyFS(backup, os.DirFS(data)) })
+	return func(ctx context.Context) error {
+		return cp.whileStopped(ctx, func() error { return errors.Join(os.RemoveAll(data), os.Rename(backup, data)) })
+	}, err
+}
+
+func (cp *ControlPlane) whileStopped(ctx context.Context, do func() error) error {
+	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {
+		return err
+	}
+	if err := errors.Join(do(), cp.StartEtcd(ctx)); err != nil {
+		return err
+	}
+	return cp.StartAPIServer(ctx)
 }
 
 // Compact makes etcd forget all that was before its present revision, as it does each five

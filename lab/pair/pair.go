@@ -148,6 +148,10 @@ func (p *Pair) start(ctx context.Context, options Options) (err error) {
 			return err
 		}
 	}
+	return p.watch(ctx)
+}
+
+func (p *Pair) watch(ctx context.Context) (err error) {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.stopWatching = stop
 	release := context.AfterFunc(ctx, stop) // while the watches begin; later they outlive ctx

@@ -65,6 +65,13 @@ func (p *Pair) StopWatching() {
 	p.wait()
 }
 
+// WatchAgain ends the watches and begins others, which begin with a list: like any watch, they do not survive a restore of
+// etcd.
+func (p *Pair) WatchAgain(ctx context.Context) error {
+	p.StopWatching()
+	return p.watch(ctx)
+}
+
 // own is the Service that every pair has.
 var own = types.NamespacedName{Namespace: Namespace, Name: Service}
 

@@ -1,11 +1,15 @@
 package outages
 
 import (
+	"context"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/e2e"
@@ -31,6 +35,69 @@ func TestTheConsumingClusterGoesAway(t *testing.T) {
 	})
 	if s.Inventory.PID() != inventory || s.Writers[0].PID() != writer || !s.Inventory.Running() || !s.Writers[0].Running() {
 		t.Error("a component did not survive it")
+	}
+}
+
+// As in kubernetes#107457, kubernetes#118501 and etcd#14303: revisions go back. A watch that continues gets an error, is deaf,
+// or misses what differs from before.
+func TestAClusterIsRestoredFromABackup(t *testing.T) {
+	for name, tc := range map[string]struct{ secured, passed bool }{
+		"consuming": {}, "consuming, passed": {passed: true}, "secured": {secured: true}, "secured, passed": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := e2e.New(t, e2e.Options{Writer: map[string]string{"SHRINK_WINDOW": "0s"}})
+			s.StartAll()
+			t.Cleanup(func() { s.Must(s.WatchAgain(context.Background())) })
+			plane, client, component := s.Consuming, s.ConsumingClient(), s.Writers[0]
+			if tc.secured {
+				plane, client, component = s.Secured, s.SecuredClient(), s.Inventory
+			}
+			// change changes what does not concern us, and returns the revision.
+			change := func() int {
+				object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "change-"}}
+				object, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(s.Ctx(), object, metav1.CreateOptions{})
+				s.Must(err)
+				revision, err := strconv.Atoi(object.ResourceVersion)
+				s.Must(err)
+				return revision
+			}
+			before := s.Join(2)
+			restore, err := plane.Backup(s.Ctx())
+			s.Must(err)
+			after := s.Join(2)
+			for _, worker := range before {
+				s.Must(worker.Leave(s.Ctx()))
+			}
+			s.Await("the workers are replaced", pair.AreJust(pair.Ready, e2e.Addresses(after)...))
+			for range 40 {
+				change()
+			}
+			last := change()
+			if tc.passed { // before the component knows
+				s.Must(component.Signal(syscall.SIGSTOP))
+			}
+			s.Must(restore(s.Ctx()))
+			if tc.passed {
+				for change() < last+10 {
+					continue
+				}
+				s.Must(component.Signal(syscall.SIGCONT))
+			}
+
+			exist := after // the consuming cluster has the slice of before, the secured one the Nodes of before
+			if tc.secured {
+				exist = before
+			}
+			s.Until("the slice lists the Nodes that exist", func() bool {
+				all, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).List(s.Ctx(), metav1.ListOptions{})
+				s.Must(err)
+				var listed []*discoveryv1.EndpointSlice
+				for i := range all.Items {
+					listed = append(listed, &all.Items[i])
+				}
+				return pair.AreJust(pair.Ready, e2e.Addresses(exist)...)(listed)
+			})
+		})
 	}
 }
 

@@ -1,5 +1,6 @@
 // Package cluster is how a component reaches its cluster's API server, and what its requests cost. It guarantees that
-// metrics have bounded labels and one count per request that was sent. It does not alter requests.
+// metrics have bounded labels and one count per request that was sent, that a request which brings nothing ends, and
+// that a watch never replaces a state by an older one.
 package cluster
 
 import (

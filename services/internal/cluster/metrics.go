@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,8 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Observe counts all requests of clients made from the configuration. Call it before anything else
-// wraps the transport, so that requests which a later wrapper delays or drops are not counted.
+// maxSilence is how long a response may bring nothing. Client-go sets no limit to a list or a watch, but an idle watch
+// delivers a bookmark at least every 120 s.
+const maxSilence = 150 * time.Second
+
+// Observe counts all requests of clients made from the configuration, and cancels those that are silent. Call it before
+// anything else wraps the transport, so that requests which a later wrapper delays or drops are not counted.
 //
 // Client-go's own hooks (k8s.io/client-go/tools/metrics) were rejected: they are global and can be
 // registered once, so that no registry can be injected.
@@ -46,19 +52,47 @@ type instrumented struct {
 	next http.RoundTripper
 }
 
-// RoundTrip sends a request and counts it.
+// RoundTrip sends a request and counts it. It is canceled when its response brings nothing for too long.
 func (c *instrumented) RoundTrip(r *http.Request) (*http.Response, error) {
 	startedAt := time.Now()
-	resp, err := c.next.RoundTrip(r)
+	ctx, cancel := context.WithCancel(r.Context())
+	silence := time.AfterFunc(maxSilence, cancel)
+	resp, err := c.next.RoundTrip(r.WithContext(ctx))
 	verb, result := requestVerb(r), "error"
 	if err == nil {
 		result = CodeLabel(resp.StatusCode)
+		resp.Body = &monitoredBody{resp.Body, silence, cancel}
+	} else {
+		silence.Stop()
+		cancel()
 	}
 	c.requests.WithLabelValues(verb, result).Inc()
 	if verb != "watch" {
 		c.duration.WithLabelValues(verb).Observe(time.Since(startedAt).Seconds())
 	}
 	return resp, err
+}
+
+// monitoredBody is the body of a response that is canceled when it brings nothing for too long.
+type monitoredBody struct {
+	io.ReadCloser
+
+	silence *time.Timer
+	cancel  context.CancelFunc
+}
+
+// Read implements io.Reader.
+func (b *monitoredBody) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	b.silence.Reset(maxSilence)
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *monitoredBody) Close() error {
+	b.silence.Stop()
+	b.cancel()
+	return b.ReadCloser.Close()
 }
 
 // requestVerb returns the request's method in lower case, or watch.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -90,7 +91,7 @@ func (n *Nodes) countCordoned() (count float64) {
 
 func nodeKind(client kubernetes.Interface, rules Rules) kubewatch.Kind[nodeSummary] {
 	return kubewatch.Kind[nodeSummary]{
-		Resource: "nodes", Example: &corev1.Node{}, Requests: kubewatch.NewRequests(client.CoreV1().Nodes(), "", ""),
+		Resource: "nodes", Example: &corev1.Node{}, Requests: cluster.NewRequests(client.CoreV1().Nodes(), "", ""),
 		Extract: func(o runtime.Object) nodeSummary {
 			node, _ := o.(*corev1.Node)
 			return summarizeNode(node, rules)
@@ -109,7 +110,7 @@ var runningSelector = fields.AndSelectors(
 func podKind(client kubernetes.Interface, w Workload) kubewatch.Kind[podState] {
 	return kubewatch.Kind[podState]{
 		Resource: "pods", Example: &corev1.Pod{},
-		Requests: kubewatch.NewRequests(client.CoreV1().Pods(w.Namespace), w.podSelector(), runningSelector),
+		Requests: cluster.NewRequests(client.CoreV1().Pods(w.Namespace), w.podSelector(), runningSelector),
 		Extract: func(o runtime.Object) podState {
 			p, _ := o.(*corev1.Pod)
 			if p == nil || !w.has(p) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 )
 
@@ -35,7 +36,7 @@ func NewCatalog(cfg CatalogConfig) *Catalog {
 	c := &Catalog{changed: make(chan struct{}, 1), exported: map[string]bool{}, problem: "the exported Services have not been listed yet"}
 	c.watch = kubewatch.New(kubewatch.Kind[bool]{
 		Resource: "services", Example: &corev1.Service{},
-		Requests: kubewatch.NewRequests(cfg.Client.CoreV1().Services(cfg.Namespace), cfg.Exported.String(), ""),
+		Requests: cluster.NewRequests(cfg.Client.CoreV1().Services(cfg.Namespace), cfg.Exported.String(), ""),
 		Extract: func(o runtime.Object) bool {
 			s, _ := o.(*corev1.Service)
 			return s != nil && s.DeletionTimestamp == nil

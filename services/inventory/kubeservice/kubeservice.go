@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
@@ -71,7 +72,7 @@ func New(cfg Config) *Endpoints {
 	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
 	e.watch = kubewatch.New(kubewatch.Kind[sliceSummary]{
 		Resource: "endpointslices", Example: &discoveryv1.EndpointSlice{},
-		Requests: kubewatch.NewRequests(cfg.Client.DiscoveryV1().EndpointSlices(cfg.Namespace), selector, ""),
+		Requests: cluster.NewRequests(cfg.Client.DiscoveryV1().EndpointSlices(cfg.Namespace), selector, ""),
 		Extract: func(o runtime.Object) sliceSummary {
 			s, _ := o.(*discoveryv1.EndpointSlice)
 			return summarizeSlice(s)

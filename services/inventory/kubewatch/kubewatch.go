@@ -7,6 +7,7 @@ package kubewatch
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 )
 
 // Kind describes the objects to watch. T is what is kept of an object.
@@ -28,30 +31,9 @@ type Kind[T any] struct {
 	Equal   func(a, b T) bool      // objects whose values are equal are not reported as changed
 }
 
-// NewRequests returns the requests of a typed client of client-go, for objects that match the selectors. L is the type
-// of the client's lists.
-func NewRequests[L runtime.Object](client interface {
-	List(ctx context.Context, options metav1.ListOptions) (L, error)
-	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
-}, labelSelector, fieldSelector string,
-) *cache.ListWatch {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector, options.FieldSelector = labelSelector, fieldSelector
-			return client.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector, options.FieldSelector = labelSelector, fieldSelector
-			return client.Watch(ctx, options)
-		},
-	}
-}
-
 // Config is what a watch needs besides the kind. All fields are mandatory.
 type Config struct {
-	// Client is the client behind the requests. client-go checks whether it supports WatchList, which a fake
-	// client does not.
-	Client  any
+	Client  any // behind the requests; see cluster.KeepCurrent
 	Log     *slog.Logger
 	Metrics *Metrics
 	Changed chan<- struct{} // of capacity 1; receives a signal after every update, unless one is pending
@@ -62,7 +44,7 @@ type Watch[T any] struct {
 	kind    Kind[T]
 	cfg     Config
 	tracker *tracker[T]
-	relist  chan struct{} // capacity 1: list all objects again
+	relist  atomic.Pointer[context.CancelFunc] // ends the reflector; nil: there is none yet
 
 	minCatchUp time.Duration
 }
@@ -70,13 +52,17 @@ type Watch[T any] struct {
 // New returns a watch that has no objects yet; Run fills it.
 func New[T any](kind Kind[T], cfg Config) *Watch[T] {
 	cfg.Metrics.initSeries(kind.Resource)
-	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), relist: make(chan struct{}, 1), minCatchUp: minCatchUp}
+	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), minCatchUp: minCatchUp}
 }
 
 // Run lists and watches the objects until ctx is done, and then returns nil.
 func (w *Watch[T]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		w.listAndWatch(ctx)
+		running, stop := context.WithCancel(ctx)
+		w.relist.Store(&stop)
+		cache.NewReflectorWithOptions(w.listerWatcher(), w.kind.Example, w.tracker,
+			cache.ReflectorOptions{Name: w.kind.Resource, Backoff: newBackoff()}).RunWithContext(running)
+		stop()
 	}
 	return nil
 }
@@ -88,30 +74,10 @@ func newBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 5 * time.Second}
 }
 
-// listAndWatch lists all objects and watches them until ctx is done or a relist is requested.
-func (w *Watch[T]) listAndWatch(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	reflector := cache.NewReflectorWithOptions(w.listerWatcher(), w.kind.Example, w.tracker,
-		cache.ReflectorOptions{Name: w.kind.Resource, Backoff: newBackoff()})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		reflector.RunWithContext(ctx)
-	}()
-	select {
-	case <-ctx.Done():
-	case <-w.relist:
-		w.cfg.Log.Warn("relisting: watch inconsistent or idle", "resource", w.kind.Resource)
-		w.cfg.Metrics.relists.WithLabelValues(w.kind.Resource).Inc()
-	}
-	cancel()
-	<-done
-}
-
 // listerWatcher returns the reflector's client. It records failed requests, which the reflector
 // itself only logs.
 func (w *Watch[T]) listerWatcher() cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return cluster.KeepCurrent(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := w.kind.Requests.ListWithContext(ctx, options)
 			w.recordError(ctx, "list", err)
@@ -135,9 +101,9 @@ func (w *Watch[T]) recordError(ctx context.Context, verb string, err error) {
 
 // requestRelist makes Run list all objects again.
 func (w *Watch[T]) requestRelist() {
-	select {
-	case w.relist <- struct{}{}:
-	default:
+	w.cfg.Log.Warn("relisting: watch inconsistent", "resource", w.kind.Resource)
+	if stop := w.relist.Load(); stop != nil {
+		(*stop)()
 	}
 }
 
@@ -153,7 +119,7 @@ func (w *Watch[T]) Number() uint64 {
 
 // Metrics count the requests of all watches of a process, by resource.
 type Metrics struct {
-	verifications, relists, failures *prometheus.CounterVec
+	verifications, failures *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -171,23 +137,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"mode",
 			"result",
 		),
-		relists: counter(
-			"relists_total",
-			"Number of relists because a watch was inconsistent with the API server, or idle for too long.",
-			"resource",
-		),
-		failures: counter(
-			"watch_failures_total",
-			"Number of lists and watches that could not be started, by verb.",
-			"resource",
-			"verb",
-		),
+		failures: counter("watch_failures_total", "Number of lists and watches that could not be started, by verb.", "resource", "verb"),
 	}
 }
 
 // initSeries creates the series of a resource at 0, so that a rate includes the first failure.
 func (m *Metrics) initSeries(resource string) {
-	m.relists.WithLabelValues(resource)
 	for _, verb := range []string{"list", "watch"} {
 		m.failures.WithLabelValues(resource, verb)
 	}

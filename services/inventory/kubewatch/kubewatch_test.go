@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -26,6 +30,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -46,7 +51,7 @@ func setCordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 func nodeKind(client kubernetes.Interface) Kind[bool] {
 	var requests *cache.ListWatch
 	if client != nil {
-		requests = NewRequests(client.CoreV1().Nodes(), "", "")
+		requests = cluster.NewRequests(client.CoreV1().Nodes(), "", "")
 	}
 	return Kind[bool]{
 		Resource: "nodes", Example: &corev1.Node{},
@@ -246,6 +251,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("partial: the pages of a LIST expire between them", testPagesExpire)
 	t.Run("partial: the watch expires and changes are missed", testWatchExpires)
 	t.Run("empty: all are gone", testEmptyList)
+	t.Run("contradictory: a LIST is older than the watch, as after a restore of etcd", testOlderList)
 	t.Run("contradictory: the watch is idle while a LIST differs", testIdleWatchMissesChange)
 }
 
@@ -552,28 +558,85 @@ func TestPendingVerificationsAreBounded(t *testing.T) {
 	}
 }
 
-func TestFullVerificationRestartsIdleWatch(t *testing.T) {
+func testOlderList(t *testing.T) {
+	for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
+		t.Run(mode.String(), func(t *testing.T) {
+			s, client := startAPIServer(t, newNode("a"))
+			n := startWatch(t, client)
+			awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 })
+			s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("b", setResourceVersion("5"))}, 6 }) // etcd is restored
+			if _, err := n.Verify(t.Context(), mode); !errors.Is(err, errInconsistent) {
+				t.Errorf("got %v, want %v", err, errInconsistent)
+			}
+			awaitChanges(t, n, "what was restored", func(n Changes[bool]) bool {
+				return len(n.Removed) == 1 && len(n.Changed) == 1 && n.Changed[0].Name == "b" && n.ResourceVersion == 6
+			})
+			if _, err := n.Verify(t.Context(), mode); err != nil {
+				t.Error(err)
+			}
+			s.locked(func() {
+				if slices.ContainsFunc(s.lists, func(q string) bool { return strings.Contains(q, "resourceVersion=") }) {
+					t.Errorf("requested %q, want quorum reads", s.lists)
+				}
+			})
+		})
+	}
+}
+
+func TestVerificationRefusesAListWithoutResourceVersion(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	n := startWatch(t, client)
-	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
-	lists := func() (count int) {
-		s.locked(func() { count = len(s.lists) })
-		return count
+	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 })
+	s.locked(func() { s.nodes, s.rv = nil, 0 })
+	for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
+		if _, err := n.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "invalid resourceVersion") {
+			t.Errorf("%s: got %v", mode, err)
+		}
 	}
-	for _, idle := range []time.Duration{time.Minute, maxIdle + time.Second} {
-		n.tracker.mu.Lock()
-		n.tracker.lastContact = time.Now().Add(-idle)
-		n.tracker.mu.Unlock()
-		before := lists()
-		if _, err := n.Verify(t.Context(), source.FullVerification); err != nil {
+}
+
+// hangingServer does not answer the first list.
+type hangingServer struct{ lists int }
+
+func (s *hangingServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("watch") == "" {
+		if s.lists++; s.lists > 1 {
+			list := `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[{"metadata":{"name":"a"}}]}`
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(list)), Request: r,
+			}, nil
+		}
+	}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestAFirstListThatHangsIsRepeated(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers
+	defer func() { utilruntime.ErrorHandlers = handlers }() //nolint:reassign // it is meant for that
+	utilruntime.ErrorHandlers = nil                         //nolint:reassign // one of them waits, by the clock outside of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		config := &rest.Config{Host: "http://api", QPS: -1, Transport: &hangingServer{}}
+		cluster.Observe(config, "inventory", prometheus.NewRegistry())
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if idle < maxIdle {
-			if n := lists() - before; n != 1 {
-				t.Errorf("%d lists for one verification of a live watch", n)
-			}
-			continue
+		w := New(nodeKind(client), Config{
+			Client: fake.NewClientset(), // which does not support WatchList
+			Log:    slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1),
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		time.Sleep(3 * time.Minute)
+		if changes := w.Take(); len(changes.Changed) != 1 {
+			t.Errorf("after three minutes: %+v", changes)
 		}
-		awaitChanges(t, n, "the watch to deliver again", func(n Changes[bool]) bool { return time.Since(n.LastContact) < time.Minute })
-	}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	maxIdle         = 150 * time.Second // an idle watch delivers something at least every 120s
 	recheckInterval = 20 * time.Millisecond
 	pageSize        = 500
 )
@@ -32,12 +31,6 @@ const (
 	listTimeout    = 2 * time.Minute  // for all pages: a continue token expires after about 5 minutes
 	minCatchUp     = 10 * time.Second
 )
-
-// catchUpTimeout is how long a watch may take to agree with a listing that took this long: the
-// watch may still be reading its own list, which takes about as long.
-func (w *Watch[T]) catchUpTimeout(listing time.Duration) time.Duration {
-	return max(listing, w.minCatchUp)
-}
 
 // errInconsistent means that the API server answered, and that the watch does not catch up
 // with the answer.
@@ -66,16 +59,12 @@ func (w *Watch[T]) verifyLight(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("list one object of %s: %w", w.kind.Resource, err)
 	}
-	rv := parseResourceVersion(list.GetResourceVersion())
-	if rv == 0 {
-		return 0, fmt.Errorf("list one object of %s: invalid resourceVersion %.40q", w.kind.Resource, list.GetResourceVersion())
-	}
-	return rv, nil
+	return parseResourceVersion(list.GetResourceVersion()), nil
 }
 
 // verifyFull reads all objects with quorum, and returns nil once the reported objects equal
-// them. If they still differ after catchUpTimeout, or if the watch has been idle for too long,
-// it requests a relist.
+// them. If they still differ after as long as the listing took, it requests a relist: the watch may still be reading its
+// own list, which takes about as long.
 func (w *Watch[T]) verifyFull(ctx context.Context) error {
 	w.tracker.beginVerification()
 	defer w.tracker.endVerification()
@@ -85,21 +74,13 @@ func (w *Watch[T]) verifyFull(ctx context.Context) error {
 		return fmt.Errorf("list all %s: %w", w.kind.Resource, err)
 	}
 	var differ map[string]struct{} // nil: not compared yet
-	err = wait.PollUntilContextTimeout(
-		ctx,
-		recheckInterval,
-		w.catchUpTimeout(time.Since(startedAt)),
-		true,
-		func(context.Context) (bool, error) {
-			differ = w.tracker.mismatches(listed, rv, differ)
-			return differ != nil && len(differ) == 0, nil
-		},
-	)
+	patience := max(time.Since(startedAt), w.minCatchUp)
+	err = wait.PollUntilContextTimeout(ctx, recheckInterval, patience, true, func(context.Context) (bool, error) {
+		differ = w.tracker.mismatches(listed, rv, differ)
+		return differ != nil && len(differ) == 0, nil
+	})
 	switch {
 	case err == nil:
-		if w.tracker.idleFor() > maxIdle {
-			w.requestRelist() // the watch is dead, although it has missed nothing yet
-		}
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -165,21 +146,34 @@ type page struct {
 	object runtime.Object
 }
 
+// listPage reads a page. Nothing is older than what the watch has reached, unless etcd was restored: then the watch has
+// what never was.
 func (w *Watch[T]) listPage(ctx context.Context, options metav1.ListOptions, timeout time.Duration) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	reached := w.tracker.reached()
 	list, err := w.kind.Requests.ListWithContext(ctx, options)
 	if err != nil {
 		return page{}, err
 	}
 	metadata, err := meta.ListAccessor(list)
-	return page{metadata, list}, err
+	if err != nil {
+		return page{}, err
+	}
+	switch rv := parseResourceVersion(metadata.GetResourceVersion()); {
+	case rv == 0:
+		return page{}, fmt.Errorf("invalid resourceVersion %.40q", metadata.GetResourceVersion())
+	case rv < reached && options.Continue == "":
+		w.requestRelist()
+		return page{}, fmt.Errorf("%w: it has reached resourceVersion %d, and the list is of %d", errInconsistent, reached, rv)
+	}
+	return page{metadata, list}, nil
 }
 
-func (t *tracker[T]) idleFor() time.Duration {
+func (t *tracker[T]) reached() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return time.Since(t.lastContact)
+	return t.resourceVersion
 }
 
 func (t *tracker[T]) beginVerification() {

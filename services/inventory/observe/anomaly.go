@@ -30,27 +30,25 @@ type anomalies struct{ empty, noneReady, halved bool }
 // add adds a member.
 func (d *anomalyDetector) add(name string) {
 	d.members++
-	if _, ok := d.removed[name]; ok {
-		delete(d.removed, name)
-		return
-	}
-	if d.added == nil {
-		d.added = map[string]struct{}{}
-	}
-	d.added[name] = struct{}{}
+	moveMember(name, d.removed, &d.added)
 }
 
 // remove removes a member.
 func (d *anomalyDetector) remove(name string) {
 	d.members--
-	if _, ok := d.added[name]; ok {
-		delete(d.added, name)
+	moveMember(name, d.added, &d.removed)
+}
+
+// moveMember takes a member out of one set, or else adds it to the other.
+func moveMember(name string, from map[string]struct{}, to *map[string]struct{}) {
+	if _, ok := from[name]; ok {
+		delete(from, name)
 		return
 	}
-	if d.removed == nil {
-		d.removed = map[string]struct{}{}
+	if *to == nil {
+		*to = map[string]struct{}{}
 	}
-	d.removed[name] = struct{}{}
+	(*to)[name] = struct{}{}
 }
 
 // observationDone records a complete observation: losses are counted from the current set.

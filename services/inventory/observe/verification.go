@@ -70,24 +70,19 @@ func (o *Observer) UpdateSource(now time.Time, update source.Update) {
 func (o *Observer) VerificationDone(now time.Time, result VerificationResult) {
 	v := &o.verifications
 	v.inFlight = false
+	isLight := result.Mode == source.LightVerification
 	switch {
 	case result.Err != nil:
 		o.verificationFailed(now, result.Err.Error())
-	case result.Mode == source.LightVerification && result.Number == 0:
+	case isLight && result.Number == 0:
 		o.verificationFailed(now, "the response does not say how current it is")
-	case result.Mode == source.LightVerification:
+	case isLight && v.verified < result.Number:
 		v.failures, v.err, v.okAt = 0, "", now
-		switch {
-		case v.verified >= result.Number:
-			v.pending = pendingVerification{}
-			o.completeVerification(now, result.StartedAt)
-		case v.pending.number == 0:
+		if v.pending.number == 0 {
 			v.pending = pendingVerification{number: result.Number, startedAt: result.StartedAt, endedAt: now}
 		}
-	default:
-		v.failures, v.err, v.okAt = 0, "", now
-		v.everFull = true
-		v.pending = pendingVerification{} // equal sets prove more than a number
+	default: // equal sets prove more than a number
+		v.failures, v.err, v.okAt, v.everFull, v.pending = 0, "", now, v.everFull || !isLight, pendingVerification{}
 		o.completeVerification(now, result.StartedAt)
 	}
 	o.reevaluate(now)
@@ -124,12 +119,13 @@ func (v *verifications) isBehind(now time.Time) bool {
 	return now.Sub(v.lastContact) > maxIdle || v.pending.number != 0 && now.Sub(v.pending.endedAt) > maxIdle
 }
 
-// nextVerification is which verification comes next, and when. While the source is behind, it is a full
-// one: only that finds what the source missed, and makes it start again.
+// nextVerification is which verification comes next, and when. While the source is behind, it is a full one: only that
+// finds what the source missed, and makes it start again. So is the one after a failure: what the source follows may have
+// been restored from a backup meanwhile.
 func (o *Observer) nextVerification(now time.Time) (source.Verification, time.Time) {
 	v := &o.verifications
 	mode, at := source.LightVerification, v.startedAt.Add(o.cfg.VerifyInterval)
-	if v.isBehind(now) {
+	if v.isBehind(now) || v.failures > 0 {
 		mode = source.FullVerification
 	}
 	if v.verifySoon {

@@ -77,7 +77,8 @@ func New(cfg Config) *Applier {
 	return &Applier{cfg: cfg, memory: newMemory()}
 }
 
-// StartTerm forgets what earlier terms did: another leader may have written since, or a person whose edits stay.
+// StartTerm forgets what earlier terms did: another leader may have written since, or a person whose edits stay. A cache
+// that goes back to an older version calls for it too: etcd was restored, and does not have what was written.
 func (a *Applier) StartTerm() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -53,7 +53,7 @@ func newMemory() *memory {
 
 // observe returns the newest complete state: the cache's, unless base is newer.
 func (m *memory) observe(cached []*discoveryv1.EndpointSlice, version string) []*discoveryv1.EndpointSlice {
-	if !isNewer(m.version, version) && !m.showsDeleted(cached) {
+	if !IsNewer(m.version, version) && !m.showsDeleted(cached) {
 		m.base, m.version = sortedByName(cached), version
 		clear(m.deleted)
 	}
@@ -135,11 +135,11 @@ func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice)
 	switch {
 	case at < 0:
 		m.base = sortedByName(append(slices.Clone(m.base), answer))
-	case !isNewer(m.base[at].ResourceVersion, answer.ResourceVersion): // else a cache has shown a later one since
+	case !IsNewer(m.base[at].ResourceVersion, answer.ResourceVersion): // else a cache has shown a later one since
 		m.base = slices.Clone(m.base)
 		m.base[at] = answer
 	}
-	if isNewer(answer.ResourceVersion, m.version) {
+	if IsNewer(answer.ResourceVersion, m.version) {
 		m.version = answer.ResourceVersion
 	}
 	m.left[sent.Name] = sent
@@ -183,8 +183,8 @@ func (m *memory) leftSlices() []*discoveryv1.EndpointSlice {
 	return sortedByName(slices.Collect(maps.Values(m.left)))
 }
 
-// isNewer compares resourceVersions, which are growing numbers. If one is missing or malformed, a is not newer.
-func isNewer(a, b string) bool {
+// IsNewer compares resourceVersions, which are growing numbers. If a is missing or one is malformed, a is not newer.
+func IsNewer(a, b string) bool {
 	if b == "" {
 		return a != ""
 	}

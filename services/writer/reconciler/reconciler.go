@@ -138,6 +138,7 @@ type Reconciler struct {
 type state struct {
 	slot    slot
 	applier *applier.Applier
+	version string // how recent the last view was
 
 	uid         types.UID // of the Service that the rest is about
 	term        term
@@ -207,11 +208,11 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	if s.applier == nil {
 		s.applier = r.Applier()
 	}
-	// Another leader may have written in between, or a person edits the slices during a pause.
-	if s.term.number != before || view.Paused {
+	// Another leader may have written in between, a person edits the slices during a pause, or etcd was restored.
+	if s.term.number != before || view.Paused || applier.IsNewer(s.version, view.ResourceVersion) {
 		s.applier.StartTerm()
 	}
-	if !view.Synced {
+	if s.version = view.ResourceVersion; !view.Synced {
 		return
 	}
 	r.startOver(s, view.ServiceRef.UID, now)

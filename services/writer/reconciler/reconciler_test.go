@@ -821,3 +821,22 @@ func TestASourceThatWithholdsAServiceDoesNotExpire(t *testing.T) {
 		})
 	}
 }
+
+func TestDecidesOnWhatWasRestored(t *testing.T) {
+	view := withSlice()
+	view.ResourceVersion = "1000"
+	f := newFixture(view)
+	now := time.Now()
+	f.Decide(fixtureKey, now)
+	f.Write(t.Context(), fixtureKey, now)
+	f.Decide(fixtureKey, now)
+
+	restored := withSlice()
+	restored.ResourceVersion, restored.Slices[0].ResourceVersion = "999", "998"
+	restored.Slices[0].Endpoints[0].Addresses[0] = "10.0.0.9"
+	f.service.view = restored
+	f.Decide(fixtureKey, now)
+	if decided := f.Decision(fixtureKey).Endpoints; len(decided) != 1 || decided[0].Address.String() != "10.0.0.9" {
+		t.Errorf("decided about %v, want 10.0.0.9, which the restored slice lists", decided)
+	}
+}

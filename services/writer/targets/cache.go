@@ -87,12 +87,13 @@ func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Serv
 
 // TrimSlice drops fields that are never read from slices that others manage: of their endpoints it keeps what is
 // published.
-func (cfg *Config) TrimSlice(slice *discoveryv1.EndpointSlice) {
+func (cfg *Config) TrimSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	if by := slice.Labels[discoveryv1.LabelManagedBy]; by == cfg.managedBy() || by != "" && by == cfg.NamedTarget.ManagedBy {
-		return
+		return slice
 	}
 	slice.ManagedFields, slice.Annotations = nil, nil
 	for i, e := range slice.Endpoints {
 		slice.Endpoints[i] = discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Zone: e.Zone, Hostname: e.Hostname}
 	}
+	return slice
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
@@ -53,7 +54,7 @@ func newImportInformer(
 		notServed.Store(errors.Is(err, errImportsNotServed))
 		return err
 	}
-	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	source := cluster.KeepCurrent(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := readImports(client, namespace, func(imports dynamic.ResourceInterface) (*unstructured.UnstructuredList, error) {
 				return imports.List(ctx, options)

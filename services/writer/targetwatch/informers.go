@@ -12,14 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -50,46 +50,31 @@ type namespaceInformers struct {
 }
 
 func newNamespaceInformers(
-	w *Watcher,
-	client kubernetes.Interface,
-	imports dynamic.Interface,
-	namespace string,
+	w *Watcher, client kubernetes.Interface, imports dynamic.Interface, namespace string,
 ) (*namespaceInformers, error) {
 	a := &namespaceInformers{watcher: w, namespace: namespace, watchErrors: map[string]string{}}
 	indexByUIDFunc := indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} })
 	trim := func(svc *corev1.Service) *corev1.Service { return w.cfg.TrimService(svc, w.recordLabel(svc)) }
-	a.services = coreinformers.NewServiceInformer(client, namespace, 0, cache.Indexers{
+	requests := cluster.KeepCurrent(cluster.NewRequests(client.CoreV1().Services(namespace), "", ""), client)
+	a.services = cache.NewSharedIndexInformer(requests, &corev1.Service{}, 0, cache.Indexers{
 		indexByUID: indexByUIDFunc, indexByClusterIP: indexFunc(clusterIPs),
 	})
 	// All slices: an owned slice whose labels someone modified must still be repaired, and the names of
 	// other slices must not be taken.
-	a.slices = discoveryinformers.NewEndpointSliceInformer(client, namespace, 0, cache.Indexers{indexByService: indexFunc(w.cfg.IndexKeys)})
+	requests = cluster.KeepCurrent(cluster.NewRequests(client.DiscoveryV1().EndpointSlices(namespace), "", ""), client)
+	a.slices = cache.NewSharedIndexInformer(requests, &discoveryv1.EndpointSlice{}, 0, cache.Indexers{
+		indexByService: indexFunc(w.cfg.IndexKeys),
+	})
 	services, errServices := configureInformer(a, "Services", a.services, trim, a.onServiceChange)
-	slices, errSlices := configureInformer(
-		a,
-		"EndpointSlices",
-		a.slices,
-		func(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-			w.cfg.TrimSlice(slice)
-			return slice
-		},
-		a.onSliceChange,
-	)
+	slices, errSlices := configureInformer(a, "EndpointSlices", a.slices, w.cfg.TrimSlice, a.onSliceChange)
 	a.handlers = []cache.ResourceEventHandlerRegistration{services, slices}
 	var errImports error
 	if w.cfg.ServiceImports {
 		a.imports = newImportInformer(imports, namespace, &a.importsNotServed, cache.Indexers{
 			indexByUID: indexByUIDFunc, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 		})
-		a.importHandler, errImports = configureInformer(
-			a,
-			"ServiceImports",
-			a.imports,
-			func(object *unstructured.Unstructured) *corev1.Service {
-				return trim(targets.ServiceOfImport(object))
-			},
-			a.onServiceChange,
-		)
+		trimImport := func(object *unstructured.Unstructured) *corev1.Service { return trim(targets.ServiceOfImport(object)) }
+		a.importHandler, errImports = configureInformer(a, "ServiceImports", a.imports, trimImport, a.onServiceChange)
 	}
 	return a, errors.Join(errServices, errSlices, errImports)
 }
@@ -108,11 +93,7 @@ func clusterIPs(svc *corev1.Service) []string {
 // configureInformer sets up an informer: what it keeps of each object, and what it does with changes and errors. The
 // handler gets the object before and after a change, or nil.
 func configureInformer[R any, T metav1.Object](
-	a *namespaceInformers,
-	resource string,
-	informer cache.SharedIndexInformer,
-	trim func(R) T,
-	handle func(before, after T),
+	a *namespaceInformers, resource string, informer cache.SharedIndexInformer, trim func(R) T, handle func(before, after T),
 ) (cache.ResourceEventHandlerRegistration, error) {
 	var none T
 	errTransform := informer.SetTransform(func(obj any) (any, error) {
@@ -122,6 +103,9 @@ func configureInformer[R any, T metav1.Object](
 		return obj, nil // of a deletion that the watch missed
 	})
 	errHandler := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsResourceExpired(err) { // it lists again now
+			return
+		}
 		a.watcher.log.Warn("watch interrupted, keeping last state",
 			slog.String("resource", resource), slog.String("namespace", a.namespace), slog.Any("error", err))
 		a.mu.Lock()

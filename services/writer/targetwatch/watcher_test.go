@@ -1,6 +1,7 @@
 package targetwatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,12 +16,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
 
 func isServed(v targets.Resolution) bool {
@@ -310,6 +314,57 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	if diff := cmp.Diff([]targets.Key{targets.KeyOf(another)}, r.taken); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// As after a restore of etcd: a watch that continued would miss what changed, and perhaps all that comes.
+func TestEverythingIsListedAgainAfterAnInterruption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object := targetstest.NewImport()
+		object.SetAPIVersion("multicluster.x-k8s.io/v1beta1")
+		imports, _ := newImports("v1beta1", object)
+		client := fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1"))
+		streams := make(chan *watch.FakeWatcher, 100)
+		deaf := func(k8stesting.Action) (bool, watch.Interface, error) {
+			stream := watch.NewFake()
+			streams <- stream
+			return true, stream, nil
+		}
+		client.PrependWatchReactor("*", deaf)
+		imports.PrependWatchReactor("*", deaf)
+		watcher, err := New(client, imports, configWithImports(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- watcher.Run(ctx) }()
+		time.Sleep(time.Second)
+		get := func(key targets.Key) targets.Resolution { return watcher.Get(key, time.Time{}) }
+		if got := get(shop); !isServed(got) || len(got.Slices) != 1 || !isServed(get(shopImport)) || len(streams) != 3 {
+			t.Fatalf("%d watches, %+v", len(streams), got)
+		}
+		for resource, name := range map[schema.GroupVersionResource]string{
+			corev1.SchemeGroupVersion.WithResource("services"): "shop", discoveryv1.SchemeGroupVersion.WithResource("endpointslices"): "shop-slicefeed",
+		} {
+			if err := client.Tracker().Delete(resource, "web", name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := imports.Tracker().Delete(importsOf("v1beta1"), "web", "shop"); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			(<-streams).Stop()
+		}
+		time.Sleep(time.Minute)
+		if got := get(shop); isServed(got) || len(got.Slices) != 0 || isServed(get(shopImport)) {
+			t.Errorf("what is gone is still there: %+v", got)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestRelistWithoutChangesIsIgnored(t *testing.T) {
