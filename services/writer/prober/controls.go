@@ -15,11 +15,11 @@ const maxControls = 2
 // passed last: they are the least likely to have failed too. A key that is contradicted itself is probed
 // again in any case.
 func (s *ProbeSchedule) controlPassing(failed *keyRecord, now time.Time) {
-	if s.healthCounts[Passing] == 0 {
-		return
-	}
 	var controls [maxControls]*keyRecord // the youngest pass first
 	for _, t := range failed.targets {
+		if t.counts[Passing] == 0 { // thousands may fail: without this, each visits all others
+			continue
+		}
 		for _, r := range t.records {
 			if r == failed || r.status.Health != Passing || len(r.contradicting) > 0 {
 				continue
@@ -46,10 +46,10 @@ func (s *ProbeSchedule) controlPassing(failed *keyRecord, now time.Time) {
 // controlFailing probes the failing keys that no probe was started for since another key of their targets
 // passes.
 func (s *ProbeSchedule) controlFailing(passed *keyRecord, now time.Time) {
-	if s.healthCounts[Failing] == 0 {
-		return
-	}
 	for _, t := range passed.targets {
+		if t.counts[Failing] == 0 {
+			continue
+		}
 		for _, r := range t.records {
 			if r.status.Health == Failing && !r.lastStartedAt.After(passed.status.RunStart) {
 				s.control(r, now)

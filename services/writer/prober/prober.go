@@ -35,6 +35,7 @@ type Prober struct {
 	runProbe  func(context.Context, probe.Key) (probe.Result, string)
 	wakeCh    chan struct{} // the schedule has changed
 	changedCh chan struct{}
+	endedCh   chan endedAttempt // has room for all in flight
 
 	mu       sync.Mutex
 	schedule *ProbeSchedule
@@ -48,6 +49,7 @@ func New(c Config) *Prober {
 		runProbe:  probe.NewClient().Probe,
 		wakeCh:    make(chan struct{}, 1),
 		changedCh: make(chan struct{}, 1),
+		endedCh:   make(chan endedAttempt, maxInFlight),
 		schedule:  NewProbeSchedule(maxInFlight),
 	}
 }
@@ -100,6 +102,8 @@ func (p *Prober) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-p.wakeCh:
+		case ended := <-p.endedCh:
+			p.finishAttempts(ctx, ended)
 		}
 	}
 }
@@ -132,44 +136,47 @@ func (p *Prober) startDueProbes(ctx context.Context, probes *sync.WaitGroup) (ti
 	return p.schedule.Wake()
 }
 
+// endedAttempt is an attempt with its result.
+type endedAttempt struct {
+	Attempt
+
+	result probe.Result
+	detail string
+	at     time.Time
+}
+
 func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
 	startedAt := time.Now()
 	result, detail := p.runProbe(ctx, attempt.Key)
-	endedAt := time.Now()
-	p.metrics.observeProbe(attempt.Key.Spec.Mode, result, endedAt.Sub(startedAt))
+	ended := endedAttempt{attempt, result, detail, time.Now()}
+	p.metrics.observeProbe(attempt.Key.Spec.Mode, result, ended.at.Sub(startedAt))
 	if result == probe.Inconclusive {
 		// Only Debug: it may happen to each of thousands of probes. The metric counts them.
 		p.log.DebugContext(ctx, "probe could not be sent", "reason", detail)
 	}
+	p.endedCh <- ended
+}
 
+// finishAttempts applies results, as many as there are, under one lock: hundreds of goroutines that wait for it would keep
+// the decisions waiting.
+func (p *Prober) finishAttempts(ctx context.Context, next endedAttempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := p.schedule.Status(attempt.Key)
-	if p.schedule.Finish(attempt, result, detail, endedAt) {
-		status := p.schedule.Status(attempt.Key)
-		p.log.InfoContext(
-			ctx,
-			"probe status changed",
-			"source",
-			attempt.queue.share.Source,
-			"service",
-			attempt.queue.share.Target,
-			"address",
-			attempt.Key.Address.String(),
-			"port",
-			attempt.Key.Port,
-			"mode",
-			attempt.Key.Spec.Mode.String(),
-			"old",
-			old.Health.String(),
-			"new",
-			status.Health.String(),
-			"detail",
-			status.Detail,
-		)
-		signal(p.changedCh)
+	for {
+		old := p.schedule.Status(next.Key)
+		if p.schedule.Finish(next.Attempt, next.result, next.detail, next.at) {
+			status := p.schedule.Status(next.Key)
+			p.log.InfoContext(ctx, "probe status changed", "source", next.queue.share.Source, "service", next.queue.share.Target,
+				"address", next.Key.Address.String(), "port", next.Key.Port,
+				"mode", next.Key.Spec.Mode.String(), "old", old.Health.String(), "new", status.Health.String(), "detail", status.Detail)
+			signal(p.changedCh)
+		}
+		select {
+		case next = <-p.endedCh:
+		default:
+			return
+		}
 	}
-	signal(p.wakeCh)
 }
 
 // signal sends to ch unless a signal is already waiting in it.

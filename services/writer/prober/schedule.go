@@ -42,8 +42,11 @@ type ProbeSchedule struct {
 	readyQueues      indexedHeap[*shareQueue] // by their first key
 	blockedQueues    []*shareQueue            // of shares without capacity, until a probe ends
 	expiring         indexedHeap[*keyRecord]  // by expiresAt
-	healthCounts     [len(healthNames)]int    // number of keys by health
+	healthCounts     healthCounts
 }
+
+// healthCounts are numbers of keys by health.
+type healthCounts [len(healthNames)]int
 
 // NewProbeSchedule returns a schedule with at most limit probes in flight.
 func NewProbeSchedule(limit int) *ProbeSchedule {
@@ -183,6 +186,8 @@ func (s *ProbeSchedule) statusChanged(r *keyRecord, old Health) {
 	s.healthCounts[old]--
 	s.healthCounts[r.status.Health]++
 	for _, t := range r.targets {
+		t.counts[old]--
+		t.counts[r.status.Health]++
 		s.changedTargets[t.name] = struct{}{}
 	}
 }

@@ -20,6 +20,7 @@ type target struct {
 	name    string
 	records []*keyRecord
 	sources map[*keyRecord]string
+	counts  healthCounts
 }
 
 // SetTarget replaces the requests of a target; without requests the target is removed. Keys that stay, or
@@ -46,7 +47,9 @@ func (s *ProbeSchedule) SetTarget(name string, requests []Request, now time.Time
 			r.targets = append(r.targets, t)
 		}
 	}
+	t.counts = healthCounts{}
 	for _, r := range t.records {
+		t.counts[r.status.Health]++
 		s.assignShare(r)
 	}
 	for _, r := range old {
