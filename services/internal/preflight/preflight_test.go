@@ -23,7 +23,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +90,7 @@ func TestPrintsChecksAsJSON(t *testing.T) {
 	if got := fmt.Sprint(err); got != "1 of 3 checks failed" {
 		t.Error(got)
 	}
-	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "preflight", out.String(), *update); err != nil {
+	if err := testkit.CheckOutput("../../../docs/reference/output.md", "preflight", out.String(), *update); err != nil {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

@@ -26,7 +26,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/docsection"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the examples into testdata")
@@ -395,7 +395,7 @@ func TestAdviceIsDocumented(t *testing.T) {
 	for _, reason := range slices.Sorted(maps.Keys(advice)) {
 		fmt.Fprintf(&table, "| %s | %s |\n", reason, advice[reason])
 	}
-	if err := docsection.Check(
+	if err := testkit.CheckSection(
 		"../../../docs/operate/troubleshooting.md",
 		"advice",
 		*update,

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/slicefeed/slicefeed/services/internal/docsection"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 // checkDocs compares the table of cfg's settings with the one in a Markdown file, between the lines
 // <!-- settings:name --> and <!-- /settings:name -->. With update it rewrites that table.
 func checkDocs(file, name string, cfg any, update bool) error {
-	return docsection.Check(file, "settings:"+name, update, func(string) string { return "\n" + renderTable(cfg) + "\n" })
+	return testkit.CheckSection(file, "settings:"+name, update, func(string) string { return "\n" + renderTable(cfg) + "\n" })
 }
 
 // renderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown, with one

@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slicefeed/slicefeed/services/internal/metricstest"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write the tables into docs/reference/me
 // build returns an inventory that does not run, with settings beside those that every inventory needs.
 func build(t *testing.T, source map[string]string) *inventory {
 	t.Helper()
-	files := metricstest.NewLinkFiles(t)
+	files := testkit.NewLinkFiles(t)
 	env := configtest.Env()
 	maps.Copy(env, source)
 	maps.Copy(env, map[string]string{
@@ -74,7 +74,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	} {
 		all = append(all, build(t, source).registry)
 	}
-	metricstest.CheckMetrics(t, "../../../docs/reference/metrics.md", "inventory", *update, all...)
+	testkit.CheckMetrics(t, "../../../docs/reference/metrics.md", "inventory", *update, all...)
 }
 
 // servesTwoServices is an API server that has shop/web and shop/api, and nothing else.

@@ -22,8 +22,8 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/inventory/assign"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
@@ -438,7 +438,7 @@ func TestStatusAsJSON(t *testing.T) {
 	if err := report.WriteAs(&out, command.JSON, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := commandtest.CheckOutput("../../../docs/reference/output.md", "inventory-status", out.String(), *update); err != nil {
+	if err := testkit.CheckOutput("../../../docs/reference/output.md", "inventory-status", out.String(), *update); err != nil {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/slicefeed/slicefeed/services/internal/metricstest"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 )
@@ -19,7 +19,7 @@ const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts:
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
 func TestMetricsAreDocumented(t *testing.T) {
-	files := metricstest.NewLinkFiles(t)
+	files := testkit.NewLinkFiles(t)
 	cluster := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
@@ -43,5 +43,5 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconciler.New(writer.reconcilerConfig, nil, nil) // registers the metrics of decisions, as Run does
-	metricstest.CheckMetrics(t, "../../../docs/reference/metrics.md", "writer", *update, writer.registry)
+	testkit.CheckMetrics(t, "../../../docs/reference/metrics.md", "writer", *update, writer.registry)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slicefeed/slicefeed/services/internal/metricstest"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -53,7 +53,7 @@ func TestMeasuresWhatADecisionWaitedFor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			reg, s := prometheus.NewRegistry(), Tracker{}
 			tt.decisions(&s, NewMetrics(reg))
-			if diff := cmp.Diff(tt.want, metricstest.HistogramSums(t, reg)); diff != "" || s.Causes() != tt.causes {
+			if diff := cmp.Diff(tt.want, testkit.HistogramSums(t, reg)); diff != "" || s.Causes() != tt.causes {
 				t.Errorf("causes %v, want %v; (-want +got)\n%s", s.Causes(), tt.causes, diff)
 			}
 		})

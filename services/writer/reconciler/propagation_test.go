@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/internal/metricstest"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 )
 
@@ -83,7 +83,7 @@ func TestMeasuresWritesThatChangeSomething(t *testing.T) {
 		touched.ResourceVersion = "3"
 		f.service.view.Slices, f.service.view.ResourceVersion = []*discoveryv1.EndpointSlice{touched}, "3"
 		write()
-		if diff := cmp.Diff(map[string]float64{"feed written": 1}, metricstest.HistogramSums(t, registry)); diff != "" {
+		if diff := cmp.Diff(map[string]float64{"feed written": 1}, testkit.HistogramSums(t, registry)); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	})

@@ -22,8 +22,8 @@ import (
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/command/commandtest"
 	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -166,7 +166,7 @@ func TestReportAsJSON(t *testing.T) {
 		if err := report.WriteAs(&text, command.JSON, build(t, b, filter)); err != nil {
 			t.Fatal(err)
 		}
-		if err := commandtest.CheckOutput("../../../docs/reference/output.md", name, text.String(), *update); err != nil {
+		if err := testkit.CheckOutput("../../../docs/reference/output.md", name, text.String(), *update); err != nil {
 			t.Errorf("%v\n%s", err, text.String())
 		}
 	}

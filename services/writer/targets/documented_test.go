@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/slicefeed/slicefeed/services/internal/docsection"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write the table into docs/reference/annotations.md")
@@ -32,7 +32,7 @@ func readPage(t *testing.T, name string) string {
 }
 
 func TestDocumentedAnnotationsMatchCode(t *testing.T) {
-	err := docsection.Check("../../../docs/reference/annotations.md", "annotations", *update, func(string) string {
+	err := testkit.CheckSection("../../../docs/reference/annotations.md", "annotations", *update, func(string) string {
 		var want strings.Builder
 		want.WriteString("| annotation | takes | unset | meaning |\n|---|---|---|---|\n")
 		for _, a := range knownAnnotations {

@@ -1,4 +1,4 @@
-package metricstest
+package testkit
 
 import (
 	"crypto/ecdsa"

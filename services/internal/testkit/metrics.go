@@ -1,8 +1,4 @@
-// Package metricstest checks a component's metrics against the conventions of Prometheus and
-// against their table in docs/reference/metrics.md. It guarantees that the table lists exactly the metrics
-// that can be registered, with type, labels and help. It does not write the last column,
-// which says when to investigate.
-package metricstest
+package testkit
 
 import (
 	"cmp"
@@ -17,12 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/slicefeed/slicefeed/services/internal/docsection"
 )
 
-// CheckMetrics checks the metrics of a component, given one registry for each way to configure it.
-// With update it rewrites the table.
+// CheckMetrics checks the metrics of a component, given one registry for each way to configure it, against the
+// conventions of Prometheus and against their table in a Markdown file. The table lists exactly the metrics that can be
+// registered, with type, labels and help. With update it rewrites the table, except the last column, which says when to
+// investigate.
 func CheckMetrics(t *testing.T, file, component string, update bool, registries ...*prometheus.Registry) {
 	t.Helper()
 	metrics := map[string]*metric{}
@@ -146,7 +142,7 @@ func (m *metric) tableRow(investigateWhen string) string {
 // checkTable compares the table of a component with its metrics. It keeps the last column.
 func checkTable(file, component string, metrics map[string]*metric, update bool) error {
 	var incomplete []string
-	err := docsection.Check(file, "metrics:"+component, update, func(current string) string {
+	err := CheckSection(file, "metrics:"+component, update, func(current string) string {
 		byMetric := map[string]string{}
 		for line := range strings.Lines(current) {
 			if cells := strings.Split(strings.TrimSpace(line), " | "); len(cells) > 1 && strings.HasPrefix(cells[0], "| `") {
@@ -170,4 +166,31 @@ func checkTable(file, component string, metrics map[string]*metric, update bool)
 		return fmt.Errorf("%s: column \"investigate when\" is empty for %s", file, strings.Join(incomplete, ", "))
 	}
 	return nil
+}
+
+// HistogramSums returns the sum of each histogram that has observed anything, by the values of its labels, in the order
+// of their names and separated by a space. It is nil if none has.
+func HistogramSums(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sums map[string]float64
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			if series.GetHistogram().GetSampleCount() == 0 {
+				continue
+			}
+			var labels []string
+			for _, label := range series.GetLabel() {
+				labels = append(labels, label.GetValue())
+			}
+			if sums == nil {
+				sums = map[string]float64{}
+			}
+			sums[strings.Join(labels, " ")] = series.GetHistogram().GetSampleSum()
+		}
+	}
+	return sums
 }

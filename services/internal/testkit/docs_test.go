@@ -1,4 +1,4 @@
-package docsection
+package testkit
 
 import (
 	"os"
@@ -25,7 +25,7 @@ func TestChecksAndWritesOneSection(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.page), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := Check(file, tt.section, tt.update, func(string) string { return tt.generated })
+			err := CheckSection(file, tt.section, tt.update, func(string) string { return tt.generated })
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got error %v, want %q", err, tt.err)
 			}
