@@ -5,7 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestChecksAndWritesOneSection(t *testing.T) {
 	const page = "above\n<!-- table -->\nold\n<!-- /table -->\nbelow\n"
