@@ -72,7 +72,7 @@ type Part[T, S any] struct {
 
 // NewFeed returns a feed of a set, which only the feed uses from then on.
 func NewFeed[T, S, M any](set *Set[T], cfg FeedConfig[T, S, M]) *Feed[T, S, M] {
-	return &Feed[T, S, M]{FeedConfig: cfg, set: set, changed: make(chan struct{}), nothing: &Changes[T]{}}
+	return &Feed[T, S, M]{FeedConfig: cfg, set: set, changed: make(chan struct{}), nothing: &Changes[T]{shared: true}}
 }
 
 // Publish changes the set and sets the status of the same moment. Readers are woken if either differs in more than ages.
@@ -163,7 +163,7 @@ func (f *Feed[T, S, M]) message(u *Update[T, S], selection *Selection, offset in
 			part.Synced = u.Changes
 		}
 		m = &Message[M]{Content: f.Encode(part), end: end}
-		if f.bytes += size; len(f.messages) < maxSharedMessages && f.bytes <= maxSharedBytes {
+		if f.bytes += size; u.shared && len(f.messages) < maxSharedMessages && f.bytes <= maxSharedBytes {
 			f.messages[key] = m
 		}
 	}

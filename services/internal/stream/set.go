@@ -44,7 +44,7 @@ type Position struct {
 	Digest   contract.Digest
 }
 
-// Changes take a reader to the current set. They are immutable, and shared by all readers at the same position.
+// Changes take a reader to the current set. They are immutable, and most are shared by all readers at the same position.
 type Changes[T any] struct {
 	At    Position // the position that it leads to
 	Count int      // entries in the set at that position
@@ -52,6 +52,8 @@ type Changes[T any] struct {
 	Reset   bool        // Upserts is the complete set
 	Upserts []*Entry[T] // sorted by group and key
 	Removed []string    // keys, sorted
+
+	shared bool // by the set, until it changes
 }
 
 // Size is the number of upserts and removals.
@@ -214,7 +216,8 @@ func (s *Set[T]) Since(from *Position, selection *Selection) *Changes[T] {
 		} else {
 			d.Upserts, d.Removed = s.newestStates(changes, selection)
 		}
-		if len(s.shared) < maxShared {
+		// A client can make up any number of selections, each of which may be nearly the whole set.
+		if d.shared = len(s.shared) < maxShared && (selection == nil || !d.Reset); d.shared {
 			s.shared[key] = d
 		}
 	}
