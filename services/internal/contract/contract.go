@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -79,7 +80,7 @@ func (p Port) String() string {
 func IsHostname(text string) bool { return len(validation.IsDNS1123Label(text)) == 0 }
 
 // ParseService splits the field service of a request, namespace/name. It reports whether both are DNS labels.
-func ParseService(text string) (namespace, name string, ok bool) {
-	namespace, name, ok = strings.Cut(text, "/")
-	return namespace, name, ok && len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1123Label(name)) == 0
+func ParseService(text string) (service types.NamespacedName, ok bool) {
+	service.Namespace, service.Name, ok = strings.Cut(text, "/")
+	return service, ok && len(validation.IsDNS1123Label(service.Namespace))+len(validation.IsDNS1123Label(service.Name)) == 0
 }

@@ -13,12 +13,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/identity"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
@@ -45,12 +47,13 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 		return nil, err
 	}
 	if cfg.SourceKind == "service" {
-		if cfg.SourceService == "" {
-			return nil, &settings.Problem{Setting: "SOURCE_SERVICE", Expected: "the exported Service to read, such as shop/web"}
-		}
-		service, err := exports.ParseServiceRef(cfg.SourceService)
-		if err != nil {
-			return nil, err
+		service, ok := contract.ParseService(cfg.SourceService)
+		if !ok {
+			return nil, &settings.Problem{
+				Setting:  "SOURCE_SERVICE",
+				Value:    cfg.SourceService,
+				Expected: "the Service to read, such as shop/web",
+			}
 		}
 		return newServiceSource(cfg, client, service, log, kubewatch.NewMetrics(registry)), nil
 	}
@@ -79,7 +82,7 @@ func newClient(cfg *Config, version string, registry prometheus.Registerer) (kub
 func newServiceSource(
 	cfg *Config,
 	client kubernetes.Interface,
-	service exports.ServiceRef,
+	service types.NamespacedName,
 	log *slog.Logger,
 	metrics *kubewatch.Metrics,
 ) *kubeservice.Endpoints {
@@ -248,7 +251,7 @@ func NewExports(cfg *Config, version string, log *slog.Logger, registry promethe
 	// Not of each Service: they would be two thirds of its series.
 	watches, propagation := kubewatch.NewMetrics(registry), collector.NewPropagation(registry)
 	return exports.New(exports.Config{
-		NewCollector: func(service exports.ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
+		NewCollector: func(service types.NamespacedName, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
 			log := log.With("service", service.String())
 			src := newServiceSource(cfg, client, service, log, watches)
 			return newCollector(cfg, collector.Config{

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
@@ -46,25 +47,11 @@ const (
 	retryInterval = 2 * time.Second // between two attempts to reach the API server
 )
 
-// ServiceRef names a Service.
-type ServiceRef struct{ Namespace, Name string }
-
-// ParseServiceRef reads namespace/name.
-func ParseServiceRef(text string) (ServiceRef, error) {
-	namespace, name, ok := contract.ParseService(text)
-	if !ok {
-		return ServiceRef{}, errors.New("not namespace/name")
-	}
-	return ServiceRef{namespace, name}, nil
-}
-
-func (r ServiceRef) String() string { return r.Namespace + "/" + r.Name }
-
 // Config is what Exports needs. All fields are mandatory.
 type Config struct {
 	// NewCollector creates the stages of an exported Service, which publish into the set and register their metrics with a
 	// label of the Service, and a function that has the Service read again.
-	NewCollector func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (p *collector.Collector, recheck func())
+	NewCollector func(service types.NamespacedName, set *feed.Set, registerer prometheus.Registerer) (p *collector.Collector, recheck func())
 	// NewCatalog creates the list of the exported Services of a namespace; empty: of all.
 	NewCatalog func(namespace string) Catalog
 	// Selector has the labels of exported Services.
@@ -96,7 +83,7 @@ type Exports struct {
 	mu             sync.Mutex
 	unreachable    error              // why the API server did not respond last
 	catalogs       map[string]Catalog // by namespace; of those that the entries of clients name
-	services       map[ServiceRef]*export
+	services       map[types.NamespacedName]*export
 	inUse          int    // of them those with stages
 	freedRevisions uint64 // of the feeds of Services that were freed
 }
@@ -105,7 +92,7 @@ type Exports struct {
 type export struct {
 	*collector.Collector // nil: the Service was not exported yet
 
-	ref         ServiceRef
+	ref         types.NamespacedName
 	set         *feed.Set
 	recheck     func()
 	metrics     registrations
@@ -121,7 +108,7 @@ func New(cfg Config) *Exports {
 		max:         maxServices,
 		ready:       make(chan struct{}),
 		catalogs:    map[string]Catalog{},
-		services:    map[ServiceRef]*export{},
+		services:    map[types.NamespacedName]*export{},
 		unreachable: errors.New("no response yet"),
 	}
 	e.running, e.stop = context.WithCancel(context.Background())
@@ -195,14 +182,14 @@ func (e *Exports) Ready() (bool, <-chan struct{}) {
 
 // Acquire implements feed.Sets. It starts the stages of an exported Service that is not in use.
 func (e *Exports) Acquire(client feed.Client, service string) (set *feed.Set, release func(), err error) {
-	ref, err := ParseServiceRef(service)
+	ref, ok := contract.ParseService(service)
 	switch {
 	case service == "":
 		return nil, nil, status.Error(
 			codes.FailedPrecondition,
 			"this inventory exports Services, want the service of a request as namespace/name",
 		)
-	case err != nil:
+	case !ok:
 		return nil, nil, status.Errorf(codes.InvalidArgument, "service is %.253q, want namespace/name", service)
 	}
 	namespace, allowed := client.FindService(service)
@@ -270,7 +257,7 @@ func (e *Exports) takeCatalog(c Catalog) {
 }
 
 // newExport returns a Service without stages.
-func (e *Exports) newExport(ref ServiceRef) *export {
+func (e *Exports) newExport(ref types.NamespacedName) *export {
 	x := &export{
 		ref: ref, users: map[certificate.SAN]int{},
 		metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)},
@@ -403,7 +390,7 @@ func (e *Exports) InUse() []string {
 
 // Find returns the stages of a Service in use.
 func (e *Exports) Find(service string) (p *collector.Collector, found bool) {
-	ref, _ := ParseServiceRef(service)
+	ref, _ := contract.ParseService(service)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, found := e.services[ref]

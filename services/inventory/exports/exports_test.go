@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
@@ -95,7 +96,7 @@ func run(t *testing.T, test func(h *harness)) {
 		propagation := collector.NewPropagation(h.registry)
 		reachable := errors.New("connection refused")
 		h.Exports = New(Config{
-			NewCollector: func(service ServiceRef, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
+			NewCollector: func(service types.NamespacedName, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
 				h.started = append(h.started, service.String())
 				return collector.New(collector.Config{
 					Source:      &growing{start: time.Now(), changed: make(chan struct{}, 1)},
@@ -113,7 +114,8 @@ func run(t *testing.T, test func(h *harness)) {
 			},
 			Selector:       labels.SelectorFromSet(labels.Set{"export": "yes"}),
 			CheckReachable: func(context.Context) error { err := reachable; reachable = nil; return err },
-			Registerer:     h.registry, Log: slog.New(slog.DiscardHandler),
+			Registerer:     h.registry,
+			Log:            slog.New(slog.DiscardHandler),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

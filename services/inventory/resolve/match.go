@@ -50,11 +50,11 @@ func (c *cloudIndex) matchServer(n *source.Candidate) serverMatch {
 	}
 	switch named := c.byName[n.Name]; len(named) {
 	case 0:
-		return notFound("no server has its name; %s", describeUnknownIDs(n))
+		return notFound("no server has its provider ID, its system UUID or its name")
 	case 1:
 		return c.serverWithID(byName, named[0].ID)
 	default:
-		return ambiguous("%d servers have its name; %s", len(named), describeUnknownIDs(n))
+		return ambiguous("%d servers have its name, and none its provider ID or system UUID", len(named))
 	}
 }
 
@@ -83,24 +83,11 @@ func (m serverMatch) describe(n *source.Candidate) string {
 	case m.by == byProviderID:
 		return "by its provider ID"
 	case m.by == byName:
-		return "by its name; " + describeUnknownIDs(n)
+		return "by its name; no server has its provider ID or system UUID"
 	case strings.ToLower(n.SystemUUID) != m.id:
 		return "by its system UUID, in the other byte order"
 	}
 	return "by its system UUID"
-}
-
-// describeUnknownIDs describes why neither ID of a node identifies a server, when none does.
-func describeUnknownIDs(n *source.Candidate) string {
-	switch {
-	case n.ProviderID == "" && n.SystemUUID == "":
-		return "it has neither a provider ID nor a system UUID"
-	case n.ProviderID == "":
-		return "it has no provider ID, and no server its system UUID"
-	case n.SystemUUID == "":
-		return "no server has its provider ID, and it has no system UUID"
-	}
-	return "no server has its provider ID or its system UUID"
 }
 
 func (c *cloudIndex) sameNameHint(name string) string {

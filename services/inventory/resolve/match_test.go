@@ -29,7 +29,7 @@ func TestMatchesTheMachineOfANode(t *testing.T) {
 		{"by system UUID when the provider ID is another cloud's", source.Candidate{ProviderID: "aws:///eu/i-1", SystemUUID: s2}, s2, 0, nil},
 		{"by a unique name", source.Candidate{Name: "one", SystemUUID: "nonsense"}, s1, 0, nil},
 		{"not by a name that two servers have", source.Candidate{Name: "twin"}, "", source.AmbiguousServer, []string{"2 servers have its name"}},
-		{"not at all", source.Candidate{Name: "x", ProviderID: "aws://?"}, "", source.NotFoundInIONOS, []string{"no server has its name", "provider ID"}},
+		{"not at all", source.Candidate{Name: "x", ProviderID: "aws://?"}, "", source.NotFoundInIONOS, []string{"its name", "provider ID"}},
 		{"by name when the provider ID is another program's", source.Candidate{Name: "one", ProviderID: "rke2://one"}, s1, 0, nil},
 		{"not by name when the provider ID is one of ours, in an unknown form", source.Candidate{Name: "one", ProviderID: " IONOS:///" + s2}, "", source.NotFoundInIONOS, []string{"unknown form", "one has its name"}},
 		{"but by system UUID", source.Candidate{Name: "one", ProviderID: "ionos:" + s2, SystemUUID: s2}, s2, 0, nil},
@@ -120,22 +120,4 @@ func FuzzSystemUUID(f *testing.F) {
 			t.Errorf("%q matched %+v", s, m)
 		}
 	})
-}
-
-func TestMessageSaysWhichIDIsMissing(t *testing.T) {
-	const uuid = "ffffffff-ffff-4fff-8fff-ffffffffffff"
-	c := newCloudIndex(listing(server(s1, "twin"), server(s2, "twin")), t0)
-	for _, name := range []string{"twin", "nobody"} {
-		for _, tc := range []struct{ provider, uuid, want string }{
-			{"", "", "it has neither a provider ID nor a system UUID"},
-			{"", uuid, "it has no provider ID, and no server its system UUID"},
-			{"aws:///eu/i-1", "", "no server has its provider ID, and it has no system UUID"},
-			{"aws:///eu/i-1", uuid, "no server has its provider ID or its system UUID"},
-		} {
-			got := c.matchServer(&source.Candidate{Name: name, ProviderID: tc.provider, SystemUUID: tc.uuid}).omission.Message
-			if !strings.HasSuffix(got, tc.want) || len(got) > 100 {
-				t.Errorf("%s with %q and %q: got %q, want %q", name, tc.provider, tc.uuid, got, tc.want)
-			}
-		}
-	}
 }

@@ -100,7 +100,7 @@ var knownAnnotations = []annotationSpec{
 		"none",
 		"the Service whose endpoints are used: each source of this Service has to export it",
 		func(s *Settings, text string) bool {
-			_, _, ok := contract.ParseService(text)
+			_, ok := contract.ParseService(text)
 			s.SourceService = text
 			return ok
 		},
