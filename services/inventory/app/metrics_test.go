@@ -111,7 +111,7 @@ func TestAnExportedServiceHasFewSeriesAndAnyOtherHasNone(t *testing.T) {
 	client := feed.Client{SAN: "writer", Services: []string{"*/*"}}
 	series := map[string]int{}
 	for service, reason := range map[string]string{
-		"shop/other": "is not exported", "shop/web": "has not been read yet", "shop/api": "has not been read yet",
+		"shop/other": "is not exported", "shop/web": "no full verification", "shop/api": "no full verification",
 	} {
 		set, release, err := exporting.sets.Acquire(client, service)
 		if err != nil {
