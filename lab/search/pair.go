@@ -136,10 +136,8 @@ func (w *pairWorld) decide(i int) applier.Order {
 		}},
 	}
 	for n, state := range of.heard {
-		in.Probes = append(
-			in.Probes,
-			verdict.Probe{Address: address(n), Status: verdict.Passing, Since: start, RunStart: start, RunLast: start},
-		)
+		in.Probes = append(in.Probes,
+			verdict.Probe{Address: address(n), Status: verdict.Passing, Since: start, RunStart: start, RunLast: start})
 		if state != unlisted {
 			in.Sources[0].Members = append(in.Sources[0].Members, verdict.Member{Address: address(n), Name: name(n), State: state})
 		}
@@ -179,9 +177,7 @@ func (w *pairWorld) remembered(i int, mine *applier.Applier, desired planner.Des
 	current := mine.Observed(of.cache, strconv.Itoa(of.version))
 	if got, want := pictured(
 		planner.CurrentEndpoints(desired, mine.LastApplied(service, current)),
-	), pictured(
-		desired.Endpoints,
-	); got != want {
+	), pictured(desired.Endpoints); got != want {
 		return fmt.Errorf("writer %d holds %q right after it has written %q", i+1, got, want)
 	}
 	if w.late == nil && !w.edited && !planner.Compute(desired, current).Empty() {
@@ -253,11 +249,8 @@ func (w *pairWorld) settle() error {
 		return err
 	}
 	if now.version != settled.version {
-		return fmt.Errorf(
-			"divergence: at rest the slices say %q, then the other writer takes over and they say %q",
-			settled.listed,
-			now.listed,
-		)
+		return fmt.Errorf("divergence: at rest the slices say %q, then the other writer takes over and they say %q", settled.listed,
+			now.listed)
 	}
 	return nil
 }
@@ -317,10 +310,6 @@ func (w *pairWorld) String() string {
 	if failed := w.writers[w.leader].failed; failed != "" {
 		late += ", the last write ended: " + failed
 	}
-	return fmt.Sprintf(
-		"writer %d leads, the slices say %q%s",
-		w.leader+1,
-		pictured(planner.CurrentEndpoints(order(verdict.Decision{}, 1), w.slices)),
-		late,
-	)
+	return fmt.Sprintf("writer %d leads, the slices say %q%s", w.leader+1,
+		pictured(planner.CurrentEndpoints(order(verdict.Decision{}, 1), w.slices)), late)
 }

@@ -140,9 +140,7 @@ func (w *writerWorld) input() verdict.Input {
 	for s := range w.setup.Sources {
 		from := &w.sources[s]
 		source := verdict.Source{
-			Name: sourceName(
-				s,
-			),
+			Name:               sourceName(s),
 			EverSynced:         from.heard,
 			Connected:          from.alive,
 			MembershipSynced:   from.heard,

@@ -16,28 +16,33 @@ type host struct {
 	powered      bool
 	dead, silent int // faults in force
 	down         bool
-	alive        bool // as the oracle was told
+	left         map[uint16]bool // ports that its backend has left
+	alive        map[uint16]bool // as the oracle was told
 }
 
 // host is that of an address; each has one.
 func (w *world) host(a netip.Addr) *host {
 	h := w.hosts[a]
 	if h == nil {
-		h = &host{}
+		h = &host{left: map[uint16]bool{}, alive: map[uint16]bool{}}
 		w.hosts[a] = h
 	}
 	return h
 }
 
-func (h *host) answers() bool { return h.powered && h.dead == 0 && h.silent == 0 && !h.down }
+func (h *host) answers(port uint16) bool {
+	return h.powered && h.dead == 0 && h.silent == 0 && !h.down && port != silentPort && !h.left[port]
+}
 
 // alive tells the oracle whether what is behind an address answers.
 func (w *world) alive(a netip.Addr) {
 	h := w.host(a)
-	if now := h.answers(); now != h.alive {
-		h.alive = now
-		w.tellf("the backend at %s %s", a, map[bool]string{true: "answers", false: "does not answer"}[now])
-		w.see(oracle.Backend{Address: a, Alive: now})
+	for _, port := range answering {
+		if now := h.answers(port); now != h.alive[port] && (w.script.Setup.Ports || port == answering[0]) {
+			h.alive[port] = now
+			w.tellf("the backend at %s:%d %s", a, port, map[bool]string{true: "answers", false: "does not answer"}[now])
+			w.see(oracle.Backend{Address: a, Port: port, Alive: now})
+		}
 	}
 }
 
@@ -56,7 +61,8 @@ func newProbes(w *writer) *probes {
 
 // Set replaces what is probed. There is but one target.
 func (p *probes) Set(target string, requests []prober.Request) {
-	probed := make(map[probe.Key]struct{}, len(requests))
+	probed, before := make(map[probe.Key]struct{}, len(requests)), p.probed
+	still := map[netip.Addr]bool{}
 	for _, r := range requests {
 		if r.Key.Spec.Mode == probe.Off {
 			continue
@@ -65,7 +71,12 @@ func (p *probes) Set(target string, requests []prober.Request) {
 		if _, already := p.probed[r.Key]; !already {
 			p.confide(r.Key, prober.Status{})
 		}
-		probed[r.Key] = struct{}{}
+		probed[r.Key], still[r.Key.Address] = struct{}{}, true
+	}
+	for k := range before { // what was found at a port that is not probed any more is forgotten
+		if _, is := probed[k]; !is && still[k.Address] {
+			p.confide(k, prober.Status{})
+		}
 	}
 	p.probed = probed
 	p.schedule.SetTarget(target, requests, time.Now())
@@ -104,7 +115,7 @@ func (p *probes) run() {
 		}
 		h := p.w.host(a.Key.Address)
 		switch blind := p.w.blind+p.w.cutOff > 0; {
-		case !blind && h.answers():
+		case !blind && h.answers(a.Key.Port):
 			p.finish(a, probe.Pass, "")
 		case !blind && h.powered && h.silent == 0:
 			p.finish(a, probe.Fail, "connection refused")
@@ -123,7 +134,7 @@ func (p *probes) run() {
 
 func (p *probes) finish(a prober.Attempt, outcome probe.Result, detail string) {
 	if p.schedule.Finish(a, outcome, detail, time.Now()) {
-		p.w.tellf("%s probes %s: %s", p.w.name, a.Key.Address, p.schedule.Status(a.Key).Health)
+		p.w.tellf("%s probes %s:%d: %s", p.w.name, a.Key.Address, a.Key.Port, p.schedule.Status(a.Key).Health)
 		p.w.poke()
 	}
 	if _, still := p.probed[a.Key]; still {
@@ -135,7 +146,7 @@ func (p *probes) finish(a prober.Attempt, outcome probe.Result, detail string) {
 func (p *probes) confide(k probe.Key, word prober.Status) {
 	verdicts := [...]oracle.Verdict{prober.Pending: oracle.Unjudged, prober.Passing: oracle.Passing, prober.Failing: oracle.Failing}
 	p.w.see(oracle.Probed{
-		Writer: p.w.name, Probe: probeName(k.Spec), Address: k.Address, Verdict: verdicts[word.Health],
+		Writer: p.w.name, Probe: probeName(k.Spec), Address: k.Address, Port: k.Port, Verdict: verdicts[word.Health],
 		FailingSince: word.RunStart, LastPassed: word.LastPassedAt,
 	})
 }

@@ -65,9 +65,13 @@ func newConsuming(w *world) *consuming {
 			Labels: map[string]string{targets.LabelClass: "default"}, Annotations: map[string]string{},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: clusterIP.String(), ClusterIPs: []string{clusterIP.String()},
+			Type:       corev1.ServiceTypeClusterIP,
+			ClusterIP:  clusterIP.String(),
+			ClusterIPs: []string{clusterIP.String()},
 			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
-			Ports:      []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{
+				{Name: "http", Port: 80, TargetPort: intstr.FromInt32(int32(answering[0])), Protocol: corev1.ProtocolTCP},
+			},
 		},
 	}
 	var names []string
@@ -83,6 +87,9 @@ func newConsuming(w *world) *consuming {
 		svc.Annotations[prefix+"expire-after"] = after.String()
 	}
 	svc.Annotations[prefix+"source"] = strings.Join(names, ",")
+	if c.script.Setup.Ports {
+		svc.Annotations[prefix+"ports"] = "from-source"
+	}
 	c.objects.put("service", svc)
 	return c
 }
@@ -279,12 +286,14 @@ func (c *consuming) told(r *request, was, is *discoveryv1.EndpointSlice) {
 	})
 }
 
-// tamper has somebody else alter a slice of ours; how is one of those below.
+// tamper has somebody else alter a slice of ours; how is one of those below, the second only where there are ports.
 func (c *consuming) tamper(name string, how int) {
 	s := c.slice(name).DeepCopy()
 	switch n := len(s.Endpoints); {
 	case how%4 == 0 && n > 0: // takes one
 		s.Endpoints = s.Endpoints[1:]
+	case how%3 == 0 && c.script.Setup.Ports:
+		s.Ports[0].Port = new(int32(silentPort))
 	case how%4 == 1: // adds one
 		yes, no := true, false
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
@@ -321,7 +330,8 @@ func seen(s *discoveryv1.EndpointSlice) *oracle.Slice {
 	}
 	o := &oracle.Slice{Source: s.Labels[planner.LabelSource], Rest: fmt.Sprint(s.Labels, s.OwnerReferences, s.AddressType)}
 	for _, p := range s.Ports {
-		o.Rest += fmt.Sprintf(" %s/%d", *p.Name, *p.Port)
+		o.Port = uint16(*p.Port)
+		o.Rest += " " + *p.Name
 	}
 	is := func(b *bool, unset bool) bool { return b == nil && unset || b != nil && *b }
 	for _, e := range s.Endpoints {
@@ -338,14 +348,15 @@ func list(s *discoveryv1.EndpointSlice) string {
 		return "it is no more"
 	}
 	var all []string
-	for _, e := range seen(s).Endpoints {
+	o := seen(s)
+	for _, e := range o.Endpoints {
 		word := "out"
 		if e.Ready {
 			word = "ready"
 		} else if e.Serving {
 			word = "draining"
 		}
-		all = append(all, e.Address.String()+" "+word)
+		all = append(all, fmt.Sprintf("%s:%d %s", e.Address, o.Port, word))
 	}
 	if len(all) == 0 {
 		return "nothing"

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// portWorlds is what decides which worlds have ports.
+const portWorlds = 3
+
 // Draw makes the Script of a seed. A world has a mood: most of its faults are of a few kinds,
 // which then meet each other, instead of one of each.
 func Draw(seed uint64) Script {
@@ -16,19 +19,14 @@ func Draw(seed uint64) Script {
 	s := Script{
 		Seed: seed,
 		Setup: Setup{
-			Sources:       pick(1, 1, 1, 2),
-			Replicas:      pick(1, 1, 2),
-			Nodes:         1 + r.IntN(5),
-			Writers:       pick(1, 2, 2),
-			ByCloud:       r.IntN(3) > 0,
-			Probing:       r.IntN(4) > 0,
-			ProbeInterval: seconds(2, 2, 5),
-			ShrinkWindow: seconds(
-				60,
-				60,
-				20,
-				0,
-			),
+			Sources:        pick(1, 1, 1, 2),
+			Replicas:       pick(1, 1, 2),
+			Nodes:          1 + r.IntN(5),
+			Writers:        pick(1, 2, 2),
+			ByCloud:        r.IntN(3) > 0,
+			Probing:        r.IntN(4) > 0,
+			ProbeInterval:  seconds(2, 2, 5),
+			ShrinkWindow:   seconds(60, 60, 20, 0),
 			EmptyThreshold: pick(3, 3, 1),
 			MaxStaleness:   seconds(900, 900, 60),
 			ListOut:        r.IntN(3) > 0,
@@ -59,6 +57,22 @@ func Draw(seed uint64) Script {
 	}
 	if r.IntN(4) > 0 {
 		s.meet(r)
+	}
+	// Apart for the same reason, and so that no world that is kept as it found a mistake has ports.
+	if own := rand.New(rand.NewPCG(seed, portWorlds)); own.IntN(4) == 0 {
+		s.Setup.Ports = true
+		for range 1 + own.IntN(6) {
+			f := Fault{
+				At:   time.Duration(own.Int64N(int64(s.Trouble) * 9 / 10)).Truncate(time.Millisecond),
+				Kind: PortKinds[own.IntN(len(PortKinds))],
+				On:   own.IntN(64),
+				N:    own.IntN(64),
+			}
+			if f.Kind.lasts() {
+				f.For = time.Second + time.Duration(own.Int64N(int64(90*time.Second))).Truncate(time.Millisecond)
+			}
+			s.Faults = append(s.Faults, f)
+		}
 	}
 	s.Settle = s.Setup.settle()
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })

@@ -38,7 +38,7 @@ func (w *world) befall(f Fault, over time.Time) {
 
 // strike does what a fault does, and returns what lifts it; nil: nothing does.
 func (w *world) strike(f Fault) (lift func()) {
-	for _, strike := range []func(Fault) (func(), bool){w.strikeNodes, w.strikeSecured, w.strikeCloud, w.strikeLink, w.strikeWriter, w.strikeBackend, w.strikeConsuming, w.configure} {
+	for _, strike := range []func(Fault) (func(), bool){w.strikeNodes, w.strikeSecured, w.strikeCloud, w.strikeLink, w.strikeWriter, w.strikeBackend, w.strikeConsuming, w.configure, w.strikePorts} {
 		if lift, done := strike(f); done {
 			return lift
 		}
@@ -466,14 +466,7 @@ func (w *world) configure(f Fault) (lift func(), done bool) {
 				}
 				return netip.MustParsePrefix("10.9.0.0/16")
 			}
-			if one.alive {
-				one.kill()
-				w.after(2*time.Second, func() {
-					if !one.alive {
-						one.start()
-					}
-				})
-			}
+			one.restart()
 		}
 	case ProbeChanged:
 		set("probe", []string{"tcp", "http", ""}[f.N%3])

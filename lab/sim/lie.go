@@ -17,7 +17,9 @@ func (r *replica) lie(n int) {
 	if !r.alive {
 		return
 	}
-	r.lying, r.tick = 1+n%lies, 0
+	if r.lying, r.tick = 1+n%lies, 0; r.script.Setup.Ports {
+		r.lying = 1 + n%(lies+2)
+	}
 	r.tellf("%s lies (%d)", r.name, r.lying)
 	r.utter()
 }
@@ -35,7 +37,7 @@ func (r *replica) utter() {
 		n := r.nodes.now[name]
 		told := &roster.Node{
 			Name: name, UID: n.uid, Addresses: []netip.Addr{n.address}, State: source.Ready, Since: r.begun,
-			Labels: map[string]string{poolLabel: n.pool},
+			Labels: map[string]string{poolLabel: n.pool}, Ports: portsOf(n.port).Ports,
 		}
 		if !r.says(told) {
 			told = nil
@@ -79,6 +81,8 @@ func (r *replica) says(n *roster.Node) bool {
 		return int(last)%2 == r.tick%2
 	case 7: // all and then nobody
 		return r.tick%2 == 0
+	case 8, 9: // at ports at which nobody answers, or which are denied
+		n.Ports = portsOf([]uint16{silentPort, deniedPort}[r.lying-8]).Ports
 	}
 	return true
 }

@@ -35,6 +35,8 @@ type Setup struct {
 
 	Failover    bool          // the second source stands by for the first
 	ExpireAfter time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
+
+	Ports bool // each node has a port of its own, and the Service follows them
 }
 
 // Fault is one thing that goes wrong, or is changed by someone.
@@ -142,7 +144,21 @@ const (
 	Paused          Kind = "paused"
 )
 
-// Kinds are all of them, in the order of the constants.
+// What befalls ports, in worlds whose nodes have their own.
+const (
+	PortMoved     Kind = "port moved"      // a backend moves to another port: nothing answers at the old one
+	PortWrong     Kind = "port wrong"      // a node reports a port at which nothing answers, one that is denied, or none
+	AllPortsMoved Kind = "all ports moved" // of a cluster
+	AllPortsWrong Kind = "all ports wrong" // of a cluster
+	PortsFlip     Kind = "ports flip"      // of a cluster, every N seconds, between two that answer
+	PortsSet      Kind = "ports set"       // N: followed, by annotation, those of the Service, others of the Service
+	PortsAllowed  Kind = "ports allowed"   // N odd: to those that are denied too, 0: back; the writers start anew
+)
+
+// PortKinds are the kinds of faults of ports.
+var PortKinds = []Kind{PortMoved, PortWrong, AllPortsMoved, AllPortsWrong, PortsFlip, PortsSet, PortsAllowed}
+
+// Kinds are all others, in the order of the constants.
 var Kinds = []Kind{
 	NodeAdded, NodeDeleted, NodeReplaced, NodeNotReady, NodeDrained, NodeRelabelled, AddressChanged, AllNotReady,
 	AllDrained, AllNodesDeleted, NodesChurn, AddressesSwap, SecuredDown, SecuredHangs, EtcdFrozen, CacheStale, WatchCut,
@@ -159,7 +175,7 @@ func (k Kind) lasts() bool {
 	switch k {
 	case NodeAdded, NodeDeleted, NodeReplaced, NodeRelabelled, AddressChanged, AddressesSwap, WatchCut,
 		NodesChurn, StreamEnded, LeaseLost, SliceEdited, SliceDeleted,
-		SelectorChanged, FenceChanged, ProbeChanged, ProbingSwitched, ListOutSwitched:
+		SelectorChanged, FenceChanged, ProbeChanged, ProbingSwitched, ListOutSwitched, PortMoved, AllPortsMoved, PortsSet, PortsAllowed:
 		return false
 	}
 	return true

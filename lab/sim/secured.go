@@ -21,6 +21,7 @@ const poolLabel = "pool"
 type node struct {
 	name, uid, server, pool string
 	address                 netip.Addr // its InternalIP
+	port, serves            uint16     // that is reported, and at which its backend is; 0: none
 	ready, deleting, marked bool       // marked: the autoscaler is about to delete it
 	rv                      uint64
 }
@@ -104,6 +105,10 @@ func (c *cluster) create(address netip.Addr) {
 		name: fmt.Sprintf("%s-%d", c.name, c.made), ready: true, pool: []string{"a", "b"}[c.made/2%2], address: address,
 		server: fmt.Sprintf("%08x-0000-4000-8000-%012x", c.index+1, c.made),
 	}
+	if c.script.Setup.Ports {
+		n.port = answering[c.made%2]
+		n.serves = n.port
+	}
 	n.uid = "uid-" + n.name
 	c.cloud.boot(n)
 	c.put(n)
@@ -112,17 +117,22 @@ func (c *cluster) create(address netip.Addr) {
 // put has the API server say this of a Node.
 func (c *cluster) put(n node) {
 	c.record(func() {
-		n.rv = c.nodes.rv + 1
-		c.tellf(
-			"%s: Node %s %s %s at %s",
-			c.name,
-			n.name,
-			[]string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()],
-			n.pool,
-			n.address,
-		)
-		c.spread(c.nodes.put(n.name, n))
+		c.store(n)
 	})
+}
+
+func (c *cluster) store(n node) {
+	n.rv = c.nodes.rv + 1
+	c.tellf(
+		"%s: Node %s %s %s at %s:%d",
+		c.name,
+		n.name,
+		[...]string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()],
+		n.pool,
+		n.address,
+		n.port,
+	)
+	c.spread(c.nodes.put(n.name, n))
 }
 
 // edit changes a Node, if it is still there.
@@ -133,16 +143,7 @@ func (c *cluster) edit(name string, change func(*node)) {
 			return
 		}
 		change(&n)
-		n.rv = c.nodes.rv + 1
-		c.tellf(
-			"%s: Node %s %s %s at %s",
-			c.name,
-			n.name,
-			[]string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()],
-			n.pool,
-			n.address,
-		)
-		c.spread(c.nodes.put(name, n))
+		c.store(n)
 	})
 }
 
@@ -202,7 +203,7 @@ func (c *cluster) truth() {
 			address = m.address
 		}
 		t.Members = append(t.Members, oracle.Member{
-			Name: n.name, Addresses: []netip.Addr{address}, State: n.state(), Labels: map[string]string{poolLabel: n.pool},
+			Name: n.name, Addresses: []netip.Addr{address}, State: n.state(), Labels: map[string]string{poolLabel: n.pool}, Port: n.port,
 		})
 	}
 	c.see(t)

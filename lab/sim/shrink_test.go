@@ -37,16 +37,11 @@ func TestShrinkingKeepsWhatTheFailureNeeds(t *testing.T) {
 	s.Trouble = 5 * time.Minute
 	s.Faults = nil
 	for i := range 40 {
-		s.Faults = append(
-			s.Faults,
-			Fault{At: time.Duration(i) * 1500 * time.Millisecond, For: time.Minute, Kind: Kinds[i%len(Kinds)], On: 9, N: 9},
-		)
+		s.Faults = append(s.Faults,
+			Fault{At: time.Duration(i) * 1500 * time.Millisecond, For: time.Minute, Kind: Kinds[i%len(Kinds)], On: 9, N: 9})
 	}
-	s.Faults = append(
-		s.Faults,
-		Fault{At: 70 * time.Second, For: 100 * time.Second, Kind: LinkCut, On: 5},
-		Fault{At: 80 * time.Second, Kind: NodeDeleted, N: 5, On: 4},
-	)
+	s.Faults = append(s.Faults, Fault{At: 70 * time.Second, For: 100 * time.Second, Kind: LinkCut, On: 5},
+		Fault{At: 80 * time.Second, Kind: NodeDeleted, N: 5, On: 4})
 	short := Shrink(s, 1000, fails)
 	want := []Fault{{At: 70 * time.Second, For: 7 * time.Second, Kind: LinkCut}, {At: 80 * time.Second, Kind: NodeDeleted}}
 	if len(short.Faults) == 2 && short.Faults[0].For < 14*time.Second {

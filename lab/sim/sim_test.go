@@ -65,6 +65,7 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		207330: "the oracle did not see that what is let go again, after a late write, comes out of a budget",
 		102559: "the oracle held a writer to what an earlier process of it knew",
 		78129:  "the oracle took a slice with one address twice for the slice that has another one instead",
+		538858: "the oracle took for new what somebody had deleted, and was to be made ready",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

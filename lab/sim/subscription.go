@@ -168,10 +168,16 @@ func (s *subscription) confide() {
 			verdict.NotReady: oracle.NotReady,
 		}
 		for _, m := range snap.Members {
-			t.Members = append(
-				t.Members,
-				oracle.Member{Name: m.Name, Addresses: append([]netip.Addr(nil), m.Addresses...), State: states[m.State], Labels: m.Labels},
-			)
+			is := oracle.Member{
+				Name:      m.Name,
+				Addresses: append([]netip.Addr(nil), m.Addresses...),
+				State:     states[m.State],
+				Labels:    m.Labels,
+			}
+			for _, p := range m.Ports {
+				is.Port = p.Number
+			}
+			t.Members = append(t.Members, is)
 		}
 		s.see(oracle.Holds{Holder: s.name, Peer: s.cluster.name, Nodes: len(snap.Members)})
 	}

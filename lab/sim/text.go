@@ -25,7 +25,7 @@ func Parse(text string) (s Script, err error) {
 		return s, err
 	}
 	for _, f := range s.Faults {
-		if !slices.Contains(Kinds, f.Kind) {
+		if !slices.Contains(Kinds, f.Kind) && !slices.Contains(PortKinds, f.Kind) {
 			return s, fmt.Errorf("no kind of fault is named %q", f.Kind)
 		}
 	}

@@ -94,7 +94,9 @@ func (w *watched) take() source.Update {
 	w.failure = ""
 	for _, name := range slices.Sorted(maps.Keys(w.dirty)) {
 		if is, ok := w.known[name]; ok {
-			n.Changed = append(n.Changed, kubenodes.EvaluateNode(is.object(), kubenodes.Rules{}))
+			candidate := kubenodes.EvaluateNode(is.object(), kubenodes.Rules{})
+			candidate.Ports = portsOf(is.port).Ports
+			n.Changed = append(n.Changed, candidate)
 		} else {
 			n.Removed = append(n.Removed, name)
 		}

@@ -93,10 +93,8 @@ func TestWorlds(t *testing.T) {
 		shrunk(t, kind, k.failures[kind])
 	}
 	if empty := k.covered.Empty(); len(k.failures) == 0 && seeds >= 2000 && len(empty) > 0 {
-		t.Errorf(
-			"%d cells of the coverage table are empty that could be filled: draw faults so that they meet, or say why they cannot",
-			len(empty),
-		)
+		t.Errorf("%d cells of the coverage table are empty that could be filled: draw faults so that they meet, or say why they cannot",
+			len(empty))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/writer/applier"
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
@@ -40,6 +41,7 @@ type writer struct {
 	cutOff  int      // from everything
 	blind   int      // its probes reach nothing
 	fence   func(c *cluster) netip.Prefix
+	allowed []uint16 // ports
 
 	// What follows is gone with the process.
 	subs    []*subscription
@@ -60,7 +62,12 @@ type writer struct {
 }
 
 func newWriter(w *world, n int) *writer {
-	one := &writer{world: w, name: fmt.Sprintf("writer-%d", n), fence: func(c *cluster) netip.Prefix { return c.cidr(16) }}
+	one := &writer{
+		world:   w,
+		name:    fmt.Sprintf("writer-%d", n),
+		fence:   func(c *cluster) netip.Prefix { return c.cidr(16) },
+		allowed: answering[:2],
+	}
 	for _, c := range w.clusters {
 		one.wires = append(one.wires, &wire{rand: w.chance(fmt.Sprintf("link %d %s", n, c.name))})
 	}
@@ -126,11 +133,12 @@ func (w *writer) start() {
 	}
 	for n, c := range w.clusters {
 		fence := w.fence(c)
-		w.see(oracle.Fenced{Writer: w.name, Source: c.name, Inside: prefixes(fence), Forbidden: []netip.Addr{clusterIP}})
+		w.see(oracle.Fenced{Writer: w.name, Source: c.name, Inside: prefixes(fence), Forbidden: []netip.Addr{clusterIP}, Ports: w.allowed})
 		s := newSubscription(w, c, w.wires[n])
 		w.subs = append(w.subs, s)
-		cfg.Sources = append(cfg.Sources, reconciler.Source{Feeds: s, Name: c.name, CIDRs: prefixes(fence)})
-		settings.Sources = append(settings.Sources, targets.Source{Name: c.name})
+		allows := func(port uint16) bool { return slices.Contains(w.allowed, port) }
+		cfg.Sources = append(cfg.Sources, reconciler.Source{Feeds: s, Name: c.name, CIDRs: prefixes(fence), AllowsPort: allows})
+		settings.Sources = append(settings.Sources, targets.Source{Name: c.name, AllowsPort: allows})
 	}
 	w.probes = newProbes(w)
 	w.lease = &candidate{w: w, rand: w.chance("lease " + w.id())}
@@ -166,6 +174,19 @@ func (w *writer) kill() {
 	w.alive = false
 	w.lives++ // what was under way is nobody's
 	w.see(oracle.Process{Writer: w.name})
+}
+
+// restart has it start anew with other settings.
+func (w *writer) restart() {
+	if !w.alive {
+		return
+	}
+	w.kill()
+	w.world.after(2*time.Second, func() {
+		if !w.alive {
+			w.start()
+		}
+	})
 }
 
 // poke has the writer decide anew.
@@ -234,14 +255,8 @@ func (w *writer) planned() uint64 {
 	desired := view.Target.Desired()
 	writes := planner.Withdraw(desired, current).Writes()
 	if !view.OptedOut {
-		for _, e := range w.loop.Decision(target).Endpoints {
-			if e.Listed {
-				desired.Endpoints = append(desired.Endpoints, planner.Endpoint{
-					Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname,
-					Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
-				})
-			}
-		}
+		allows := func(_ string, port uint16) bool { return slices.Contains(w.allowed, port) }
+		desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(w.loop.Decision(target).Endpoints, allows)
 		writes = planner.Compute(desired, current).Writes()
 	}
 	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans, Writes: writes})
@@ -375,9 +390,17 @@ func (c *catalog) confide() {
 		Probe:          probeName(s.Probe),
 		NoOut:          !s.ListUnready,
 		IPv4:           true,
+		Ports:          map[string]uint16{},
+		Follows:        s.PortsFromSource,
 		ShrinkWindow:   c.w.script.Setup.ShrinkWindow,
 		EmptyThreshold: c.w.script.Setup.EmptyThreshold,
 		MaxStaleness:   c.w.script.Setup.MaxStaleness,
+	}
+	for _, p := range view.Target.Ports {
+		is.Port = uint16(*p.Port)
+	}
+	for source, numbers := range s.Ports {
+		is.Ports[source] = numbers["http"]
 	}
 	if s.NodeSelector != nil && !s.NodeSelector.Empty() {
 		_, pool, _ := strings.Cut(s.NodeSelector.String(), "=")

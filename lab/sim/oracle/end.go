@@ -76,7 +76,8 @@ func (o *Oracle) equals(name string, w *writer) {
 		}
 		return
 	}
-	right := o.standBy(a, all, o.table(w, a, all))
+	right, ports := o.table(w, a, all)
+	right = o.standBy(a, all, right)
 	some := false
 	for _, f := range right {
 		some = some || f.Ready
@@ -86,49 +87,46 @@ func (o *Oracle) equals(name string, w *writer) {
 		h, listed := all[address]
 		is, want := h.as(listed), right[address]
 		switch {
-		case is == want || a.NoOut && is.rank()+want.rank() == 0:
+		case is == want && (!want.listed || h.port == ports[address]) || a.NoOut && is.rank()+want.rank() == 0:
 		case is.listed && kept:
 		case is.listed && !some && want.rank() < is.rank():
+			o.broke("I5", "told", "what a guard keeps is told", "%s of %s is %s and should be %s, and it says %v", address, name, is, want,
+				a.acts)
+		default:
 			o.broke(
 				"I5",
-				"told",
-				"what a guard keeps is told",
-				"%s of %s is %s and should be %s, and it says %v",
+				"wrong",
+				"when faults stop, slices equal the table's result for the truth",
+				"%s:%d of %s is %s and should be %s at %d; alive: %t",
 				address,
+				h.port,
 				name,
 				is,
 				want,
-				a.acts,
+				ports[address],
+				o.answers(address, ports[address]),
 			)
-		default:
-			o.broke("I5", "wrong", "when faults stop, slices equal the table's result for the truth",
-				"%s of %s is %s and should be %s; alive: %t", address, name, is, want, o.alive[address])
 		}
 	}
 	if ready(all) > 0 || a.Probe == "" {
 		return
 	}
 	for _, address := range addresses(all) {
-		if o.alive[address] && a.family(address) && inside(w.fences, all[address].source, address) {
-			o.broke(
-				"I5",
-				"floor",
-				"when faults stop, something that answers is ready",
-				"%s of %s is %s",
-				address,
-				name,
-				all[address].as(true),
-			)
+		if h := all[address]; o.answers(address, h.port) && a.family(address) && h.inside(w.fences, address) {
+			o.broke("I5", "floor", "when faults stop, something that answers is ready", "%s of %s is %s", address, name,
+				all[address].as(true))
 		}
 	}
 }
 
+func (o *Oracle) answers(a netip.Addr, port uint16) bool { return o.alive[netip.AddrPortFrom(a, port)] }
+
 func (a *aim) tells(guard string) bool { return a.acts == nil || slices.Contains(a.acts, guard) }
 
 // table is the result for the truth, which is what every source would tell without a fault and every prober would
-// find, of all that is listed or should be.
-func (o *Oracle) table(w *writer, a *aim, all map[netip.Addr]held) map[netip.Addr]fate {
-	right := map[netip.Addr]fate{}
+// find, of all that is listed or should be, and at which port.
+func (o *Oracle) table(w *writer, a *aim, all map[netip.Addr]held) (right map[netip.Addr]fate, ports map[netip.Addr]uint16) {
+	right, ports = map[netip.Addr]fate{}, map[netip.Addr]uint16{}
 	for address := range all {
 		right[address] = gone
 	}
@@ -146,13 +144,19 @@ func (o *Oracle) table(w *writer, a *aim, all map[netip.Addr]held) map[netip.Add
 				if !a.family(address) || !inside(w.fences, label, address) || !inside(w.fences, name, address) {
 					continue
 				}
-				if f := a.result(m.State, o.alive[address]); listed || f.rank() > 0 {
-					right[address] = f
+				port, usable := a.port(name, &m, w.fences)
+				if stays := listed && h.inside(w.fences, address); stays && (!usable || a.Probe != "" && !o.answers(address, port)) {
+					port = h.port // until the new one passes
+				} else if !usable {
+					continue
+				}
+				if f := a.result(m.State, o.answers(address, port)); listed || f.rank() > 0 {
+					right[address], ports[address] = f, port
 				}
 			}
 		}
 	}
-	return right
+	return right, ports
 }
 
 // standBy is the result of the table without the tiers that are not needed.

@@ -26,11 +26,13 @@ type Member struct {
 	Addresses []netip.Addr // of both families
 	State     State
 	Labels    map[string]string
+	Port      uint16 // at which it serves; 0: that is not told
 }
 
-// Backend says whether what stands behind an address truly answers, from anywhere.
+// Backend says whether what stands behind an address truly answers at a port, from anywhere.
 type Backend struct {
 	Address netip.Addr
+	Port    uint16
 	Alive   bool
 }
 
@@ -68,11 +70,12 @@ const (
 	Failing
 )
 
-// Probed is a prober's status of an address, whenever any of it changes at a writer.
+// Probed is a prober's status of an address at a port, whenever any of it changes at a writer, and when it begins.
 type Probed struct {
 	Writer  string
 	Probe   string // as in Configured
 	Address netip.Addr
+	Port    uint16
 
 	Verdict      Verdict
 	FailingSince time.Time // when the run of failures began
@@ -104,6 +107,9 @@ type Configured struct {
 	NoOut    bool              // endpoints that are out are not listed
 	IPv4     bool
 	IPv6     bool
+	Port     uint16            // of the Service
+	Ports    map[string]uint16 // those of sources that have another one
+	Follows  bool              // all other sources tell the ports of their machines
 
 	ShrinkWindow   time.Duration
 	EmptyThreshold int
@@ -119,6 +125,7 @@ type Fenced struct {
 	Writer, Source string
 	Inside         []netip.Prefix
 	Forbidden      []netip.Addr // ClusterIPs of watched Services
+	Ports          []uint16     // that may be written and probed; none: all
 }
 
 // Planned says that a writer decided and found something to write. Everything that it knew then
@@ -142,8 +149,9 @@ type Endpoint struct {
 // Slice is an EndpointSlice of ours.
 type Slice struct {
 	Source    string // the label; empty: none
+	Port      uint16
 	Endpoints []Endpoint
-	Rest      string // everything else that has a meaning: ports, labels, owner; in any form that compares
+	Rest      string // everything else that has a meaning: labels, owner; in any form that compares
 }
 
 // Wrote says that a request of a writer took effect at the API server, whether or not the

@@ -127,7 +127,7 @@ func TestALeaderMayNotKnowYetWhatSomeoneElseTook(t *testing.T) {
 		r := settled(1, func(c *Configured) { c.Sources = []string{"default", "other"} })
 		r.is("other", r.node(5, Ready))
 		r.tells("other", r.node(5, Ready))
-		r.see(Backend{addr(5), true})
+		r.see(Backend{addr(5), 0, true})
 		r.probe(5, Passing)
 		r.writeTo("other", all(serve, 5))
 		r.see(Lies{"default"})

@@ -45,7 +45,8 @@ type Oracle struct {
 	now   time.Time
 	found []Violation
 
-	alive   map[netip.Addr]bool
+	alive   map[netip.AddrPort]bool
+	existed map[netip.Addr]bool // what a machine ever had
 	sources map[string]*source
 	writers map[string]*writer
 	targets map[string]*target
@@ -66,7 +67,8 @@ func New(setup Setup) *Oracle {
 	setup.Delays = setup.Delays.withDefaults()
 	return &Oracle{
 		setup:   setup,
-		alive:   map[netip.Addr]bool{},
+		alive:   map[netip.AddrPort]bool{},
+		existed: map[netip.Addr]bool{},
 		sources: map[string]*source{},
 		writers: map[string]*writer{},
 		targets: map[string]*target{},
@@ -79,7 +81,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 	o.now, o.found = at, nil
 	switch f := f.(type) {
 	case Backend:
-		o.alive[f.Address] = f.Alive
+		o.alive[netip.AddrPortFrom(f.Address, f.Port)], o.existed[f.Address] = f.Alive, true
 	case Truth:
 		o.source(f.Source).become(at, f.Members)
 	case Lies:
@@ -88,6 +90,7 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 		o.told(f)
 	case Probed:
 		o.writer(f.Writer).probed(at, f)
+		o.probed(f)
 	case Leads:
 		o.writer(f.Writer).lead(at, f.Leads)
 	case Process:

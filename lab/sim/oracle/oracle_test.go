@@ -184,10 +184,8 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				r.observes("default")
 				r.write(all(gone, 2))
 			}),
-			right(
-				"its window began with one that failed too, if that was not counted",
-				func(r *rig) { failedToo(r, 20*time.Second); r.write(all(gone, 2)) },
-			),
+			right("its window began with one that failed too, if that was not counted",
+				func(r *rig) { failedToo(r, 20*time.Second); r.write(all(gone, 2)) }),
 			wrong("I4 shrink", "it began with one that failed too or with the next, and neither allows that", func(r *rig) {
 				failedToo(r, 20*time.Second)
 				r.write(all(gone, 2))
@@ -278,15 +276,10 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 				r.probe(1, Failing)
 				return r
 			},
-			right(
-				"a failure counts while nothing passes, as another endpoint has passed since it began",
-				func(r *rig) { r.write(all(out, 0)) },
-			),
-			wrong(
-				"I4 corroboration",
-				"the failure of the other one, which has not been followed by a pass",
-				func(r *rig) { r.write(all(out, 1)) },
-			),
+			right("a failure counts while nothing passes, as another endpoint has passed since it began",
+				func(r *rig) { r.write(all(out, 0)) }),
+			wrong("I4 corroboration", "the failure of the other one, which has not been followed by a pass",
+				func(r *rig) { r.write(all(out, 1)) }),
 		)
 		// emptyFor is an empty view that has been seen three times, another one for a while, and an empty one again.
 		emptyFor := func(r *rig, while time.Duration) {
@@ -352,10 +345,10 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			}),
 			wrong("I5 wrong", "a new one is not listed", func(r *rig) {
 				r.is("default", append(r.truth["default"], r.node(4, Ready))...)
-				r.see(Backend{addr(4), true})
+				r.see(Backend{addr(4), 0, true})
 				ends(r)
 			}),
-			wrong("I5 wrong", "a dead one is still served", func(r *rig) { r.see(Backend{addr(2), false}); ends(r) }),
+			wrong("I5 wrong", "a dead one is still served", func(r *rig) { r.see(Backend{addr(2), 0, false}); ends(r) }),
 			right("a new one that never answered is not listed", func(r *rig) {
 				r.is("default", append(r.truth["default"], r.node(4, Ready))...)
 				ends(r)
@@ -372,7 +365,7 @@ func TestEveryClauseRefusesWhatBreaksIt(t *testing.T) {
 			}),
 			right("a panic keeps all, and says so", func(r *rig) {
 				for i := range 4 {
-					r.see(Backend{addr(i), false})
+					r.see(Backend{addr(i), 0, false})
 				}
 				r.see(Acts{"w1", web, []string{"panic"}, map[string]int{"default": 0}})
 				ends(r)

@@ -23,10 +23,11 @@ type plan struct {
 	version   uint64
 	told      map[string]*told
 	empty     map[string]int // by source, how many observations in a row found nothing
-	probes    map[netip.Addr]Probed
+	probes    map[netip.AddrPort]Probed
 	fences    map[string]Fenced
 	selectors []map[string]string // that were in force before
-	held      map[netip.Addr]held // what the slices said
+	held      map[netip.Addr]held // what the slices said, with the ports that our own writes have made
+	before    map[netip.Addr]held // what they said before its last write
 	mine      map[netip.Addr]held // of that, what our own writes have made
 	unnoticed map[string]bool     // slices of which the writer did not know what someone else did to them
 	landed    int
@@ -54,6 +55,12 @@ func (o *Oracle) snapshot(f Planned) *plan {
 		told: maps.Clone(w.told), empty: make(map[string]int, len(a.emptiness)), probes: maps.Clone(w.probes[a.Probe]),
 		fences: maps.Clone(w.fences), selectors: slices.Clip(a.selectors), held: t.union(), unnoticed: t.unnoticed(a),
 	}
+	for address, h := range p.held {
+		if ours, is := t.ours[address]; is {
+			h.port = ours.port
+			p.held[address] = h
+		}
+	}
 	p.mine = t.mine(p.held)
 	for name, e := range a.emptiness {
 		p.empty[name] = e.count
@@ -64,9 +71,13 @@ func (o *Oracle) snapshot(f Planned) *plan {
 // complete reports whether every request of a plan took effect, as far as is known.
 func (p *plan) complete() bool { return p.landed >= max(1, p.Writes) }
 
-// ready is how many endpoints of a source were ready.
-func (p *plan) ready(source string) (n int) {
-	for _, h := range p.held {
+// ready is how many endpoints of a source were ready, before its writes or between two of them: a window may open there.
+func (p *plan) ready(source string) int {
+	return max(readyOf(source, p.held), readyOf(source, p.before))
+}
+
+func readyOf(source string, all map[netip.Addr]held) (n int) {
+	for _, h := range all {
 		if h.source == source && h.Ready {
 			n++
 		}
@@ -139,32 +150,32 @@ func (p *plan) emptied(name string) bool {
 	return p.trusted(name) && p.confirmedEmpty(name) && p.config.view(p.told[name], p.fences, p.probes).unready
 }
 
-// probed is the probe's status of an address.
-func (p *plan) probed(a netip.Addr) Verdict {
+// probed is the probe's status of an address at a port.
+func (p *plan) probed(a netip.Addr, port uint16) Verdict {
 	if p.config.Probe == "" {
 		return Unjudged
 	}
-	return p.probes[a].Verdict
+	return p.probes[netip.AddrPortFrom(a, port)].Verdict
 }
 
-// failed reports whether an address fails its probe, and that counts: another endpoint has passed since the failures
-// began. Otherwise the prober is as likely at fault.
-func (p *plan) failed(a netip.Addr) bool {
-	if p.probed(a) != Failing {
+// failed reports whether an address fails its probe at a port, and that counts: another endpoint has passed since the
+// failures began. Otherwise the prober is as likely at fault.
+func (p *plan) failed(a netip.Addr, port uint16) bool {
+	if p.probed(a, port) != Failing {
 		return false
 	}
-	corroborates := func(other netip.Addr) bool {
-		passed, since := p.probes[other].LastPassed, p.probes[a].FailingSince
-		return passed.After(since) || passed.Equal(since) && p.probed(other) == Passing
-	}
-	for other := range p.held {
-		if other != a && corroborates(other) {
+	this := netip.AddrPortFrom(a, port)
+	since := p.probes[this].FailingSince
+	for where, f := range p.probes {
+		other := where.Addr() // or this one at another port
+		if where == this || !f.LastPassed.After(since) && (!f.LastPassed.Equal(since) || f.Verdict != Passing) {
+			continue
+		}
+		if _, is := p.held[other]; is {
 			return true
 		}
-	}
-	for _, t := range p.told {
-		for other := range t.index {
-			if other != a && corroborates(other) {
+		for _, t := range p.told {
+			if t.index[other] != nil {
 				return true
 			}
 		}
@@ -175,16 +186,17 @@ func (p *plan) failed(a netip.Addr) bool {
 // calledDead reports whether every report that can speak calls an endpoint dead (decision-rules.md#invariants, I2): the control plane's, if it
 // is believed, by NOT_READY or absence; the probe's, by a failure that counts. Where none can speak, nobody has called
 // it dead.
-func (p *plan) calledDead(a netip.Addr, label string) bool {
-	says, failed := p.reported(a, label), p.failed(a)
+func (p *plan) calledDead(a netip.Addr, h held) bool {
+	says, failed := p.reported(a, h.source), p.failed(a, h.port)
 	dead := says == absent || says == reportsNotReady
-	return (dead || failed) && (dead || says == silent) && (failed || p.probed(a) != Passing)
+	return (dead || failed) && (dead || says == silent) && (failed || p.probed(a, h.port) != Passing)
 }
 
 // ours reports whether our own configuration takes an endpoint away: its family, the fence, the sources, or a
 // selector that would have left it out of what its source told of it last.
-func (p *plan) ours(a netip.Addr, label string) bool {
-	if !p.config.family(a) || !p.inside(label, a) || !slices.Contains(p.config.Sources, label) {
+func (p *plan) ours(a netip.Addr, h held) bool {
+	label := h.source
+	if !p.config.family(a) || !h.inside(p.fences, a) || !slices.Contains(p.config.Sources, label) {
 		return true
 	}
 	m := p.writer.lastTold[label][a]
@@ -193,6 +205,11 @@ func (p *plan) ours(a netip.Addr, label string) bool {
 }
 
 func (p *plan) inside(name string, a netip.Addr) bool { return inside(p.fences, name, a) }
+
+// inside reports whether an endpoint is within the fence of its source.
+func (h held) inside(fences map[string]Fenced, a netip.Addr) bool {
+	return inside(fences, h.source, a) && allowed(fences, h.source, h.port)
+}
 
 func (r report) String() string {
 	return [...]string{"nothing that counts", "absent", "READY", "DRAINING", "NOT_READY"}[r]

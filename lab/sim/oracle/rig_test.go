@@ -46,7 +46,7 @@ func settled(n int, alter ...func(*Configured)) *rig {
 				Labels:    map[string]string{"pool": strconv.Itoa(i % 2)},
 			},
 		)
-		r.see(Backend{addr(i), true})
+		r.see(Backend{addr(i), 0, true})
 		wants[i] = serve
 	}
 	r.is("default", members...)
@@ -160,7 +160,7 @@ func (r *rig) probe(i int, v Verdict) { r.probeSince(i, v, r.at) }
 
 func (r *rig) probeSince(i int, v Verdict, since time.Time) {
 	f := Probed{Writer: r.who, Probe: "tcp", Address: addr(i), Verdict: v, FailingSince: since}
-	f.LastPassed = r.o.writer(r.who).probes["tcp"][addr(i)].LastPassed
+	f.LastPassed = r.o.writer(r.who).probes["tcp"][netip.AddrPortFrom(addr(i), 0)].LastPassed
 	if v == Passing {
 		f.LastPassed = r.at
 	}

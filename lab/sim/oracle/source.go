@@ -10,8 +10,8 @@ type source struct {
 	members []Member
 	since   map[spot]time.Time // what is true now, and since when without a break
 	ever    map[netip.Addr]bool
-	told    map[netip.Addr]bool // by anybody's subscriber, at any time
-	lied    bool                // at any time
+	told    map[netip.AddrPort]bool // by anybody's subscriber, at any time; port 0: with any
+	lied    bool                    // at any time
 }
 
 // spot is a machine at an address.
@@ -21,7 +21,7 @@ type spot struct {
 }
 
 func newSource() *source {
-	return &source{since: map[spot]time.Time{}, ever: map[netip.Addr]bool{}, told: map[netip.Addr]bool{}}
+	return &source{since: map[spot]time.Time{}, ever: map[netip.Addr]bool{}, told: map[netip.AddrPort]bool{}}
 }
 
 func (s *source) become(at time.Time, members []Member) {
@@ -66,9 +66,9 @@ func (o *Oracle) told(f Told) {
 				now.first[where] = first
 			}
 		}
-		s.told[a] = true
+		s.told[netip.AddrPortFrom(a, m.Port)], s.told[netip.AddrPortFrom(a, 0)] = true, true
 		w.remember(f.Source, a, m)
-		if _, exists := o.alive[a]; honest && f.Ever && !exists && !s.ever[a] {
+		if honest && f.Ever && !o.existed[a] && !s.ever[a] {
 			o.broke("I1", "invented", "an honest inventory tells no address that no machine ever had",
 				"%s told %s that %s is at %s", f.Source, f.Writer, m.Name, a)
 		}
@@ -149,7 +149,7 @@ func (t *told) same(u *told) bool {
 	}
 	for a, m := range t.index {
 		n := u.index[a]
-		if n == nil || n != m && (n.State != m.State || !sameLabels(n.Labels, m.Labels)) {
+		if n == nil || n != m && (n.State != m.State || n.Port != m.Port || !sameLabels(n.Labels, m.Labels)) {
 			return false
 		}
 	}

@@ -56,6 +56,7 @@ type held struct {
 	Conditions
 
 	source string
+	port   uint16
 	slices int // how many list it
 }
 
@@ -65,11 +66,13 @@ type turn struct {
 	version uint64
 	expired string // the sources that had expired: that comes with time alone
 	from    fate
+	port    uint16
 }
 
 // past is what an endpoint was until a writer changed it.
 type past struct {
 	as   fate
+	port uint16
 	late bool // that writer's term was over, or another's had begun
 }
 
@@ -125,7 +128,7 @@ func (t *target) union() map[netip.Addr]held {
 		for _, e := range s.Endpoints {
 			h, ok := all[e.Address]
 			if !ok || e.rank() > h.rank() {
-				h = held{Conditions: e.Conditions, source: source, slices: h.slices}
+				h = held{Conditions: e.Conditions, source: source, port: s.Port, slices: h.slices}
 			}
 			h.slices++
 			all[e.Address] = h

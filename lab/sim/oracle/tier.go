@@ -35,7 +35,7 @@ func readyBefore(c Configured, tier int, all map[netip.Addr]held) (n int) {
 func (p *plan) certainBefore(tier int) (n int) {
 	for a, h := range p.mine {
 		if h.Ready && p.config.tier(h.source) < tier && p.reported(a, h.source) == reportsReady &&
-			(p.config.Probe == "" || p.probed(a) == Passing) {
+			(p.config.Probe == "" || p.probed(a, h.port) == Passing) {
 			n++
 		}
 	}

@@ -14,6 +14,8 @@ type change struct {
 	is       bool // was listed before
 	from, to fate
 	label    string // after it
+	port     uint16 // after it; 0: it is gone
+	moved    bool   // to another port
 }
 
 // wrote judges a write that took effect.
@@ -28,6 +30,7 @@ func (o *Oracle) wrote(f Wrote) {
 	after := t.union()
 	changes := changed(before, after)
 	p.landed++
+	p.before = before
 
 	o.sent(f, p)
 	o.needed(f, p, t, before, changes)
@@ -60,8 +63,9 @@ func changed(before, after map[netip.Addr]held) []change {
 	for _, a := range addresses(either) {
 		was, is := before[a]
 		now, stays := after[a]
-		if is != stays || was.Conditions != now.Conditions || was.source != now.source {
-			changes = append(changes, change{a, was, is, was.as(is), now.as(stays), now.source})
+		moved := is && stays && was.port != now.port
+		if is != stays || was.Conditions != now.Conditions || was.source != now.source || moved {
+			changes = append(changes, change{a, was, is, was.as(is), now.as(stays), now.source, now.port, moved})
 		}
 	}
 	return changes
@@ -94,7 +98,7 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 	}
 	// A writer that has not seen yet what another one wrote may make what is there already.
 	if t.last == p.writer && len(changes) == 0 && f.After != nil &&
-		(f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source) {
+		(f.Before == nil || f.Before.Rest == f.After.Rest && f.Before.Source == f.After.Source && f.Before.Port == f.After.Port) {
 		for _, e := range f.After.Endpoints {
 			if h, ok := before[e.Address]; ok && !f.Before.lists(e.Address) && h.slices > 0 && p.Writes == 1 {
 				o.broke("I3", "no change", "without a semantic change there is no write",
@@ -105,7 +109,7 @@ func (o *Oracle) needed(f Wrote, p *plan, t *target, before map[netip.Addr]held,
 	for _, c := range changes {
 		last, ok := t.turns[c.address]
 		if ok && last.writer == p.writer && last.version == p.version && last.expired == p.expiredSources() &&
-			last.from == c.to && c.from != c.to {
+			last.from == c.to && last.port == c.port && (c.from != c.to || c.moved) {
 			o.broke("I3", "flap", "what a writer changed it does not change back while it knows nothing new",
 				"%s made %s %s again", f.Writer, c.address, c.to)
 		}
@@ -123,6 +127,9 @@ func (o *Oracle) fenced(f Wrote, p *plan) {
 			"%s wrote %s", f.Writer, f.Slice)
 		return
 	}
+	if len(f.After.Endpoints) > 0 && !allowed(p.fences, f.After.label(), f.After.Port) {
+		o.broke("I1", "allowlist", "no port outside the fence is written", "%s wrote %s with port %d", f.Writer, f.Slice, f.After.Port)
+	}
 	for _, e := range f.After.Endpoints {
 		if !p.inside(f.After.label(), e.Address) {
 			o.broke("I1", "allowlist", "no address outside the fence is written",
@@ -137,7 +144,7 @@ func (p *plan) frozen() bool { return len(p.mine) > 0 && frozen(p.held, p.fences
 
 func frozen(all map[netip.Addr]held, fences map[string]Fenced) bool {
 	for a, h := range all {
-		if inside(fences, h.source, a) {
+		if h.inside(fences, a) {
 			return false
 		}
 	}
@@ -147,75 +154,122 @@ func frozen(all map[netip.Addr]held, fences map[string]Fenced) bool {
 // added judges I1, that its source has told what is added, and I4: only a trusted source adds, but for what our
 // own writes have listed before.
 func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
-	if c.is || !c.to.listed {
+	if c.is && !c.moved || !c.to.listed {
 		return
 	}
-	if ours, is := t.ours[c.address]; is && ours.as(true) == c.to {
+	ours, counts := t.ours[c.address] // as written, whatever somebody has made of it
+	if counts && ours.port == c.port && (c.moved || ours.as(true) == c.to) {
 		return // repaired
 	}
-	if _, is := p.aim.inherited[c.address]; is {
+	if found, is := p.aim.inherited[c.address]; is && found.port == c.port {
 		return // a process cannot know who wrote what it found at its start, and repairs that too
 	}
+	reported := c.moved && p.config.follows(c.label) && !t.mends(c)
 	switch {
-	case !o.source(c.label).told[c.address]:
+	case !o.hasTold(p.config, c):
 		o.broke(
 			"I1",
 			"never told",
-			"no address that no source has told is added",
-			"%s added %s under the label of %s",
+			"no endpoint that no source has told is added",
+			"%s added %s:%d under the label of %s",
 			f.Writer,
 			c.address,
+			c.port,
 			c.label,
 		)
-	case p.tier(c.address, c.label) > 0 && p.certainBefore(p.tier(c.address, c.label)) >= p.config.FailoverBelow:
+	case reported && !p.tells(c):
 		o.broke(
 			"I4",
-			"failover",
-			"a later tier is added only while the earlier ones have too few ready endpoints",
-			"%s added %s of %s",
+			"port",
+			"an endpoint moves only to the port that a trusted source tells",
+			"%s moved %s from %d to %d",
 			f.Writer,
 			c.address,
-			c.label,
+			c.was.port,
+			c.port,
 		)
+	case reported && p.config.Probe != "" && p.probed(c.address, c.port) != Passing:
+		o.broke(
+			"I4",
+			"port",
+			"a new port takes the place of another one once it passes",
+			"%s moved %s from %d to %d",
+			f.Writer,
+			c.address,
+			c.was.port,
+			c.port,
+		)
+	case c.moved:
+	case !counts && p.tier(c.address, c.label) > 0 && p.certainBefore(p.tier(c.address, c.label)) >= p.config.FailoverBelow:
+		o.broke("I4", "failover", "a later tier is added only while the earlier ones have too few ready endpoints",
+			"%s added %s of %s", f.Writer, c.address, c.label)
 	case !t.listed[c.address] && !p.trusted(c.label):
 		o.broke("I4", "trust", "only a trusted source adds an endpoint", "%s added %s of %s", f.Writer, c.address, c.label)
 	}
+}
+
+// hasTold reports whether its source has told of an endpoint at any time, and at that port if the target follows it.
+func (o *Oracle) hasTold(is Configured, c change) bool {
+	if is.follows(c.label) {
+		return o.source(c.label).told[netip.AddrPortFrom(c.address, c.port)]
+	}
+	port, _ := is.port(c.label, nil, nil)
+	return port == c.port && o.source(c.label).told[netip.AddrPortFrom(c.address, 0)]
+}
+
+// tells reports whether a source that counts tells of an endpoint at its port now.
+func (p *plan) tells(c change) bool {
+	m := p.member(c.label, c.address)
+	if m == nil || !p.believed(c.label) {
+		return false
+	}
+	port, usable := p.config.port(c.label, m, p.fences)
+	return usable && port == c.port
 }
 
 // left judges I4 where an endpoint becomes less than it was: a report has to call for that which counts, or our own
 // configuration. The guard against shrinking is asked about what leaves on the source's report alone.
 func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Addr]held) {
 	ours, is := t.ours[c.address]
-	leaves := c.from.Ready && ours.Ready && !c.to.Ready && p.config.ShrinkWindow > 0
+	leaves := c.from.Ready && ours.Ready && (!c.to.Ready || c.moved && ours.port != c.port) && p.config.ShrinkWindow > 0
 	if t.mends(c) {
 		if leaves {
 			o.budget(f, p, c, false) // the writer need not count what it has let go before, but may
 		}
 		return
 	}
-	if !c.is || !is || c.to.rank() >= min(c.from.rank(), ours.as(true).rank()) {
-		return // what someone else added or altered is not held (decision-rules.md#what-is-current)
-	}
 	label := c.was.source
-	if p.ours(c.address, label) || p.expired(label) {
+	switch less := c.to.rank() < min(c.from.rank(), ours.as(true).rank()); {
+	case !c.is, !is, !less && !(leaves && c.moved): // what someone else added or altered is not held (decision-rules.md#what-is-current)
+		return
+	case p.ours(c.address, c.was), p.expired(label):
+		return
+	case !less:
+		if p.config.follows(c.label) && !p.emptied(label) {
+			o.budget(f, p, c, !p.failed(c.address, c.was.port))
+		}
 		return
 	}
 	if tier := p.tier(c.address, label); tier > 0 && !c.to.listed && readyBefore(p.config, tier, after) >= p.config.FailoverBelow {
 		return // its tier is not needed
 	}
 	told, says := p.told[label], p.reported(c.address, label)
-	failed := p.failed(c.address)
+	at := c.was.port
+	if c.moved {
+		at = c.port
+	}
+	failed, judged := p.failed(c.address, at), p.probed(c.address, at)
 	broke := func(rule, sentence string) {
 		o.broke("I4", rule, sentence, "%s made %s %s, which was %s; the source reports %s, the probe is %s",
-			f.Writer, c.address, c.to, c.from, says, p.probed(c.address))
+			f.Writer, c.address, c.to, c.from, says, judged)
 	}
 	switch {
-	case says == absent || says == reportsDraining || says == reportsNotReady && p.probed(c.address) != Passing:
+	case says == absent || says == reportsDraining || says == reportsNotReady && judged != Passing:
 		if leaves && !p.emptied(label) {
-			o.budget(f, p, c, !failed)
+			o.budget(f, p, c, !failed && !p.failed(c.address, c.was.port))
 		}
 	case failed:
-	case p.probed(c.address) == Failing:
+	case judged == Failing:
 		broke("corroboration", "a failure that nothing corroborates takes nothing away")
 	case told == nil || !told.Ever:
 		broke("initial-sync", "a source that was never synced takes nothing away")
@@ -237,10 +291,10 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 	}
 	if usable(before) && !usable(after) {
 		for _, a := range addresses(before) {
-			if h := before[a]; o.alive[a] && p.inside(h.source, a) && p.config.family(a) && !p.calledDead(a, h.source) {
+			if h := before[a]; o.answers(a, h.port) && h.inside(p.fences, a) && p.config.family(a) && !p.calledDead(a, h) {
 				o.broke("I2", "never none", "the Service never has no usable endpoint while one is alive that not every report calls dead",
 					"%s wrote %s, and none is usable; %s is alive, its source reports %s, the probe is %s",
-					f.Writer, f.Slice, a, p.reported(a, h.source), p.probed(a))
+					f.Writer, f.Slice, a, p.reported(a, h.source), p.probed(a, h.port))
 				return
 			}
 		}
@@ -249,9 +303,9 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 		return
 	}
 	for _, a := range addresses(p.mine) {
-		if h := p.mine[a]; p.inside(h.source, a) && p.config.family(a) && p.stays(a, h) {
+		if h := p.mine[a]; h.inside(p.fences, a) && p.config.family(a) && p.stays(a, h) {
 			o.broke("I4", "floor", "a Service keeps a ready endpoint while one passes, or is not judged yet",
-				"%s wrote %s, and none is ready; %s is %s", f.Writer, f.Slice, a, p.probed(a))
+				"%s wrote %s, and none is ready; %s is %s", f.Writer, f.Slice, a, p.probed(a, h.port))
 			return
 		}
 	}
@@ -260,9 +314,9 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 // stays reports whether the floor has something to keep ready in an endpoint.
 func (p *plan) stays(a netip.Addr, h held) bool {
 	if p.config.Probe == "" {
-		return h.as(true) != out && !p.calledDead(a, h.source)
+		return h.as(true) != out && !p.calledDead(a, h)
 	}
-	return p.probed(a) == Passing || p.probed(a) == Unjudged && h.Ready
+	return p.probed(a, h.port) == Passing || p.probed(a, h.port) == Unjudged && h.Ready
 }
 
 // mends reports whether a change undoes one that came late. There is no fencing token (high-availability.md): what was sent in
@@ -270,7 +324,7 @@ func (p *plan) stays(a netip.Addr, h held) bool {
 // leader mends it.
 func (t *target) mends(c change) bool {
 	before := t.past[c.address]
-	return before.late && before.as == c.to
+	return before.late && before.as == c.to && (!c.to.listed || before.port == c.port)
 }
 
 // late reports whether the term in which a plan was made is over, or another writer's has begun since.
@@ -290,16 +344,16 @@ func (o *Oracle) late(p *plan) bool {
 func (t *target) turned(f Wrote, p *plan, changes []change, after map[netip.Addr]held, o *Oracle) {
 	for _, c := range changes {
 		was, is := t.ours[c.address]
-		if is == c.to.listed && (!is || was.as(true) == c.to) {
+		if is == c.to.listed && (!is || was.as(true) == c.to && was.port == c.port) {
 			continue // what someone else had altered is as it was
 		}
 		mends, late := t.mends(c), o.late(p)
-		t.past[c.address] = past{as: c.from, late: late}
+		t.past[c.address] = past{c.from, c.was.port, late}
 		switch {
 		case mends || late:
 			delete(t.turns, c.address)
-		case c.from != c.to:
-			t.turns[c.address] = turn{writer: p.writer, version: p.version, expired: p.expiredSources(), from: c.from}
+		case c.from != c.to, c.moved:
+			t.turns[c.address] = turn{writer: p.writer, version: p.version, expired: p.expiredSources(), from: c.from, port: c.was.port}
 		}
 	}
 	for _, s := range []*Slice{f.Before, f.After} {
@@ -337,7 +391,7 @@ func (t *target) rest(f Wrote, o *Oracle) {
 
 // same reports whether two slices mean the same, whatever their order.
 func (s *Slice) same(u *Slice) bool {
-	return s.Source == u.Source && s.Rest == u.Rest && slices.Equal(s.sorted(), u.sorted())
+	return s.Source == u.Source && s.Port == u.Port && s.Rest == u.Rest && slices.Equal(s.sorted(), u.sorted())
 }
 
 func (s *Slice) sorted() []string {

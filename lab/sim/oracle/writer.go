@@ -17,7 +17,7 @@ type writer struct {
 	told     map[string]*told
 	unsound  map[string]time.Time              // by source, since when it has not been sound
 	lastTold map[string]map[netip.Addr]*Member // by source, what it told last of each address
-	probes   map[string]map[netip.Addr]Probed
+	probes   map[string]map[netip.AddrPort]Probed
 	fences   map[string]Fenced
 	aims     map[string]*aim
 }
@@ -45,7 +45,7 @@ func newWriter() *writer {
 		told:     map[string]*told{},
 		unsound:  map[string]time.Time{},
 		lastTold: map[string]map[netip.Addr]*Member{},
-		probes:   map[string]map[netip.Addr]Probed{},
+		probes:   map[string]map[netip.AddrPort]Probed{},
 		fences:   map[string]Fenced{},
 		aims:     map[string]*aim{},
 	}
@@ -82,11 +82,12 @@ func (w *writer) changed() {
 func (w *writer) probed(at time.Time, f Probed) {
 	by := w.probes[f.Probe]
 	if by == nil {
-		by = map[netip.Addr]Probed{}
+		by = map[netip.AddrPort]Probed{}
 		w.probes[f.Probe] = by
 	}
-	differs := by[f.Address].Verdict != f.Verdict
-	by[f.Address] = f
+	where := netip.AddrPortFrom(f.Address, f.Port)
+	differs := by[where].Verdict != f.Verdict
+	by[where] = f
 	if !differs {
 		return
 	}
@@ -206,8 +207,8 @@ type view struct {
 }
 
 // view looks at the members that the target selects. The fence comes first (decision-rules.md#allowlist): a member that may not be
-// written is none.
-func (c Configured) view(t *told, fences map[string]Fenced, probes map[netip.Addr]Probed) view {
+// written is none, and one whose ports cannot be used is one only while it is listed.
+func (c Configured) view(t *told, fences map[string]Fenced, probes map[netip.AddrPort]Probed) view {
 	v := view{true, true}
 	for i := range t.Members {
 		m := &t.Members[i]
@@ -218,11 +219,56 @@ func (c Configured) view(t *told, fences map[string]Fenced, probes map[netip.Add
 			if !c.family(at) || !inside(fences, t.Source, at) {
 				continue
 			}
-			v.empty = v.empty && m.State == NotReady && c.Probe == ""
-			v.unready = v.unready && m.State == NotReady && (c.Probe == "" || probes[at].Verdict != Passing)
+			_, usable := c.port(t.Source, m, fences)
+			v.empty = v.empty && usable && m.State == NotReady && c.Probe == ""
+			v.unready = v.unready && (!usable || m.State == NotReady && (c.Probe == "" || !passes(probes, at)))
 		}
 	}
 	return v
+}
+
+// port is that of a source's member, and whether it can be used.
+func (c Configured) port(source string, m *Member, fences map[string]Fenced) (port uint16, usable bool) {
+	if c.follows(source) {
+		return m.Port, m.Port != 0 && allowed(fences, source, m.Port)
+	}
+	if port, given := c.Ports[source]; given {
+		return port, true
+	}
+	return c.Port, true
+}
+
+func (c Configured) follows(source string) bool {
+	_, given := c.Ports[source]
+	return c.Follows && !given
+}
+
+// allowed is the fence of a source's ports.
+func allowed(fences map[string]Fenced, source string, port uint16) bool {
+	return len(fences[source].Ports) == 0 || slices.Contains(fences[source].Ports, port)
+}
+
+// passes reports whether an address passes its probe at any port.
+func passes(probes map[netip.AddrPort]Probed, a netip.Addr) bool {
+	for where, f := range probes {
+		if where.Addr() == a && f.Verdict == Passing {
+			return true
+		}
+	}
+	return false
+}
+
+// probed judges I1 of a probe: no port outside the fence is probed.
+func (o *Oracle) probed(f Probed) {
+	fences := o.writer(f.Writer).fences
+	for name := range fences {
+		if inside(fences, name, f.Address) && allowed(fences, name, f.Port) {
+			return
+		}
+	}
+	if len(fences) > 0 {
+		o.broke("I1", "probe", "no port outside the fence is probed", "%s probes %s at %d", f.Writer, f.Address, f.Port)
+	}
 }
 
 // family reports whether the Service wants addresses of this family at all.
