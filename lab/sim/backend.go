@@ -62,7 +62,6 @@ func newProbes(w *writer) *probes {
 // Set replaces what is probed. There is but one target.
 func (p *probes) Set(target string, requests []prober.Request) {
 	probed, before := make(map[probe.Key]struct{}, len(requests)), p.probed
-	still := map[netip.Addr]bool{}
 	for _, r := range requests {
 		if r.Key.Spec.Mode == probe.Off {
 			continue
@@ -71,10 +70,10 @@ func (p *probes) Set(target string, requests []prober.Request) {
 		if _, already := p.probed[r.Key]; !already {
 			p.confide(r.Key, prober.Status{})
 		}
-		probed[r.Key], still[r.Key.Address] = struct{}{}, true
+		probed[r.Key] = struct{}{}
 	}
 	for k := range before { // what was found at a port that is not probed any more is forgotten
-		if _, is := probed[k]; !is && still[k.Address] {
+		if _, is := probed[k]; !is && p.w.script.Setup.Ports {
 			p.confide(k, prober.Status{})
 		}
 	}

@@ -123,15 +123,8 @@ func (c *cluster) put(n node) {
 
 func (c *cluster) store(n node) {
 	n.rv = c.nodes.rv + 1
-	c.tellf(
-		"%s: Node %s %s %s at %s:%d",
-		c.name,
-		n.name,
-		[...]string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()],
-		n.pool,
-		n.address,
-		n.port,
-	)
+	c.tellf("%s: Node %s %s %s at %s:%d", c.name, n.name, [...]string{"unknown", "READY", "DRAINING", "NOT_READY"}[n.state()], n.pool,
+		n.address, n.port)
 	c.spread(c.nodes.put(n.name, n))
 }
 

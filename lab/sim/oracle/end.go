@@ -93,19 +93,9 @@ func (o *Oracle) equals(name string, w *writer) {
 			o.broke("I5", "told", "what a guard keeps is told", "%s of %s is %s and should be %s, and it says %v", address, name, is, want,
 				a.acts)
 		default:
-			o.broke(
-				"I5",
-				"wrong",
-				"when faults stop, slices equal the table's result for the truth",
-				"%s:%d of %s is %s and should be %s at %d; alive: %t",
-				address,
-				h.port,
-				name,
-				is,
-				want,
-				ports[address],
-				o.answers(address, ports[address]),
-			)
+			o.broke("I5", "wrong", "when faults stop, slices equal the table's result for the truth",
+				"%s:%d of %s is %s and should be %s at %d; alive: %t", address, h.port, name, is, want, ports[address],
+				o.answers(address, ports[address]))
 		}
 	}
 	if ready(all) > 0 || a.Probe == "" {

@@ -167,38 +167,14 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 	reported := c.moved && p.config.follows(c.label) && !t.mends(c)
 	switch {
 	case !o.hasTold(p.config, c):
-		o.broke(
-			"I1",
-			"never told",
-			"no endpoint that no source has told is added",
-			"%s added %s:%d under the label of %s",
-			f.Writer,
-			c.address,
-			c.port,
-			c.label,
-		)
+		o.broke("I1", "never told", "no endpoint that no source has told is added", "%s added %s:%d under the label of %s", f.Writer,
+			c.address, c.port, c.label)
 	case reported && !p.tells(c):
-		o.broke(
-			"I4",
-			"port",
-			"an endpoint moves only to the port that a trusted source tells",
-			"%s moved %s from %d to %d",
-			f.Writer,
-			c.address,
-			c.was.port,
-			c.port,
-		)
+		o.broke("I4", "port", "an endpoint moves only to the port that a trusted source tells", "%s moved %s from %d to %d", f.Writer,
+			c.address, c.was.port, c.port)
 	case reported && p.config.Probe != "" && p.probed(c.address, c.port) != Passing:
-		o.broke(
-			"I4",
-			"port",
-			"a new port takes the place of another one once it passes",
-			"%s moved %s from %d to %d",
-			f.Writer,
-			c.address,
-			c.was.port,
-			c.port,
-		)
+		o.broke("I4", "port", "a new port takes the place of another one once it passes", "%s moved %s from %d to %d", f.Writer, c.address,
+			c.was.port, c.port)
 	case c.moved:
 	case !counts && p.tier(c.address, c.label) > 0 && p.certainBefore(p.tier(c.address, c.label)) >= p.config.FailoverBelow:
 		o.broke("I4", "failover", "a later tier is added only while the earlier ones have too few ready endpoints",
@@ -255,7 +231,9 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 	}
 	told, says := p.told[label], p.reported(c.address, label)
 	at := c.was.port
-	if c.moved {
+	if !p.config.follows(label) { // our own configuration says where
+		at, _ = p.config.port(label, nil, nil)
+	} else if c.moved {
 		at = c.port
 	}
 	failed, judged := p.failed(c.address, at), p.probed(c.address, at)
@@ -291,7 +269,11 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 	}
 	if usable(before) && !usable(after) {
 		for _, a := range addresses(before) {
-			if h := before[a]; o.answers(a, h.port) && h.inside(p.fences, a) && p.config.family(a) && !p.calledDead(a, h) {
+			h := before[a]
+			if p.config.Probe == "" && h.as(true) == out && p.reported(a, h.source) == silent {
+				continue // the last report that counted called it dead, and nothing contradicts that
+			}
+			if o.answers(a, h.port) && h.inside(p.fences, a) && p.config.family(a) && !p.calledDead(a, h) {
 				o.broke("I2", "never none", "the Service never has no usable endpoint while one is alive that not every report calls dead",
 					"%s wrote %s, and none is usable; %s is alive, its source reports %s, the probe is %s",
 					f.Writer, f.Slice, a, p.reported(a, h.source), p.probed(a, h.port))

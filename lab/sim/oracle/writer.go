@@ -29,7 +29,7 @@ type aim struct {
 	known     bool
 	selectors []map[string]string // that were in force before
 	emptiness map[string]*emptiness
-	windows   map[string]readings
+	windows   map[string][]window // by source, those that may be in use
 	acts      []string
 	withheld  map[string]int       // by source, how many the writer says that its budget holds back
 	booked    map[string]time.Time // by source, when that began last, or became less
@@ -54,7 +54,7 @@ func newWriter() *writer {
 func newAim() *aim {
 	return &aim{
 		emptiness: map[string]*emptiness{},
-		windows:   map[string]readings{},
+		windows:   map[string][]window{},
 		booked:    map[string]time.Time{},
 		noticed:   map[string]uint64{},
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -362,7 +363,10 @@ func (d Desired) assemblePlan(set *desiredSet, planned []*plannedSlice) Plan {
 			cmp.Compare(boolToInt(!a.gainsEndpoints), boolToInt(!b.gainsEndpoints)))
 	})
 	for _, s := range updates {
-		plan.Update = append(plan.Update, d.renderSlice(s, set))
+		// What is released to a slice that lists it already, as after a plan that was carried out in part, changes nothing.
+		if slice := d.renderSlice(s, set); !reflect.DeepEqual(slice, s.base) {
+			plan.Update = append(plan.Update, slice)
+		}
 	}
 	return plan
 }

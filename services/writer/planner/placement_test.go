@@ -46,6 +46,11 @@ func withOtherZone(all []Endpoint, at ...int) []Endpoint {
 	return all
 }
 
+func withEndpoint(slice *discoveryv1.EndpointSlice, e Endpoint) *discoveryv1.EndpointSlice {
+	slice.Endpoints = append(slice.Endpoints, toAPI(&e))
+	return slice
+}
+
 // describePlan describes each write of a plan: the slice, its source, and the endpoints that it lists then.
 func describePlan(p Plan) []string {
 	var all []string
@@ -176,6 +181,11 @@ func TestPlacesEndpoints(t *testing.T) {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), testSlice("older", "default", 1, 1)},
 			desired:  testEndpoints("", 1, 1),
 			want:     []string{"delete older"},
+		},
+		"a slice that lists all that another one has is not written": { // as after a plan that was carried out in part
+			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), withEndpoint(testSlice(b, "default", 11, 2), withOtherZone(testEndpoints("", 1, 1), 0)[0])},
+			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 1), testEndpoints("", 11, 2)), 0),
+			want:     []string{"delete shop-nodes"},
 		},
 		"an emptied slice is reused for another source": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), testSlice(b, "old", 11, 1)},
