@@ -175,12 +175,5 @@ func equalContent(a, b *discoveryv1.EndpointSlice) bool {
 // defaults are written.
 func equalListing(a, b *discoveryv1.EndpointSlice) bool {
 	return a.AddressType == b.AddressType && planner.PortsEqual(a.Ports, b.Ports) &&
-		slices.EqualFunc(listedEndpoints(a), listedEndpoints(b), planner.Endpoint.Equal)
-}
-
-func listedEndpoints(slice *discoveryv1.EndpointSlice) []planner.Endpoint {
-	if slice.DeletionTimestamp != nil {
-		return nil
-	}
-	return planner.EndpointsOf(slice)
+		slices.EqualFunc(planner.EndpointsOf(a), planner.EndpointsOf(b), planner.Endpoint.Equal)
 }
