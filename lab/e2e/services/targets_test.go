@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -212,4 +213,17 @@ func TestAPausedServiceIsNotWritten(t *testing.T) {
 	if n := f.WriteCountOf(cart) - before; n != 1 {
 		t.Errorf("that took %d writes, want one", n)
 	}
+}
+
+func TestTheProxyThatAServiceNamesFindsItsSlices(t *testing.T) {
+	const label = "service.kubernetes.io/service-proxy-name"
+	f := e2e.NewLabeled(t, e2e.Options{Service: func(service *corev1.Service) { service.Labels[label] = "other-proxy" }})
+	f.StartAll()
+	f.Join(1)
+	has := func(want string) func([]*discoveryv1.EndpointSlice) bool {
+		return func(all []*discoveryv1.EndpointSlice) bool { return len(all) == 1 && all[0].Labels[label] == want }
+	}
+	f.Await("the slice has its label", has("other-proxy"))
+	f.PatchService(f.Service, `{"metadata":{"labels":{"`+label+`":null}}}`)
+	f.Await("the label goes with that of the Service", has(""))
 }
