@@ -320,13 +320,13 @@ type writer struct {
 	asked   int   // how often we asked whose the Lease is
 	whose   error // the answer
 
+	dropsReports bool // the hook reports no rejection
+
 	// What the hooks were called with.
 	wrote      []Write
 	repaired   int
 	delayed    []RepairDelay
 	rejected   []Write
-	// dropsReports: the hook reports no rejection.
-	dropsReports bool
 	recoveries []time.Time
 }
 
