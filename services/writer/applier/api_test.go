@@ -342,8 +342,11 @@ func newWriter(t testing.TB) *writer {
 			Wrote:         func(write Write) { w.wrote = append(w.wrote, write) },
 			Repaired:      func(_ corev1.ObjectReference, slices int) { w.repaired += slices },
 			RepairDelayed: func(_ corev1.ObjectReference, delay RepairDelay) { w.delayed = append(w.delayed, delay) },
-			Rejected:      func(_ corev1.ObjectReference, write Write) bool { w.rejected = append(w.rejected, write); return !w.dropsReports },
-			InSync:        func(_ corev1.ObjectReference, rejectedAt time.Time) { w.recoveries = append(w.recoveries, rejectedAt) },
+			Rejected: func(_ corev1.ObjectReference, write Write) bool {
+				w.rejected = append(w.rejected, write)
+				return !w.dropsReports
+			},
+			InSync: func(_ corev1.ObjectReference, rejectedAt time.Time) { w.recoveries = append(w.recoveries, rejectedAt) },
 		},
 	})
 	return w
