@@ -66,6 +66,10 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		102559: "the oracle held a writer to what an earlier process of it knew",
 		78129:  "the oracle took a slice with one address twice for the slice that has another one instead",
 		538858: "the oracle took for new what somebody had deleted, and was to be made ready",
+		254:    "the oracle did not see that an address at another port corroborates a failure",
+		601421: "the oracle did not see that a budget came into use as a guard let the last one go",
+		600803: "the oracle took for a move what was listed at both ports",
+		609433: "the oracle judged by the old port what was listed at both",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

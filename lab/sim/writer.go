@@ -182,7 +182,7 @@ func (w *writer) restart() {
 		return
 	}
 	w.kill()
-	w.world.after(2*time.Second, func() {
+	w.after(2*time.Second, func() {
 		if !w.alive {
 			w.start()
 		}

@@ -25,11 +25,12 @@ type plan struct {
 	empty     map[string]int // by source, how many observations in a row found nothing
 	probes    map[netip.AddrPort]Probed
 	fences    map[string]Fenced
-	selectors []map[string]string // that were in force before
-	held      map[netip.Addr]held // what the slices said, with the ports that our own writes have made
-	before    map[netip.Addr]held // what they said before its last write
-	mine      map[netip.Addr]held // of that, what our own writes have made
-	unnoticed map[string]bool     // slices of which the writer did not know what someone else did to them
+	selectors []map[string]string     // that were in force before
+	held      map[netip.Addr]held     // what the slices said, with the ports that our own writes have made
+	listed    map[netip.AddrPort]bool // by any slice
+	before    map[netip.Addr]held     // what they said before its last write
+	mine      map[netip.Addr]held     // of that, what our own writes have made
+	unnoticed map[string]bool         // slices of which the writer did not know what someone else did to them
 	landed    int
 }
 
@@ -51,9 +52,29 @@ func (o *Oracle) snapshot(f Planned) *plan {
 	w, t := o.writer(f.Writer), o.target(f.Target)
 	a := w.aim(f.Target)
 	p := &plan{
-		Planned: f, at: o.now, writer: w, aim: a, config: a.Configured, leads: w.leads, led: w.ledSince, version: a.version,
-		told: maps.Clone(w.told), empty: make(map[string]int, len(a.emptiness)), probes: maps.Clone(w.probes[a.Probe]),
-		fences: maps.Clone(w.fences), selectors: slices.Clip(a.selectors), held: t.union(), unnoticed: t.unnoticed(a),
+		Planned: f,
+		at:      o.now,
+		writer:  w,
+		aim:     a,
+		config:  a.Configured,
+		leads:   w.leads,
+		led:     w.ledSince,
+		version: a.version,
+		told: maps.Clone(
+			w.told,
+		),
+		listed:    map[netip.AddrPort]bool{},
+		empty:     make(map[string]int, len(a.emptiness)),
+		probes:    maps.Clone(w.probes[a.Probe]),
+		fences:    maps.Clone(w.fences),
+		selectors: slices.Clip(a.selectors),
+		held:      t.union(),
+		unnoticed: t.unnoticed(a),
+	}
+	for _, s := range t.slices {
+		for _, e := range s.Endpoints {
+			p.listed[netip.AddrPortFrom(e.Address, s.Port)] = true
+		}
 	}
 	for address, h := range p.held {
 		if ours, is := t.ours[address]; is {

@@ -29,6 +29,9 @@ func (o *Oracle) wrote(f Wrote) {
 	t.put(f.Slice, f.After)
 	after := t.union()
 	changes := changed(before, after)
+	for i := range changes { // what was listed there before has not moved
+		changes[i].moved = changes[i].moved && !p.listed[netip.AddrPortFrom(changes[i].address, changes[i].port)]
+	}
 	p.landed++
 	p.before = before
 
@@ -233,7 +236,7 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 	at := c.was.port
 	if !p.config.follows(label) { // our own configuration says where
 		at, _ = p.config.port(label, nil, nil)
-	} else if c.moved {
+	} else if c.to.listed {
 		at = c.port
 	}
 	failed, judged := p.failed(c.address, at), p.probed(c.address, at)

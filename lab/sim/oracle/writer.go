@@ -65,7 +65,12 @@ func (w *writer) aim(name string) *aim { return entry(w.aims, name, newAim) }
 // act takes in what guards the writer says are acting.
 func (a *aim) act(at time.Time, f Acts) {
 	for source, now := range f.Withheld {
-		if before := a.withheld[source]; now > 0 && (before == 0 || now < before) {
+		if now > 0 && a.withheld[source] == 0 {
+			a.booked[source] = at
+		}
+	}
+	for source, before := range a.withheld {
+		if f.Withheld[source] < before {
 			a.booked[source] = at
 		}
 	}
