@@ -134,19 +134,23 @@ func (o *Oracle) table(w *writer, a *aim, all map[netip.Addr]held) (right map[ne
 				if !a.family(address) || !inside(w.fences, label, address) || !inside(w.fences, name, address) {
 					continue
 				}
-				port, usable := a.port(name, &m, w.fences)
-				if stays := listed && h.inside(w.fences, address); stays && (!usable || a.Probe != "" && !o.answers(address, port)) {
-					port = h.port // until the new one passes
-				} else if !usable {
-					continue
-				}
-				if f := a.result(m.State, o.answers(address, port)); listed || f.rank() > 0 {
+				port, usable := o.place(w, a, name, &m, address, all)
+				if f := a.result(m.State, o.answers(address, port)); usable && (listed || f.rank() > 0) {
 					right[address], ports[address] = f, port
 				}
 			}
 		}
 	}
 	return right, ports
+}
+
+// place is the port of an endpoint: the listed one until the one passes that its source tells.
+func (o *Oracle) place(w *writer, a *aim, source string, m *Member, at netip.Addr, all map[netip.Addr]held) (port uint16, usable bool) {
+	port, usable = a.port(source, m, w.fences)
+	if h, listed := all[at]; listed && h.inside(w.fences, at) && (!usable || a.Probe != "" && !o.answers(at, port)) {
+		return h.port, true
+	}
+	return port, usable
 }
 
 // standBy is the result of the table without the tiers that are not needed.

@@ -219,7 +219,7 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 	}
 	label := c.was.source
 	switch less := c.to.rank() < min(c.from.rank(), ours.as(true).rank()); {
-	case !c.is, !is, !less && !(leaves && c.moved): // what someone else added or altered is not held (decision-rules.md#what-is-current)
+	case !c.is, !is, !less && (!leaves || !c.moved): // what someone else added or altered is not held (decision-rules.md#what-is-current)
 		return
 	case p.ours(c.address, c.was), p.expired(label):
 		return
