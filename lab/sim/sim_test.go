@@ -65,6 +65,7 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		207330: "the oracle did not see that what is let go again, after a late write, comes out of a budget",
 		102559: "the oracle held a writer to what an earlier process of it knew",
 		78129:  "the oracle took a slice with one address twice for the slice that has another one instead",
+		521791: "the oracle took a read after the end of a term for a plan",
 		538858: "the oracle took for new what somebody had deleted, and was to be made ready",
 		254:    "the oracle did not see that an address at another port corroborates a failure",
 		601421: "the oracle did not see that a budget came into use as a guard let the last one go",
