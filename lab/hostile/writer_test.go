@@ -69,9 +69,10 @@ type writer struct {
 	sub      *servicefeeds.Feeds
 	registry *prometheus.Registry
 	errors   atomic.Int64 // lines of the log at the level of an error
-	lines    atomic.Int64
+	lines    atomic.Int64 // that the programs would write, which limit those with one message about one object
 
 	mu      sync.Mutex
+	written map[string]int // lines in a minute
 	slices  map[string]*discoveryv1.EndpointSlice
 	version int
 	seen    []sight
@@ -97,6 +98,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	t.Helper()
 	w := &writer{
 		registry: prometheus.NewRegistry(),
+		written:  map[string]int{},
 		slices:   map[string]*discoveryv1.EndpointSlice{},
 		version:  1_000_000,
 	} // above what the fake cluster's lists have
@@ -244,9 +246,20 @@ func (c counting) WithAttrs([]slog.Attr) slog.Handler { return c }
 // WithGroup is of no matter.
 func (c counting) WithGroup(string) slog.Handler { return c }
 
-// Handle counts.
+// Handle counts, and leaves out what services/internal/command leaves out.
 func (c counting) Handle(_ context.Context, r slog.Record) error {
-	c.lines.Add(1)
+	line := fmt.Sprint(time.Now().Truncate(time.Minute), r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		if slices.Contains([]string{"source", "namespace", "service", "slice"}, a.Key) {
+			line += a.String()
+		}
+		return true
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.written[line]++; c.written[line] <= 20 {
+		c.lines.Add(1)
+	}
 	if r.Level >= slog.LevelError && strings.Contains(r.Message, "protocol violation") {
 		c.errors.Add(1)
 	}
