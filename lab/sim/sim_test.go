@@ -71,6 +71,8 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		601421: "the oracle did not see that a budget came into use as a guard let the last one go",
 		600803: "the oracle took for a move what was listed at both ports",
 		609433: "the oracle judged by the old port what was listed at both",
+		700419: "the oracle judged by one port what half a move had listed at both, and removed",
+		702526: "the oracle judged by one port what half a move had listed at both, and kept at one",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

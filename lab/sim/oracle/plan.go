@@ -237,3 +237,16 @@ func (r report) String() string {
 }
 
 func (v Verdict) String() string { return [...]string{"not judged yet", "passing", "failing"}[v] }
+
+// failedWhereListed reports whether an address failed at one of several ports: a move of which half was written lists
+// it at two, and the writer goes by that of the first slice.
+func (p *plan) failedWhereListed(a netip.Addr) bool {
+	ports, failed := 0, false
+	for at := range p.listed {
+		if at.Addr() == a {
+			ports++
+			failed = failed || p.failed(a, at.Port())
+		}
+	}
+	return ports > 1 && failed
+}

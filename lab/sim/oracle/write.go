@@ -239,7 +239,7 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 	} else if c.to.listed {
 		at = c.port
 	}
-	failed, judged := p.failed(c.address, at), p.probed(c.address, at)
+	failed, judged := p.failed(c.address, at) || p.failedWhereListed(c.address), p.probed(c.address, at)
 	broke := func(rule, sentence string) {
 		o.broke("I4", rule, sentence, "%s made %s %s, which was %s; the source reports %s, the probe is %s",
 			f.Writer, c.address, c.to, c.from, says, judged)
