@@ -120,8 +120,19 @@ func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) 
 		"slicefeed-"+class,
 	)
 	if err == nil {
-		err = p.applyPolicy(ctx, WriterUser, RivalUser, "."+Namespace+"\n", "."+rivalNamespace+"\n", "namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n",
-			"'"+Namespace+"/slicefeed-default'", "'"+rivalNamespace+"/slicefeed-"+class+"'", "slicefeed-default", "slicefeed-"+class)
+		err = p.applyPolicy(
+			ctx,
+			WriterUser,
+			RivalUser,
+			"."+Namespace+"\n",
+			"."+rivalNamespace+"\n",
+			"namespace: "+Namespace+"\n",
+			"namespace: "+rivalNamespace+"\n",
+			"'"+Namespace+"/slicefeed-default'",
+			"'"+rivalNamespace+"/slicefeed-"+class+"'",
+			"slicefeed-default",
+			"slicefeed-"+class,
+		)
 	}
 	if err != nil {
 		return nil, err
