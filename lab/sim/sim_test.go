@@ -73,6 +73,8 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		609433: "the oracle judged by the old port what was listed at both",
 		700419: "the oracle judged by one port what half a move had listed at both, and removed",
 		702526: "the oracle judged by one port what half a move had listed at both, and kept at one",
+		704430: "a window of departures that moved was taken for one of which nothing was written",
+		731342: "the oracle did not see which observation a window used last",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

@@ -70,6 +70,9 @@ func (o *Oracle) spend(p *plan, source string, last window, first time.Time) (ne
 		if last.used < max(1, last.size/2) {
 			more := last
 			more.used++
+			if t := p.told[source]; t != nil {
+				more.epoch, more.observed = t.Epoch, t.Observation
+			}
 			next = append(next, more)
 		} else {
 			wrong = excess{"no more than half leave in a window on their source's report alone", fmt.Sprintf(

@@ -123,14 +123,15 @@ func (e *evaluation) spendBudget(source, ready int, leaving []*row) Guard {
 	return shrinkGuard(s.Name, held, first, size)
 }
 
-// hasLeft reports whether the slices do not list an endpoint as ready any more that the window of a source let go.
+// hasLeft reports whether the slices do not list an endpoint as ready any more, at its ports of then, that the window of
+// a source let go.
 func (e *evaluation) hasLeft(source string) bool {
 	return slices.ContainsFunc(e.previous.addresses, func(m addressMemory) bool {
 		if m.grantedBy != source {
 			return false
 		}
 		at, found := slices.BinarySearchFunc(e.rows, m.address, func(r row, a netip.Addr) int { return r.address.Compare(a) })
-		return !found || !e.rows[at].conditions().Ready
+		return !found || !e.rows[at].conditions().Ready || e.rows[at].current.Ports != m.grantedAt
 	})
 }
 
