@@ -75,6 +75,7 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		702526: "the oracle judged by one port what half a move had listed at both, and kept at one",
 		704430: "a window of departures that moved was taken for one of which nothing was written",
 		731342: "the oracle did not see which observation a window used last",
+		743767: "the oracle judged by the port of before what the Service's own port had failed at",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

@@ -179,6 +179,15 @@ func (p *plan) probed(a netip.Addr, port uint16) Verdict {
 	return p.probes[netip.AddrPortFrom(a, port)].Verdict
 }
 
+// judgedAt is the port at which a listed endpoint is probed: where it is listed, or where our own configuration says.
+func (p *plan) judgedAt(h held) uint16 {
+	if p.config.follows(h.source) {
+		return h.port
+	}
+	port, _ := p.config.port(h.source, nil, nil)
+	return port
+}
+
 // failed reports whether an address fails its probe at a port, and that counts: another endpoint has passed since the
 // failures began. Otherwise the prober is as likely at fault.
 func (p *plan) failed(a netip.Addr, port uint16) bool {

@@ -233,10 +233,8 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 		return // its tier is not needed
 	}
 	told, says := p.told[label], p.reported(c.address, label)
-	at := c.was.port
-	if !p.config.follows(label) { // our own configuration says where
-		at, _ = p.config.port(label, nil, nil)
-	} else if c.to.listed {
+	at := p.judgedAt(c.was)
+	if p.config.follows(label) && c.to.listed {
 		at = c.port
 	}
 	failed, judged := p.failed(c.address, at) || p.failedWhereListed(c.address), p.probed(c.address, at)
@@ -290,7 +288,7 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 	for _, a := range addresses(p.mine) {
 		if h := p.mine[a]; h.inside(p.fences, a) && p.config.family(a) && p.stays(a, h) {
 			o.broke("I4", "floor", "a Service keeps a ready endpoint while one passes, or is not judged yet",
-				"%s wrote %s, and none is ready; %s is %s", f.Writer, f.Slice, a, p.probed(a, h.port))
+				"%s wrote %s, and none is ready; %s is %s", f.Writer, f.Slice, a, p.probed(a, p.judgedAt(h)))
 			return
 		}
 	}
@@ -301,7 +299,8 @@ func (p *plan) stays(a netip.Addr, h held) bool {
 	if p.config.Probe == "" {
 		return h.as(true) != out && !p.calledDead(a, h)
 	}
-	return p.probed(a, h.port) == Passing || p.probed(a, h.port) == Unjudged && h.Ready
+	judged := p.probed(a, p.judgedAt(h))
+	return judged == Passing || judged == Unjudged && h.Ready
 }
 
 // mends reports whether a change undoes one that came late. There is no fencing token (high-availability.md): what was sent in
