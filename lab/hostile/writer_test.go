@@ -44,7 +44,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -135,7 +134,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 		},
 	})
 	client.PrependReactor("*", "endpointslices", w.note)
-	followed, err := targetwatch.New(client, nil, targets.Config{
+	followed, err := targets.New(client, nil, targets.Config{
 		Class:      "default",
 		Writer:     "web",
 		Namespaces: []string{"web"},

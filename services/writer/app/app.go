@@ -40,7 +40,7 @@ import (
 	writerreport "github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -83,7 +83,7 @@ type writer struct {
 	registerer       prometheus.Registerer // in registry
 	sources          []*source
 	report           *writerreport.Builder
-	targets          *targetwatch.Watcher
+	targets          *targets.Watcher
 	prober           *prober.Prober
 	reconcilerConfig reconciler.Config
 	lease            *election.Lease     // nil in a dry run
@@ -210,7 +210,7 @@ func (w *writer) connectCluster(config *rest.Config, namespace string, configure
 	if err != nil {
 		return err
 	}
-	if w.targets, err = targetwatch.New(client, imports, targetsConfig, w.log); err != nil {
+	if w.targets, err = targets.New(client, imports, targetsConfig, w.log); err != nil {
 		return err
 	}
 	w.reconcilerConfig.Targets = w.targets

@@ -42,7 +42,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 )
 
 // changingInventory sends the messages that a test puts in.
@@ -186,7 +185,7 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop", UID: "1", Labels: map[string]string{targets.LabelClass: "default"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(30080)}}},
 	})
-	watched, err := targetwatch.New(client, nil, targets.Config{
+	watched, err := targets.New(client, nil, targets.Config{
 		Class:      "default",
 		Writer:     "web",
 		Namespaces: []string{"web"},

@@ -34,7 +34,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -108,7 +107,7 @@ func withConfig(t *testing.T, fixture planFixture, objects []runtime.Object, use
 	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
-	watched, err := targetwatch.New(client, nil, targets.Config{
+	watched, err := targets.New(client, nil, targets.Config{
 		Class:      "default",
 		Writer:     "web",
 		Namespaces: []string{"web"},

@@ -31,7 +31,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/targetwatch"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -39,7 +38,7 @@ import (
 type cluster struct {
 	*Reconciler
 
-	watched  *targetwatch.Watcher
+	watched  *targets.Watcher
 	client   kubernetes.Interface
 	registry *prometheus.Registry
 }
@@ -48,7 +47,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	t.Helper()
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	client := fake.NewClientset(objects...)
-	watched, err := targetwatch.New(client, nil, targets.Config{
+	watched, err := targets.New(client, nil, targets.Config{
 		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
 		Sources:  []targets.Source{{Name: "default"}},

@@ -18,10 +18,10 @@ const (
 	maxName       = 253
 )
 
-// IndexKeys returns the Services that a slice affects, by Key and by UIDKey: the one in the slice's
+// indexKeys returns the Services that a slice affects, by Key and by uidKey: the one in the slice's
 // label, those that own it, and those for which the planner might use its name. With this index
 // resolving one Service does not read all slices of its namespace.
-func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
+func (cfg *Config) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 	var all []string
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
 		all = append(all, Key{Namespace: slice.Namespace, Name: service}.String())
@@ -31,7 +31,7 @@ func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 	}
 	for _, owner := range slice.OwnerReferences {
 		if planner.IsTarget(owner) {
-			all = append(all, UIDKey(slice.Namespace, owner.UID))
+			all = append(all, uidKey(slice.Namespace, owner.UID))
 		}
 	}
 	// The planner's names are the first name, alone or followed by a dash and more.
@@ -61,15 +61,15 @@ func (cfg *Config) IndexKeys(slice *discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-// UIDKey is the index key of an owner; no Key contains "#".
-func UIDKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
+// uidKey is the index key of an owner; no Key contains "#".
+func uidKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
 
-// TrimService returns what the cache keeps of a Service: all that is ever read if it is or was a target.
+// trimService returns what the cache keeps of a Service: all that is ever read if it is or was a target.
 // There may be many others: of those it keeps what is needed to recognize them, and their ClusterIPs,
 // which must never become endpoints.
-func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Service {
+func (cfg *Config) trimService(svc *corev1.Service, wasTarget bool) *corev1.Service {
 	svc.ManagedFields, svc.Status = nil, corev1.ServiceStatus{}
-	if _, published := svc.Annotations[annotationPrefix+publishAnnotation]; published || wasTarget || cfg.IsLabeled(svc) {
+	if _, published := svc.Annotations[annotationPrefix+publishAnnotation]; published || wasTarget || cfg.isLabeled(svc) {
 		return svc
 	}
 	small := &corev1.Service{TypeMeta: svc.TypeMeta}
@@ -85,9 +85,9 @@ func (cfg *Config) TrimService(svc *corev1.Service, wasTarget bool) *corev1.Serv
 	return small
 }
 
-// TrimSlice drops fields that are never read from slices that others manage: of their endpoints it keeps what is
+// trimSlice drops fields that are never read from slices that others manage: of their endpoints it keeps what is
 // published.
-func (cfg *Config) TrimSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+func (cfg *Config) trimSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	if by := slice.Labels[discoveryv1.LabelManagedBy]; by == cfg.managedBy() || by != "" && by == cfg.NamedTarget.ManagedBy {
 		return slice
 	}

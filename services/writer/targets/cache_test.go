@@ -30,19 +30,19 @@ func TestIndexKeysNameEveryAffectedService(t *testing.T) {
 		"nodesby":                  {"web/shop"},
 		"nodes-slicefeed-ipv6-a-b": {"web/shop", "web/nodes", "web/front"},
 	} {
-		if diff := cmp.Diff(want, c.IndexKeys(newSlice(name, "hand"))); diff != "" {
+		if diff := cmp.Diff(want, c.indexKeys(newSlice(name, "hand"))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 	owned := ownedSlice("cart-slicefeed", "svc-7")
 	owned.OwnerReferences = append(owned.OwnerReferences, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", UID: "d"})
 	delete(owned.Labels, discoveryv1.LabelServiceName)
-	if diff := cmp.Diff([]string{"web#svc-7", "web/cart"}, c.IndexKeys(owned)); diff != "" {
+	if diff := cmp.Diff([]string{"web#svc-7", "web/cart"}, c.indexKeys(owned)); diff != "" {
 		t.Error(diff)
 	}
 	elsewhere := newSlice("nodes", "hand")
 	elsewhere.Namespace = "api"
-	if diff := cmp.Diff([]string{"api/shop"}, c.IndexKeys(elsewhere)); diff != "" {
+	if diff := cmp.Diff([]string{"api/shop"}, c.indexKeys(elsewhere)); diff != "" {
 		t.Errorf("names count in their namespace: %s", diff)
 	}
 }
@@ -79,7 +79,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 		for _, made := range planner.Compute(withEndpoints(d, source), taken).Create {
 			made.Labels = nil // all but the name could be another's
 			made.OwnerReferences = nil
-			if all := cfg.IndexKeys(made); !slices.Contains(all, key.String()) {
+			if all := cfg.indexKeys(made); !slices.Contains(all, key.String()) {
 				t.Fatalf("%s does not concern %s, only %v", made.Name, key, all)
 			}
 		}
@@ -95,7 +95,7 @@ func withEndpoints(d planner.Desired, source string) planner.Desired {
 
 func TestIndexKeysCoverTruncatedNames(t *testing.T) {
 	c := Config{NamedTarget: Target{Key: Key{Namespace: "web", Name: "front"}, FirstName: "a" + strings.Repeat("-", 251) + "b"}}
-	if got := c.IndexKeys(newSlice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
+	if got := c.indexKeys(newSlice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
 		t.Errorf("the planner cuts trailing dashes off: %v", got)
 	}
 }
@@ -109,7 +109,7 @@ func TestDropsUnusedFields(t *testing.T) {
 	want.Namespace, want.Name, want.UID = "web", "cart", "svc-2"
 	want.Labels, want.Annotations = map[string]string{LabelClass: "blue"}, map[string]string{"slicefeed.dev/paused": "true"}
 	want.Spec.ClusterIP, want.Spec.ClusterIPs = "None", []string{"None"}
-	if diff := cmp.Diff(want, cfg.TrimService(fat, false)); diff != "" {
+	if diff := cmp.Diff(want, cfg.trimService(fat, false)); diff != "" {
 		t.Error(diff)
 	}
 	listed := discoveryv1.Endpoint{
@@ -123,13 +123,13 @@ func TestDropsUnusedFields(t *testing.T) {
 	slice := newSlice("shop-x7k2p", "endpointslice-controller.k8s.io")
 	slice.Endpoints = []discoveryv1.Endpoint{*listed.DeepCopy()}
 	slice.Endpoints[0].NodeName, slice.Endpoints[0].TargetRef = new("node"), &corev1.ObjectReference{Kind: "Pod"}
-	cfg.TrimSlice(slice)
+	cfg.trimSlice(slice)
 	if diff := cmp.Diff([]discoveryv1.Endpoint{listed}, slice.Endpoints); diff != "" {
 		t.Errorf("of another's slice, what is published stays: %s", diff)
 	}
 	mine := newService()
 	mine.Labels = nil
-	if got := cfg.TrimService(mine, false); len(got.Spec.Ports) != 1 {
+	if got := cfg.trimService(mine, false); len(got.Spec.Ports) != 1 {
 		t.Errorf("the named one is needed whole: %+v", got)
 	}
 }

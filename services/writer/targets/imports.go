@@ -19,10 +19,10 @@ const (
 	typeHeadless     = "Headless"
 )
 
-// ServiceOfImport returns a ServiceImport as a Service, so that the same rules apply to both. Its spec has a part of a
+// serviceOfImport returns a ServiceImport as a Service, so that the same rules apply to both. Its spec has a part of a
 // Service's fields, with the same names; spec.ips become the cluster IPs. Kind and APIVersion stay those of the
 // ServiceImport, and distinguish it from a Service.
-func ServiceOfImport(object *unstructured.Unstructured) *corev1.Service {
+func serviceOfImport(object *unstructured.Unstructured) *corev1.Service {
 	svc := &corev1.Service{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, svc); err != nil {
 		// Its type is missing then, so it is rejected.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/planner"
-	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
 
 // shopImport is the key of the ServiceImport with the name of the Service shop.
@@ -28,11 +27,11 @@ func configWithImports() Config {
 
 // newImport returns the ServiceImport web/shop, with other fields.
 func newImport(alter ...func(object map[string]any)) *corev1.Service {
-	object := targetstest.NewImport()
+	object := newImportObject()
 	for _, f := range alter {
 		f(object.Object)
 	}
-	return ServiceOfImport(object)
+	return serviceOfImport(object)
 }
 
 // setSpec sets a field of the spec.
@@ -221,7 +220,7 @@ func TestRejectsInvalidServiceImports(t *testing.T) {
 // A Service and a ServiceImport of one name own their slices only, also if somebody gives a slice both labels.
 func TestServiceAndServiceImportOfOneNameHaveTheirOwnSlices(t *testing.T) {
 	cfg := configWithImports()
-	ofService, ofImport := ownedSlice("shop-slicefeed", "svc-1"), targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1")
+	ofService, ofImport := ownedSlice("shop-slicefeed", "svc-1"), ownedImportSlice("shop.serviceimport-slicefeed", "import-1")
 	for name, alter := range map[string]func(){
 		"as they are written": func() {},
 		"with both labels": func() {
@@ -251,7 +250,7 @@ func TestServiceAndServiceImportOfOneNameHaveTheirOwnSlices(t *testing.T) {
 				}
 				for _, slice := range []*discoveryv1.EndpointSlice{ofService, ofImport} {
 					if keys := strings.Join(
-						cfg.IndexKeys(slice),
+						cfg.indexKeys(slice),
 						" ",
 					); slice == tc.owned &&
 						!strings.Contains(keys+" ", tc.resolution.Target.String()+" ") {
@@ -264,7 +263,7 @@ func TestServiceAndServiceImportOfOneNameHaveTheirOwnSlices(t *testing.T) {
 }
 
 func TestServiceImportsAreIndexedOnlyIfTheyAreTargets(t *testing.T) {
-	slice := targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1")
+	slice := ownedImportSlice("shop.serviceimport-slicefeed", "import-1")
 	for _, tc := range []struct {
 		cfg  Config
 		want []string
@@ -272,7 +271,7 @@ func TestServiceImportsAreIndexedOnlyIfTheyAreTargets(t *testing.T) {
 		{newConfig(), []string{"web#import-1"}},
 		{configWithImports(), []string{"web/shop.serviceimport", "web#import-1", "web/shop.serviceimport"}},
 	} {
-		if diff := cmp.Diff(tc.want, tc.cfg.IndexKeys(slice)); diff != "" {
+		if diff := cmp.Diff(tc.want, tc.cfg.indexKeys(slice)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -283,7 +282,7 @@ func TestServiceImportsAreIndexedOnlyIfTheyAreTargets(t *testing.T) {
 
 func TestServiceImportIsOptedOutLikeAService(t *testing.T) {
 	unlabeled := newImport(func(o map[string]any) { delete(o["metadata"].(map[string]any), "labels") })
-	mine, ofService := targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1"), ownedSlice("shop-slicefeed", "svc-1")
+	mine, ofService := ownedImportSlice("shop.serviceimport-slicefeed", "import-1"), ownedSlice("shop-slicefeed", "svc-1")
 	cfg, now := configWithImports(), time.Unix(1_000_000, 0)
 	at := func(svc *corev1.Service, memory Memory) (Resolution, Memory) {
 		return Resolve(

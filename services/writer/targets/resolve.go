@@ -80,7 +80,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		candidates.accepted = &accepted
 	}
 	resolution.Target.Type, resolution.Target.ServicePorts = string(svc.Spec.Type), servicePorts(svc)
-	if !cfg.IsLabeled(svc) {
+	if !cfg.isLabeled(svc) {
 		resolution, memory := cfg.resolveOptOut(resolution, in, candidates)
 		if !resolution.Relevant && !key.Import {
 			resolution.publish(svc)
@@ -246,9 +246,9 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 	return false
 }
 
-// IsLabeled reports whether the Service has the label of this class, or counts as if it had.
-func (cfg *Config) IsLabeled(svc *corev1.Service) bool {
-	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class || KeyOf(svc) == cfg.NamedTarget.Key
+// isLabeled reports whether the Service has the label of this class, or counts as if it had.
+func (cfg *Config) isLabeled(svc *corev1.Service) bool {
+	return cfg.Class != "" && svc.Labels[LabelClass] == cfg.Class || keyOf(svc) == cfg.NamedTarget.Key
 }
 
 // newTarget returns what is known of a target without its Service.

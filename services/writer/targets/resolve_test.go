@@ -20,7 +20,7 @@ import (
 func resolve(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointSlice) Resolution {
 	key := shop
 	if svc != nil {
-		key = KeyOf(svc)
+		key = keyOf(svc)
 	}
 	resolution, _ := Resolve(cfg, Input{Key: key, Service: svc, Slices: existing})
 	return resolution

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
 
 var shop = Key{Namespace: "web", Name: "shop"}
@@ -15,11 +14,6 @@ func defaultSettings() Settings {
 		ListUnready: true,
 	}
 }
-
-var (
-	newService, namedService         = targetstest.NewService, targetstest.NamedService
-	newSlice, ownedSlice, sliceNames = targetstest.NewSlice, targetstest.OwnedSlice, targetstest.SliceNames
-)
 
 // newConfig returns a writer with one source.
 func newConfig() Config {

@@ -26,7 +26,7 @@ func validateService(service *corev1.Service) *Rejection {
 		return newRejection(
 			ReasonServiceTerminating,
 			"%s is being deleted; nothing more is written.",
-			KeyOf(service).kind(),
+			keyOf(service).kind(),
 		)
 	case svc.Type == corev1.ServiceTypeExternalName:
 		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints.")
@@ -49,7 +49,7 @@ func validateService(service *corev1.Service) *Rejection {
 		return newRejection(
 			ReasonTooManyPorts,
 			"%s has %d ports; at most %d are possible.",
-			KeyOf(service).kind(),
+			keyOf(service).kind(),
 			len(svc.Ports),
 			MaxPorts,
 		)

@@ -1,9 +1,9 @@
-// Package targets holds the rules about Services and ServiceImports: which of them this writer manages and how, which
-// it rejects, and when it leaves one. It guarantees that a rejection says what to do, and that slices are
-// deleted only after a person certainly opted out. It is pure: package targetwatch watches the Services
-// and EndpointSlices, and calls Resolve.
+// Package targets watches Services and ServiceImports, and decides which of them this writer manages and how, which it
+// rejects, and when it leaves one. It guarantees that a rejection says what is wrong, and that slices are only deleted
+// after a person opted out. It writes nothing. Resolve has the rules and is pure; Watcher calls it with what the cluster
+// has.
 //
-// A Service passes through the files in this order: cache, resolve, optout, annotations, service.
+// A Service passes through the files in this order: watcher, informers, cache, resolve, optout, annotations, service.
 package targets
 
 import (
@@ -35,7 +35,7 @@ type Config struct {
 	NamedTarget Target
 	// Namespaces are watched; a single "*" means all namespaces.
 	Namespaces []string
-	// ServiceImports with the label are targets too. They are resolved as Services; see ServiceOfImport.
+	// ServiceImports with the label are targets too. They are resolved as Services; see serviceOfImport.
 	ServiceImports bool
 	Defaults       Settings // without Sources: the only configured source
 	Sources        []Source
@@ -73,8 +73,8 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.TargetName(), other.TargetName()))
 }
 
-// KeyOf returns the key of a Service, or of a ServiceImport in that form.
-func KeyOf(svc *corev1.Service) Key {
+// keyOf returns the key of a Service, or of a ServiceImport in that form.
+func keyOf(svc *corev1.Service) Key {
 	return Key{Namespace: svc.Namespace, Name: svc.Name, Import: isImport(svc)}
 }
 

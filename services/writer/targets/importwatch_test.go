@@ -1,4 +1,4 @@
-package targetwatch
+package targets
 
 import (
 	"context"
@@ -20,18 +20,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
-
-	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
-
-var shopImport = targets.Key{Namespace: "web", Name: "shop", Import: true}
-
-func configWithImports() targets.Config {
-	cfg := newConfig()
-	cfg.ServiceImports = true
-	return cfg
-}
 
 func importsOf(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: version, Resource: "serviceimports"}
@@ -39,7 +28,7 @@ func importsOf(version string) schema.GroupVersionResource {
 
 // newImports returns an API server that serves ServiceImports in one version; empty: in none, until it is set.
 func newImports(version string, objects ...runtime.Object) (*dynamicfake.FakeDynamicClient, *atomic.Pointer[string]) {
-	client := targetstest.NewImportClient(objects...)
+	client := newImportClient(objects...)
 	served := &atomic.Pointer[string]{}
 	served.Store(&version)
 	missing := func(a k8stesting.Action) error {
@@ -61,7 +50,7 @@ func newImports(version string, objects ...runtime.Object) (*dynamicfake.FakeDyn
 
 func TestIPsOfAServiceImportConcernItsNamespaceOnly(t *testing.T) {
 	newWithIP := func(namespace, ip string) *unstructured.Unstructured {
-		object := targetstest.NewImport()
+		object := newImportObject()
 		object.SetAPIVersion("multicluster.x-k8s.io/v1beta1")
 		object.SetNamespace(namespace)
 		if err := unstructured.SetNestedStringSlice(object.Object, []string{ip}, "spec", "ips"); err != nil {
@@ -73,8 +62,8 @@ func TestIPsOfAServiceImportConcernItsNamespaceOnly(t *testing.T) {
 	cfg.Namespaces = []string{"*"}
 	imports, _ := newImports("v1beta1", newWithIP("web", "10.112.0.7"), newWithIP("tenant", "10.0.1.11"))
 	r := startWatcherOfImports(t, cfg, fake.NewClientset(newService()), imports)
-	r.waitFor(targets.Key{Namespace: "tenant", Name: "shop", Import: true}, "the ServiceImport of the tenant", isServed)
-	for _, key := range []targets.Key{shopImport, shop} {
+	r.waitFor(Key{Namespace: "tenant", Name: "shop", Import: true}, "the ServiceImport of the tenant", isServed)
+	for _, key := range []Key{shopImport, shop} {
 		denied := r.Get(key).ClusterIPs
 		for text, want := range map[string]bool{"10.96.0.9": true, "10.112.0.7": true, "10.0.1.11": false} {
 			if _, got := denied[netip.MustParseAddr(text)]; got != want {
@@ -87,7 +76,7 @@ func TestIPsOfAServiceImportConcernItsNamespaceOnly(t *testing.T) {
 func TestFollowsServiceImports(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
-			object := targetstest.NewImport()
+			object := newImportObject()
 			object.SetAPIVersion("multicluster.x-k8s.io/" + version)
 			if err := unstructured.SetNestedStringSlice(object.Object, []string{"10.112.0.7"}, "spec", "ips"); err != nil {
 				t.Fatal(err)
@@ -112,12 +101,12 @@ func TestFollowsServiceImports(t *testing.T) {
 				t.Errorf("the Service of the same name: %+v", resolution)
 			}
 
-			r.applySlice(targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1"))
-			r.waitFor(shopImport, "our slice", func(v targets.Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
-			unlabeled := targetstest.OwnedImportSlice("shop.serviceimport-slicefeed", "import-1")
+			r.applySlice(ownedImportSlice("shop.serviceimport-slicefeed", "import-1"))
+			r.waitFor(shopImport, "our slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
+			unlabeled := ownedImportSlice("shop.serviceimport-slicefeed", "import-1")
 			unlabeled.Labels, unlabeled.Name = map[string]string{"endpointslice.kubernetes.io/managed-by": "slicefeed-default"}, "renamed"
 			r.applySlice(unlabeled) // only its owner says whose it is
-			r.waitFor(shopImport, "the slice without its label", func(v targets.Resolution) bool { return len(v.Slices) == 2 })
+			r.waitFor(shopImport, "the slice without its label", func(v Resolution) bool { return len(v.Slices) == 2 })
 
 			r.poll("a watch has begun", func() bool { return watching(imports, version) }) // the fake client loses changes before
 			object = object.DeepCopy()
@@ -127,11 +116,11 @@ func TestFollowsServiceImports(t *testing.T) {
 			if _, err := client.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r.waitFor(shopImport, "the label's removal", func(v targets.Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
+			r.waitFor(shopImport, "the label's removal", func(v Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
 			if err := client.Delete(t.Context(), "shop", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r.waitFor(shopImport, "its end", func(v targets.Resolution) bool { return v.Synced && !v.Relevant })
+			r.waitFor(shopImport, "its end", func(v Resolution) bool { return v.Synced && !v.Relevant })
 			if resolution := r.Get(shop); !isServed(resolution) {
 				t.Errorf("the Service of the same name: %+v", resolution)
 			}
@@ -163,7 +152,7 @@ func (r *testCluster) poll(what string, ok func() bool) {
 }
 
 func TestMissingServiceImportsDoNotConcernServices(t *testing.T) {
-	imports, served := newImports("", targetstest.NewImport())
+	imports, served := newImports("", newImportObject())
 	r := startWatcherOfImports(t, configWithImports(), fake.NewClientset(newService()), imports)
 	r.waitFor(shop, "the Service", isServed)
 	r.poll("ServiceImports are known to be missing", func() bool { return r.ImportsServed() != nil && r.Synced() == nil })

@@ -1,8 +1,4 @@
-// Package targetwatch watches the Services and EndpointSlices of the configured namespaces, and ServiceImports if they
-// are targets too, and resolves each with the rules of package targets. It guarantees that what it returns came from the API
-// server, and states how recent it is; while the API server is away it keeps the last state. It does not
-// write anything.
-package targetwatch
+package targets
 
 import (
 	"context"
@@ -20,20 +16,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// Watcher watches the consuming cluster. Create it with New.
+// Watcher watches the Services and EndpointSlices of the configured namespaces, and ServiceImports if they are targets
+// too, and resolves each target. It guarantees that what it returns came from the API server, and states how recent it is;
+// while the API server is away it keeps the last state. It does not write anything. Create it with New.
 type Watcher struct {
-	cfg       targets.Config
+	cfg       Config
 	log       *slog.Logger
 	informers map[string]*namespaceInformers // by namespace; "" stands for all
 	changed   chan struct{}
 
 	mu       sync.Mutex
-	dirty    map[targets.Key]struct{}      // not yet returned by TakeChanged
-	memories map[targets.Key]serviceMemory // of relevant Services
+	dirty    map[Key]struct{}      // not yet returned by TakeChanged
+	memories map[Key]serviceMemory // of relevant Services
 	// Addresses that must not become endpoints, by the namespace of the target; see clusterIPsFor. The inner maps are
 	// never modified; nil: recompute.
 	clusterIPs map[string]map[netip.Addr]struct{}
@@ -41,16 +37,16 @@ type Watcher struct {
 
 // serviceMemory is the Memory of one Service; a recreated Service of the same name starts without it.
 type serviceMemory struct {
-	targets.Memory
+	Memory
 
 	uid types.UID
 }
 
 // New creates the informers; Run starts them. Without cfg.ServiceImports their client is not used.
-func New(client kubernetes.Interface, imports dynamic.Interface, cfg targets.Config, log *slog.Logger) (*Watcher, error) {
+func New(client kubernetes.Interface, imports dynamic.Interface, cfg Config, log *slog.Logger) (*Watcher, error) {
 	w := &Watcher{
 		cfg: cfg, log: log, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
-		dirty: map[targets.Key]struct{}{}, memories: map[targets.Key]serviceMemory{},
+		dirty: map[Key]struct{}{}, memories: map[Key]serviceMemory{},
 	}
 	namespaces := slices.DeleteFunc(slices.Clone(cfg.Namespaces), func(n string) bool { return n == "" })
 	if slices.Contains(namespaces, "*") {
@@ -97,17 +93,17 @@ func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // TakeChanged returns the Services that may have changed since the last call, sorted, whether they are
 // relevant or not. Namespaces that have not synced are left for a later call.
-func (w *Watcher) TakeChanged() []targets.Key {
+func (w *Watcher) TakeChanged() []Key {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var taken []targets.Key
+	var taken []Key
 	for key := range w.dirty {
 		if a := w.informersFor(key.Namespace); a == nil || a.knows(key) {
 			taken = append(taken, key)
 			delete(w.dirty, key)
 		}
 	}
-	slices.SortFunc(taken, targets.Key.Compare)
+	slices.SortFunc(taken, Key.Compare)
 	return taken
 }
 
@@ -143,14 +139,14 @@ func (w *Watcher) ImportsServed() error {
 
 // Get resolves one Service from the caches. leadingSince is when this writer began to lead; zero: it does not. The cost
 // does not depend on the other objects of the namespace.
-func (w *Watcher) Get(key targets.Key, leadingSince time.Time) targets.Resolution {
+func (w *Watcher) Get(key Key, leadingSince time.Time) Resolution {
 	a := w.informersFor(key.Namespace)
 	if a == nil || !a.knows(key) {
-		return targets.Resolution{}
+		return Resolution{}
 	}
 	// Read the version first: the slices are at least that recent.
 	version := a.slices.GetStore().LastStoreSyncResourceVersion()
-	in := targets.Input{Key: key, Service: a.getService(key), Now: time.Now(), LeadingSince: leadingSince}
+	in := Input{Key: key, Service: a.getService(key), Now: time.Now(), LeadingSince: leadingSince}
 	in.Slices = a.slicesFor(key, in.Service)
 	var uid types.UID
 	if in.Service != nil {
@@ -162,8 +158,8 @@ func (w *Watcher) Get(key targets.Key, leadingSince time.Time) targets.Resolutio
 	if before := w.memories[key]; before.uid == uid {
 		in.Previous = before.Memory
 	}
-	resolution, after := targets.Resolve(w.cfg, in)
-	if after == (targets.Memory{}) {
+	resolution, after := Resolve(w.cfg, in)
+	if after == (Memory{}) {
 		delete(w.memories, key)
 	} else {
 		w.memories[key] = serviceMemory{after, uid}
@@ -212,7 +208,7 @@ func (w *Watcher) informersFor(namespace string) *namespaceInformers {
 }
 
 // markDirty records that Services may have changed.
-func (w *Watcher) markDirty(keys ...targets.Key) {
+func (w *Watcher) markDirty(keys ...Key) {
 	w.mu.Lock()
 	for _, key := range keys {
 		w.dirty[key] = struct{}{}
@@ -230,12 +226,12 @@ func (w *Watcher) markDirty(keys ...targets.Key) {
 func (w *Watcher) recordLabel(svc *corev1.Service) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := targets.KeyOf(svc)
+	key := keyOf(svc)
 	before := w.memories[key]
 	if before.uid != svc.UID {
 		before = serviceMemory{uid: svc.UID}
 	}
-	if w.cfg.IsLabeled(svc) {
+	if w.cfg.isLabeled(svc) {
 		before.Labeled, before.UnlabeledSince = true, time.Time{}
 		w.memories[key] = before
 	}

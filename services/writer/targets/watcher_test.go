@@ -1,4 +1,4 @@
-package targetwatch
+package targets
 
 import (
 	"context"
@@ -22,12 +22,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
 
-func isServed(v targets.Resolution) bool {
+func isServed(v Resolution) bool {
 	return v.Synced && v.Relevant && v.Rejection == nil && !v.OptedOut
 }
 
@@ -35,7 +32,7 @@ func TestFollowsNamedTarget(t *testing.T) {
 	r := startWatcher(t, configWithNamedTarget(), fake.NewClientset(newSlice("by-hand", "hand")))
 	unlabeled := newService()
 	unlabeled.Labels = nil
-	resolution := r.waitFor(shop, "no Service", func(v targets.Resolution) bool { return v.Synced && v.Rejection != nil })
+	resolution := r.waitFor(shop, "no Service", func(v Resolution) bool { return v.Synced && v.Rejection != nil })
 	if resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
 		t.Errorf("rejected: %v", resolution.Rejection)
 	}
@@ -50,24 +47,24 @@ func TestFollowsNamedTarget(t *testing.T) {
 	selecting := unlabeled.DeepCopy()
 	selecting.Spec.Selector = map[string]string{"app": "shop"}
 	r.applyService(selecting)
-	r.waitFor(shop, "the selector", func(v targets.Resolution) bool {
+	r.waitFor(shop, "the selector", func(v Resolution) bool {
 		return v.Rejection != nil && v.Rejection.Reason == "ServiceHasSelector" && v.ServiceRef.UID == "svc-1"
 	})
 	r.deleteService(shop)
 	r.waitFor(
 		shop,
 		"the Service's end",
-		func(v targets.Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" },
+		func(v Resolution) bool { return v.Rejection != nil && v.Rejection.Reason == "ServiceNotFound" },
 	)
 	again := unlabeled.DeepCopy()
 	again.UID = "svc-2"
 	r.applyService(again)
-	r.waitFor(shop, "the Service created again", func(v targets.Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
+	r.waitFor(shop, "the Service created again", func(v Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
 	r.applySlice(newSlice("shop-nodes", "slicefeed-default"))
 	resolution = r.waitFor(
 		shop,
 		"our slice, whole",
-		func(v targets.Resolution) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 },
+		func(v Resolution) bool { return len(v.Slices) == 2 && len(v.Slices[1].Endpoints) == 1 },
 	)
 	if diff := cmp.Diff([]string{"by-hand", "shop-nodes"}, sliceNames(resolution.Slices)); diff != "" {
 		t.Error(diff)
@@ -84,23 +81,23 @@ func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
 	r.applyService(newService())
 	r.waitFor(shop, "the label", isServed)
 	r.applySlice(ownedSlice("shop-slicefeed", "svc-1"))
-	r.waitFor(shop, "our slice", func(v targets.Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
+	r.waitFor(shop, "our slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
 	r.applyService(plain)
-	r.waitFor(shop, "the label's removal", func(v targets.Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
+	r.waitFor(shop, "the label's removal", func(v Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
 	without := plain.DeepCopy()
-	without.Labels = map[string]string{targets.LabelClass: "none"}
+	without.Labels = map[string]string{LabelClass: "none"}
 	r.applyService(without)
 	r.waitFor(
 		shop,
 		"the opting out",
-		func(v targets.Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused },
+		func(v Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused },
 	)
 	paused := without.DeepCopy()
 	paused.Annotations["slicefeed.dev/paused"] = "true"
 	r.applyService(paused)
-	r.waitFor(shop, "the pause", func(v targets.Resolution) bool { return v.OptedOut && v.Paused })
+	r.waitFor(shop, "the pause", func(v Resolution) bool { return v.OptedOut && v.Paused })
 	r.deleteSlice("web", "shop-slicefeed")
-	r.waitFor(shop, "the end", func(v targets.Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut })
+	r.waitFor(shop, "the end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut })
 	if len(r.memories) != 0 {
 		t.Errorf("memory of an irrelevant Service: %v", r.memories)
 	}
@@ -110,7 +107,7 @@ func TestDeletedServiceIsIrrelevant(t *testing.T) {
 	r := startWatcher(t, newConfig(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1")))
 	r.waitFor(shop, "the Service", isServed)
 	r.deleteService(shop)
-	r.waitFor(shop, "its end", func(v targets.Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut && v.Rejection == nil })
+	r.waitFor(shop, "its end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut && v.Rejection == nil })
 }
 
 func TestRecreatedServiceHasNoMemory(t *testing.T) {
@@ -120,12 +117,12 @@ func TestRecreatedServiceHasNoMemory(t *testing.T) {
 	invalid := newService()
 	invalid.Annotations["slicefeed.dev/probe"] = "ping"
 	r.applyService(invalid)
-	r.waitFor(shop, "the annotation error", func(v targets.Resolution) bool { return isServed(v) && v.AnnotationError != nil })
+	r.waitFor(shop, "the annotation error", func(v Resolution) bool { return isServed(v) && v.AnnotationError != nil })
 	// Deleted and recreated between two reads.
 	again := invalid.DeepCopy()
 	again.UID = "svc-2"
 	r.applyService(again)
-	resolution := r.waitFor(shop, "the new one", func(v targets.Resolution) bool { return v.ServiceRef.UID == "svc-2" })
+	resolution := r.waitFor(shop, "the new one", func(v Resolution) bool { return v.ServiceRef.UID == "svc-2" })
 	if resolution.Rejection == nil || resolution.Rejection.Reason != "InvalidAnnotation" {
 		t.Errorf("the settings of the one before are not its own: %v", resolution.Rejection)
 	}
@@ -140,12 +137,12 @@ func TestRecreatedServiceHasNoMemory(t *testing.T) {
 
 func TestRelabeledSliceStillAffectsOwner(t *testing.T) {
 	r := startWatcher(t, newConfig(), fake.NewClientset(newService(), ownedSlice("renamed", "svc-1")))
-	r.waitFor(shop, "the slice", func(v targets.Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
+	r.waitFor(shop, "the slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
 	altered := ownedSlice("renamed", "svc-1")
 	altered.Labels["kubernetes.io/service-name"] = "cart"
 	altered.ResourceVersion = "7"
 	r.applySlice(altered)
-	r.waitFor(shop, "the alteration", func(v targets.Resolution) bool {
+	r.waitFor(shop, "the alteration", func(v Resolution) bool {
 		return len(v.Slices) == 1 && v.Slices[0].Labels["kubernetes.io/service-name"] == "cart" && v.Target.Desired().Owns(v.Slices[0])
 	})
 }
@@ -179,7 +176,7 @@ func TestWatchesConfiguredNamespaces(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(fake.NewClientset(), nil, targets.Config{}, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := New(fake.NewClientset(), nil, Config{}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no namespace at all makes no sense")
 	}
 }
@@ -191,13 +188,13 @@ func TestUnreadableNamespaceDelaysNoOther(t *testing.T) {
 	})
 	cfg := newConfig()
 	cfg.Namespaces = []string{"web", "secret"}
-	cfg.NamedTarget = targets.Target{Key: targets.Key{Namespace: "secret", Name: "shop"}}
+	cfg.NamedTarget = Target{Key: Key{Namespace: "secret", Name: "shop"}}
 	r := startWatcher(t, cfg, client)
 	r.waitFor(shop, "the Service of the other namespace", isServed)
-	if resolution := r.Get(targets.Key{Namespace: "secret", Name: "shop"}); resolution.Synced {
+	if resolution := r.Get(Key{Namespace: "secret", Name: "shop"}); resolution.Synced {
 		t.Errorf("%+v", resolution)
 	}
-	if slices.ContainsFunc(r.taken, func(k targets.Key) bool { return k.Namespace == "secret" }) {
+	if slices.ContainsFunc(r.taken, func(k Key) bool { return k.Namespace == "secret" }) {
 		t.Errorf("reported though unreadable: %v", r.taken)
 	}
 	err := r.Synced()
@@ -230,11 +227,11 @@ func TestCollectsClusterIPsOfWatchedServices(t *testing.T) {
 	if diff := cmp.Diff(want, before, same); diff != "" {
 		t.Error(diff)
 	}
-	r.deleteService(targets.Key{Namespace: "web", Name: "cart"})
+	r.deleteService(Key{Namespace: "web", Name: "cart"})
 	mine := newService()
 	mine.Annotations["slicefeed.dev/list-unready"] = "false"
 	r.applyService(mine)
-	after := r.waitFor(shop, "a change after that", func(v targets.Resolution) bool { return !v.Target.Settings.ListUnready }).ClusterIPs
+	after := r.waitFor(shop, "a change after that", func(v Resolution) bool { return !v.Target.Settings.ListUnready }).ClusterIPs
 	if len(after) != 1 || len(before) != 3 {
 		t.Errorf("now %v; what was given before must not change: %v", after, before)
 	}
@@ -289,13 +286,13 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	r := startCluster(t, watcher, client)
 	r.takeAll(many)
 	r.taken, c.returned = nil, 0
-	key := targets.Key{Namespace: "web", Name: "svc-123"}
+	key := Key{Namespace: "web", Name: "svc-123"}
 	changed := ownedSlice("svc-123-slicefeed", "uid-svc-123")
 	changed.Labels["kubernetes.io/service-name"] = "svc-123"
 	changed.Endpoints[0].Addresses[0] = "10.0.0.2"
 	r.applySlice(changed)
 	resolution := r.waitFor(key, "the change", isServed)
-	if diff := cmp.Diff([]targets.Key{key}, r.taken); diff != "" {
+	if diff := cmp.Diff([]Key{key}, r.taken); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"svc-123-pods", "svc-123-slicefeed"}, sliceNames(resolution.Slices)); diff != "" {
@@ -310,8 +307,8 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	another := namedService("svc-321", "uid-svc-321")
 	another.Annotations["slicefeed.dev/list-unready"] = "false"
 	r.applyService(another)
-	r.waitFor(targets.KeyOf(another), "the change of a Service", func(v targets.Resolution) bool { return !v.Target.Settings.ListUnready })
-	if diff := cmp.Diff([]targets.Key{targets.KeyOf(another)}, r.taken); diff != "" {
+	r.waitFor(keyOf(another), "the change of a Service", func(v Resolution) bool { return !v.Target.Settings.ListUnready })
+	if diff := cmp.Diff([]Key{keyOf(another)}, r.taken); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -319,7 +316,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 // As after a restore of etcd: a watch that continued would miss what changed, and perhaps all that comes.
 func TestEverythingIsListedAgainAfterAnInterruption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		object := targetstest.NewImport()
+		object := newImportObject()
 		object.SetAPIVersion("multicluster.x-k8s.io/v1beta1")
 		imports, _ := newImports("v1beta1", object)
 		client := fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1"))
@@ -339,7 +336,7 @@ func TestEverythingIsListedAgainAfterAnInterruption(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- watcher.Run(ctx) }()
 		time.Sleep(time.Second)
-		get := func(key targets.Key) targets.Resolution { return watcher.Get(key, time.Time{}) }
+		get := func(key Key) Resolution { return watcher.Get(key, time.Time{}) }
 		if got := get(shop); !isServed(got) || len(got.Slices) != 1 || !isServed(get(shopImport)) || len(streams) != 3 {
 			t.Fatalf("%d watches, %+v", len(streams), got)
 		}

@@ -1,6 +1,4 @@
-// Package targetstest builds Services, ServiceImports and EndpointSlices as an API server holds them. It does not import
-// package targets, so that the tests of that package can use it.
-package targetstest
+package targets
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +12,8 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 )
 
-// NewService returns web/shop, a valid, labeled Service.
-func NewService() *corev1.Service {
+// newService returns web/shop, a valid, labeled Service.
+func newService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "web", Name: "shop", UID: "svc-1",
@@ -29,16 +27,16 @@ func NewService() *corev1.Service {
 	}
 }
 
-// NamedService returns a headless Service of that name.
-func NamedService(name string, uid types.UID) *corev1.Service {
-	svc := NewService()
+// namedService returns a headless Service of that name.
+func namedService(name string, uid types.UID) *corev1.Service {
+	svc := newService()
 	svc.Name, svc.UID = name, uid
 	svc.Spec.ClusterIP, svc.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 	return svc
 }
 
-// NewSlice returns a slice of the Service web/shop.
-func NewSlice(name, manager string) *discoveryv1.EndpointSlice {
+// newSlice returns a slice of the Service web/shop.
+func newSlice(name, manager string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{
 			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: manager,
@@ -48,16 +46,16 @@ func NewSlice(name, manager string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// OwnedSlice returns a slice that the writer "slicefeed" of class default wrote for the Service web/shop of that UID.
-func OwnedSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
-	s := NewSlice(name, "slicefeed-default")
+// ownedSlice returns a slice that the writer "slicefeed" of class default wrote for the Service web/shop of that UID.
+func ownedSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
+	s := newSlice(name, "slicefeed-default")
 	s.Labels["slicefeed.dev/writer"] = "slicefeed"
 	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: owner}}
 	return s
 }
 
-// SliceNames returns the names of slices.
-func SliceNames(list []*discoveryv1.EndpointSlice) []string {
+// sliceNames returns the names of slices.
+func sliceNames(list []*discoveryv1.EndpointSlice) []string {
 	var all []string
 	for _, s := range list {
 		all = append(all, s.Name)
@@ -65,8 +63,8 @@ func SliceNames(list []*discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-// NewImport returns the ServiceImport web/shop, valid and labeled, as the API server returns it.
-func NewImport() *unstructured.Unstructured {
+// newImportObject returns the ServiceImport web/shop, valid and labeled, as the API server returns it.
+func newImportObject() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "multicluster.x-k8s.io/v1beta1",
 		"kind":       "ServiceImport",
@@ -87,10 +85,10 @@ func NewImport() *unstructured.Unstructured {
 	}}
 }
 
-// OwnedImportSlice returns a slice that the writer "slicefeed" of class default wrote for the ServiceImport web/shop of
+// ownedImportSlice returns a slice that the writer "slicefeed" of class default wrote for the ServiceImport web/shop of
 // that UID.
-func OwnedImportSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
-	s := OwnedSlice(name, owner)
+func ownedImportSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
+	s := ownedSlice(name, owner)
 	delete(s.Labels, discoveryv1.LabelServiceName)
 	s.Labels["multicluster.kubernetes.io/service-name"], s.Labels["multicluster.kubernetes.io/source-cluster"] = "shop", "default"
 	s.OwnerReferences = []metav1.OwnerReference{
@@ -99,8 +97,8 @@ func OwnedImportSlice(name string, owner types.UID) *discoveryv1.EndpointSlice {
 	return s
 }
 
-// NewImportClient returns a fake client of an API server that has ServiceImports.
-func NewImportClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+// newImportClient returns a fake client of an API server that has ServiceImports.
+func newImportClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		kinds[schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: version, Resource: "serviceimports"}] = "ServiceImportList"

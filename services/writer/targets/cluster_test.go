@@ -1,4 +1,4 @@
-package targetwatch
+package targets
 
 import (
 	"context"
@@ -15,38 +15,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
-	"github.com/slicefeed/slicefeed/services/writer/targets/targetstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var shop = targets.Key{Namespace: "web", Name: "shop"}
-
-var (
-	newService, namedService         = targetstest.NewService, targetstest.NamedService
-	newSlice, ownedSlice, sliceNames = targetstest.NewSlice, targetstest.OwnedSlice, targetstest.SliceNames
-)
-
-// newConfig returns a writer with one source.
-func newConfig() targets.Config {
-	return targets.Config{
-		Class:      "default",
-		Writer:     "slicefeed",
-		Namespaces: []string{"web"},
-		Defaults:   targets.Settings{Probe: probe.Spec{Mode: probe.TCP}, ListUnready: true},
-		Sources:    []targets.Source{{Name: "default"}},
-	}
-}
-
-// configWithNamedTarget returns a writer that also has a named target.
-func configWithNamedTarget() targets.Config {
-	cfg := newConfig()
-	cfg.NamedTarget = targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, FirstName: "shop-nodes"}
-	return cfg
-}
 
 // testCluster runs a Watcher on a fake cluster.
 type testCluster struct {
@@ -54,17 +25,17 @@ type testCluster struct {
 
 	t              *testing.T
 	client         *fake.Clientset
-	taken          []targets.Key
+	taken          []Key
 	watching       chan struct{} // a signal for each watch that has begun
 	missingWatches int           // how many have not, as far as we know
 }
 
-func startWatcher(t *testing.T, cfg targets.Config, client *fake.Clientset) *testCluster {
+func startWatcher(t *testing.T, cfg Config, client *fake.Clientset) *testCluster {
 	t.Helper()
 	return startWatcherOfImports(t, cfg, client, nil)
 }
 
-func startWatcherOfImports(t *testing.T, cfg targets.Config, client *fake.Clientset, imports dynamic.Interface) *testCluster {
+func startWatcherOfImports(t *testing.T, cfg Config, client *fake.Clientset, imports dynamic.Interface) *testCluster {
 	t.Helper()
 	watcher, err := New(client, imports, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -100,7 +71,7 @@ func startCluster(t *testing.T, watcher *Watcher, client *fake.Clientset) *testC
 }
 
 // Get resolves a Service as a standby does.
-func (r *testCluster) Get(key targets.Key) targets.Resolution { return r.Watcher.Get(key, time.Time{}) }
+func (r *testCluster) Get(key Key) Resolution { return r.Watcher.Get(key, time.Time{}) }
 
 // waitForWatches waits until everything is watched: the fake loses changes between list and watch.
 func (r *testCluster) waitForWatches() {
@@ -115,7 +86,7 @@ func (r *testCluster) waitForWatches() {
 }
 
 // waitFor reads changes until the Service is reported and ok accepts its resolution.
-func (r *testCluster) waitFor(key targets.Key, what string, ok func(targets.Resolution) bool) targets.Resolution {
+func (r *testCluster) waitFor(key Key, what string, ok func(Resolution) bool) Resolution {
 	r.t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
@@ -136,11 +107,11 @@ func (r *testCluster) waitFor(key targets.Key, what string, ok func(targets.Reso
 }
 
 // takeAll reads changes until n Services were reported, and returns them sorted.
-func (r *testCluster) takeAll(n int) []targets.Key {
+func (r *testCluster) takeAll(n int) []Key {
 	r.t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
-		slices.SortFunc(r.taken, targets.Key.Compare)
+		slices.SortFunc(r.taken, Key.Compare)
 		r.taken = slices.Compact(r.taken)
 		if len(r.taken) >= n {
 			return r.taken
@@ -178,7 +149,7 @@ func (r *testCluster) applySlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-func (r *testCluster) deleteService(key targets.Key) {
+func (r *testCluster) deleteService(key Key) {
 	r.t.Helper()
 	r.waitForWatches()
 	if err := r.client.CoreV1().Services(key.Namespace).Delete(r.t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {

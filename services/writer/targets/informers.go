@@ -1,4 +1,4 @@
-package targetwatch
+package targets
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 // Names of the indexes: slices by the Services that they affect, Services and ServiceImports by UID, Services by cluster
@@ -53,8 +52,8 @@ func newNamespaceInformers(
 	w *Watcher, client kubernetes.Interface, imports dynamic.Interface, namespace string,
 ) (*namespaceInformers, error) {
 	a := &namespaceInformers{watcher: w, namespace: namespace, watchErrors: map[string]string{}}
-	indexByUIDFunc := indexFunc(func(svc *corev1.Service) []string { return []string{targets.UIDKey(svc.Namespace, svc.UID)} })
-	trim := func(svc *corev1.Service) *corev1.Service { return w.cfg.TrimService(svc, w.recordLabel(svc)) }
+	indexByUIDFunc := indexFunc(func(svc *corev1.Service) []string { return []string{uidKey(svc.Namespace, svc.UID)} })
+	trim := func(svc *corev1.Service) *corev1.Service { return w.cfg.trimService(svc, w.recordLabel(svc)) }
 	requests := cluster.KeepCurrent(cluster.NewRequests(client.CoreV1().Services(namespace), "", ""), client)
 	a.services = cache.NewSharedIndexInformer(requests, &corev1.Service{}, 0, cache.Indexers{
 		indexByUID: indexByUIDFunc, indexByClusterIP: indexFunc(clusterIPs),
@@ -63,17 +62,17 @@ func newNamespaceInformers(
 	// other slices must not be taken.
 	requests = cluster.KeepCurrent(cluster.NewRequests(client.DiscoveryV1().EndpointSlices(namespace), "", ""), client)
 	a.slices = cache.NewSharedIndexInformer(requests, &discoveryv1.EndpointSlice{}, 0, cache.Indexers{
-		indexByService: indexFunc(w.cfg.IndexKeys),
+		indexByService: indexFunc(w.cfg.indexKeys),
 	})
 	services, errServices := configureInformer(a, "Services", a.services, trim, a.onServiceChange)
-	slices, errSlices := configureInformer(a, "EndpointSlices", a.slices, w.cfg.TrimSlice, a.onSliceChange)
+	slices, errSlices := configureInformer(a, "EndpointSlices", a.slices, w.cfg.trimSlice, a.onSliceChange)
 	a.handlers = []cache.ResourceEventHandlerRegistration{services, slices}
 	var errImports error
 	if w.cfg.ServiceImports {
 		a.imports = newImportInformer(imports, namespace, &a.importsNotServed, cache.Indexers{
 			indexByUID: indexByUIDFunc, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 		})
-		trimImport := func(object *unstructured.Unstructured) *corev1.Service { return trim(targets.ServiceOfImport(object)) }
+		trimImport := func(object *unstructured.Unstructured) *corev1.Service { return trim(serviceOfImport(object)) }
 		a.importHandler, errImports = configureInformer(a, "ServiceImports", a.imports, trimImport, a.onServiceChange)
 	}
 	return a, errors.Join(errServices, errSlices, errImports)
@@ -145,7 +144,7 @@ func (a *namespaceInformers) importsSynced() bool {
 }
 
 // knows reports whether the caches have all that the resolution of a target needs.
-func (a *namespaceInformers) knows(key targets.Key) bool {
+func (a *namespaceInformers) knows(key Key) bool {
 	return a.synced() && (!key.Import || a.imports != nil && a.importHandler.HasSynced())
 }
 
@@ -195,7 +194,7 @@ func (a *namespaceInformers) String() string {
 }
 
 // getService returns a Service, or a ServiceImport as a Service; nil: there is none.
-func (a *namespaceInformers) getService(key targets.Key) *corev1.Service {
+func (a *namespaceInformers) getService(key Key) *corev1.Service {
 	informer := a.services
 	if key.Import {
 		informer = a.imports
@@ -208,10 +207,10 @@ func (a *namespaceInformers) getService(key targets.Key) *corev1.Service {
 }
 
 // slicesFor returns the slices that a Service needs, by name.
-func (a *namespaceInformers) slicesFor(key targets.Key, svc *corev1.Service) []*discoveryv1.EndpointSlice {
+func (a *namespaceInformers) slicesFor(key Key, svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	values := []string{key.String()}
 	if svc != nil {
-		values = append(values, targets.UIDKey(svc.Namespace, svc.UID))
+		values = append(values, uidKey(svc.Namespace, svc.UID))
 	}
 	var all []*discoveryv1.EndpointSlice
 	for _, value := range values {
@@ -234,25 +233,25 @@ func (a *namespaceInformers) onServiceChange(before, after *corev1.Service) {
 	if after == nil {
 		after = before
 	}
-	a.watcher.markDirty(targets.KeyOf(after))
+	a.watcher.markDirty(keyOf(after))
 }
 
 // onSliceChange marks the Services dirty that the slice affected before and affects now.
 func (a *namespaceInformers) onSliceChange(before, after *discoveryv1.EndpointSlice) {
-	var keys []targets.Key
+	var keys []Key
 	for _, slice := range []*discoveryv1.EndpointSlice{before, after} {
 		if slice == nil {
 			continue
 		}
-		for _, value := range a.watcher.cfg.IndexKeys(slice) {
+		for _, value := range a.watcher.cfg.indexKeys(slice) {
 			if strings.Contains(value, "/") {
-				keys = append(keys, targets.ParseKey(value))
+				keys = append(keys, ParseKey(value))
 				continue
 			}
 			for _, informer := range a.targetInformers() {
 				owners, _ := informer.GetIndexer().ByIndex(indexByUID, value)
 				for _, owner := range owners {
-					keys = append(keys, targets.KeyOf(owner.(*corev1.Service)))
+					keys = append(keys, keyOf(owner.(*corev1.Service)))
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-package targetwatch
+package targets
 
 import (
 	"context"
