@@ -44,19 +44,30 @@ type Server struct {
 	Logger   *slog.Logger
 }
 
-// Listen opens the listener of a setting. Its error names the setting.
-func Listen(ctx context.Context, setting, address string) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	switch {
-	case err == nil:
-		return l, nil
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s=%q: %w; stop the process that uses the port, or choose another port", setting, address, err)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%s=%q: %w; choose a port above 1023, or grant CAP_NET_BIND_SERVICE", setting, address, err)
-	default:
-		return nil, fmt.Errorf("%s=%q: %w; want host:port or :port of this machine", setting, address, err)
+// Address is where a setting says to listen.
+type Address struct{ Setting, Address string }
+
+// Listen opens the listeners of settings; nil for one without a value. Its error names each setting that does not work.
+func Listen(ctx context.Context, settings ...Address) ([]net.Listener, error) {
+	all, problems := make([]net.Listener, len(settings)), []error{}
+	for i, s := range settings {
+		if s.Address == "" {
+			continue
+		}
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Address)
+		advice := "want host:port or :port of this machine"
+		switch {
+		case err == nil:
+			all[i] = l
+			continue
+		case errors.Is(err, syscall.EADDRINUSE):
+			advice = "stop the process that uses the port, or choose another port"
+		case errors.Is(err, syscall.EACCES):
+			advice = "choose a port above 1023, or grant CAP_NET_BIND_SERVICE"
+		}
+		problems = append(problems, fmt.Errorf("%s=%q: %w; %s", s.Setting, s.Address, err, advice))
 	}
+	return all, errors.Join(problems...)
 }
 
 // Run serves until ctx is done.

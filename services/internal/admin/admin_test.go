@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,12 +21,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // startServer returns the URLs of the two listeners.
 func startServer(t *testing.T, s *Server) (admin, debug string) {
 	t.Helper()
-	for _, l := range []*net.Listener{&s.Admin, &s.Debug} {
-		var err error
-		if *l, err = Listen(t.Context(), "ADMIN_ADDRESS", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
+	listeners, err := Listen(t.Context(), Address{"ADMIN_ADDRESS", "127.0.0.1:0"}, Address{"DEBUG_ADDRESS", "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
 	}
+	s.Admin, s.Debug = listeners[0], listeners[1]
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "slicefeed_test_total"}))
 	s.Gatherer, s.Logger = registry, slog.New(slog.DiscardHandler)
@@ -124,17 +122,18 @@ func TestServesChannelzOnDebugListener(t *testing.T) {
 }
 
 func TestListenErrorNamesSetting(t *testing.T) {
-	l, err := Listen(t.Context(), "ADMIN_ADDRESS", "127.0.0.1:0")
+	all, err := Listen(t.Context(), Address{"ADMIN_ADDRESS", "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := all[0]
 	defer l.Close()
 	for address, want := range map[string]string{
 		l.Addr().String(): `choose another port`,
 		"nonsense":        `want host:port`,
 		"127.0.0.1:99999": `want host:port`,
 	} {
-		_, err := Listen(t.Context(), "DEBUG_ADDRESS", address)
+		_, err := Listen(t.Context(), Address{"DEBUG_ADDRESS", address})
 		if err == nil || !strings.Contains(err.Error(), "DEBUG_ADDRESS="+`"`+address+`"`) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with the setting and %q", address, err, want)
 		}

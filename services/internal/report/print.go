@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -58,8 +59,8 @@ var (
 )
 
 // Handler serves a report as HTML; as JSON or text with ?format=json or ?format=text; and as JSON if the client accepts
-// JSON but not HTML. ?filter= and ?page_token= are those of a GetReportRequest.
-func Handler(build Builder, log *slog.Logger) http.Handler {
+// JSON but not HTML. ?filter= and ?page_token= are those of a GetReportRequest, with which it calls get.
+func Handler[R Report](get func(context.Context, *reportv1.GetReportRequest) (R, error), log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, query := w.Header(), r.URL.Query()
 		h.Set("Cache-Control", "no-store")
@@ -69,7 +70,7 @@ func Handler(build Builder, log *slog.Logger) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Content-Security-Policy", contentPolicy)
 		h.Set("Vary", "Accept")
-		report, err := build(r.Context(), &reportv1.GetReportRequest{Filter: query.Get("filter"), PageToken: query.Get("page_token")})
+		report, err := get(r.Context(), &reportv1.GetReportRequest{Filter: query.Get("filter"), PageToken: query.Get("page_token")})
 		if status.Code(err) == codes.InvalidArgument {
 			http.Error(w, status.Convert(err).Message(), http.StatusBadRequest)
 			return

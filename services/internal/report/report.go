@@ -40,9 +40,6 @@ type Report interface {
 	GetNextPageToken() string
 }
 
-// Builder returns the report of a component. Its error has a status of gRPC.
-type Builder func(ctx context.Context, request *reportv1.GetReportRequest) (Report, error)
-
 // maxPages limits the pages that Get reads.
 const maxPages = 20
 

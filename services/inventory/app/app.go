@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/command"
@@ -61,36 +59,13 @@ func Component(version string) command.Component[config.Config] {
 
 // inventory is the component, built and not yet running.
 type inventory struct {
-	published
-
-	cfg      *config.Config
-	log      *slog.Logger
-	registry *prometheus.Registry
-	link     *link.Server
-	server   services
-}
-
-// services are the gRPC services of the inventory.
-type services struct {
-	*feed.Server
-
-	report *inventoryreport.Builder
-}
-
-// Register registers all services.
-func (s services) Register(to grpc.ServiceRegistrar) {
-	s.Server.Register(to)
-	s.registerReport(to)
-}
-
-func (s services) registerReport(to grpc.ServiceRegistrar) {
-	inventoryv1.RegisterInventoryReportServiceServer(to, s.report)
-}
-
-// published is what the inventory publishes: the nodes of one source, or the endpoints of each exported Service.
-type published struct {
-	sets       feed.Sets
+	cfg        *config.Config
+	log        *slog.Logger
+	registry   *prometheus.Registry
+	sets       feed.Sets // the nodes of one source, or the endpoints of each exported Service
 	runSources func(ctx context.Context) error
+	link       *link.Server
+	feed       *feed.Server
 	report     *inventoryreport.Builder
 }
 
@@ -98,28 +73,28 @@ type published struct {
 // problem.
 func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inventory, error) {
 	registry, registerer := command.NewRegistry("inventory", version, cfg.ClusterName)
-	publish := publishNodes
-	if cfg.ExportsServices() {
-		publish = publishServices
+	i := &inventory{
+		cfg: cfg, log: log, registry: registry, report: &inventoryreport.Builder{Version: version, Kind: cfg.SourceKind},
 	}
-	published, errPublished := publish(cfg, version, log, registerer)
+	i.report.Instance, _ = os.Hostname() // empty: unknown
+	publish, maxStreams := i.publishNodes, 0
+	if cfg.ExportsServices() {
+		publish, maxStreams = i.publishServices, maxExportStreams
+	}
+	errSets := publish(version, registerer)
 	linkServer, errLink := link.NewServer(link.Config{
 		Component: "inventory", Name: "feed", Files: cfg.TLSFiles(), Logger: log, Registerer: registerer,
 		SubscriberServices: []string{inventoryv1.InventoryService_ServiceDesc.ServiceName}, ManyStreams: cfg.ExportsServices(),
 	}, cfg.ClientsFile)
-	if err := errors.Join(errPublished, errLink); err != nil {
+	if err := errors.Join(errSets, errLink); err != nil {
 		return nil, err
 	}
-	i := &inventory{published: published, cfg: cfg, log: log, registry: registry, link: linkServer}
-	serverConfig := feed.Config{
-		Sets: i.sets, Identify: link.Identify, Health: i.link.Health, Registerer: registerer,
-	}
-	if cfg.ExportsServices() {
-		serverConfig.MaxStreamsPerClient = maxExportStreams
-	}
-	i.server = services{feed.New(serverConfig), i.report}
-	i.report.Version, i.report.Kind, i.report.Subscribers = version, cfg.SourceKind, i.server.Subscribers
-	i.report.Instance, _ = os.Hostname() // empty: unknown
+	i.link = linkServer
+	i.feed = feed.New(feed.Config{
+		Sets: i.sets, Identify: link.Identify, Health: i.link.Health, Registerer: registerer, Report: i.report,
+		MaxStreamsPerClient: maxStreams,
+	})
+	i.report.Subscribers = i.feed.Subscribers
 	return i, nil
 }
 
@@ -128,29 +103,25 @@ func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inve
 const maxExportStreams = link.MaxConns * link.MaxStreamsPerConn
 
 // publishNodes creates the stages of an inventory that publishes the nodes of one source.
-func publishNodes(cfg *config.Config, version string, log *slog.Logger, registerer prometheus.Registerer) (published, error) {
-	c, err := config.NewCollector(cfg, version, log, registerer)
+func (i *inventory) publishNodes(version string, registerer prometheus.Registerer) error {
+	c, err := config.NewCollector(i.cfg, version, i.log, registerer)
 	if err != nil {
-		return published{}, err
+		return err
 	}
 	c.Set.OnDeltaSent = c.RecordSent
-	builder := &inventoryreport.Builder{Set: c}
-	builder.Cloud, _ = c.Cloud().(inventoryreport.Cloud)
-	return published{
-		sets: c.Set, runSources: c.Run, report: builder,
-	}, nil
+	i.sets, i.runSources, i.report.Set = c.Set, c.Run, c
+	i.report.Cloud, _ = c.Cloud().(inventoryreport.Cloud)
+	return nil
 }
 
 // publishServices creates the stages of an inventory that exports Services.
-func publishServices(cfg *config.Config, version string, log *slog.Logger, registerer prometheus.Registerer) (published, error) {
-	exported, err := config.NewExports(cfg, version, log, registerer)
+func (i *inventory) publishServices(version string, registerer prometheus.Registerer) error {
+	exported, err := config.NewExports(i.cfg, version, i.log, registerer)
 	if err != nil {
-		return published{}, err
+		return err
 	}
-	return published{
-		sets: exported, runSources: exported.Run,
-		report: &inventoryreport.Builder{Exports: exportedServices{exported}},
-	}, nil
+	i.sets, i.runSources, i.report.Exports = exported, exported.Run, exportedServices{exported}
+	return nil
 }
 
 // exportedServices are the Services of a report.
@@ -163,28 +134,21 @@ func (e exportedServices) Find(service string) (inventoryreport.Set, bool) {
 
 // Run serves until ctx is done.
 func (i *inventory) Run(ctx context.Context) error {
-	var listeners [3]net.Listener
-	var problems []error
-	for n, l := range []struct{ setting, address string }{
-		{"LISTEN_ADDRESS", i.cfg.ListenAddress}, {"ADMIN_ADDRESS", i.cfg.AdminAddress}, {"DEBUG_ADDRESS", i.cfg.DebugAddress},
-	} {
-		var err error
-		listeners[n], err = admin.Listen(ctx, l.setting, l.address)
-		problems = append(problems, err)
-	}
-	if err := errors.Join(problems...); err != nil {
+	listeners, err := admin.Listen(
+		ctx,
+		admin.Address{Setting: "LISTEN_ADDRESS", Address: i.cfg.ListenAddress},
+		admin.Address{Setting: "ADMIN_ADDRESS", Address: i.cfg.AdminAddress},
+		admin.Address{Setting: "DEBUG_ADDRESS", Address: i.cfg.DebugAddress},
+	)
+	if err != nil {
 		return settings.NewConfigError(err)
-	}
-
-	build := func(ctx context.Context, req *reportv1.GetReportRequest) (report.Report, error) {
-		return i.report.GetReport(ctx, req)
 	}
 	adminServer := &admin.Server{
 		Admin:    listeners[1],
 		Debug:    listeners[2],
 		Gatherer: i.registry,
-		Status:   report.Handler(build, i.log),
-		Operator: i.server.registerReport,
+		Status:   report.Handler(i.report.GetReport, i.log),
+		Operator: func(to grpc.ServiceRegistrar) { inventoryv1.RegisterInventoryReportServiceServer(to, i.report) },
 		Logger:   i.log,
 		Ready:    []admin.Check{{Name: "can-serve", Err: i.report.CheckServing}},
 	}
@@ -192,7 +156,7 @@ func (i *inventory) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return i.runSources(ctx) })
 	g.Go(func() error { return i.link.Run(ctx) })
-	g.Go(func() error { return i.link.Serve(ctx, listeners[0], i.server) })
+	g.Go(func() error { return i.link.Serve(ctx, listeners[0], i.feed) })
 	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()
 }

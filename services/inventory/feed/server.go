@@ -25,6 +25,7 @@ type Config struct {
 	Identify   func(context.Context) (Client, error) // the caller; the error is for it
 	Health     *health.Server                        // SERVING once the sets are ready
 	Registerer prometheus.Registerer
+	Report     inventoryv1.InventoryReportServiceServer
 
 	MaxStreamsPerClient int // 0: 64
 }
@@ -48,7 +49,8 @@ func New(cfg Config) *Server {
 	})}
 }
 
-// Register registers the service.
+// Register registers the service, and that of the reports.
 func (s *Server) Register(to grpc.ServiceRegistrar) {
 	inventoryv1.RegisterInventoryServiceServer(to, s)
+	inventoryv1.RegisterInventoryReportServiceServer(to, s.cfg.Report)
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"time"
 
@@ -245,23 +244,17 @@ func (w *writer) connectCluster(config *rest.Config, namespace string, configure
 
 // Run runs all stages until ctx is done.
 func (w *writer) Run(ctx context.Context) error {
-	var listeners [3]net.Listener
-	var problems []error
-	for n, l := range []struct{ setting, address string }{
-		{"ADMIN_ADDRESS", w.cfg.Admin}, {"DEBUG_ADDRESS", w.cfg.Debug}, {"LISTEN_ADDRESS", w.cfg.Listen},
-	} {
-		if n == 2 && w.endpointListener == nil {
-			break
-		}
-		var err error
-		listeners[n], err = admin.Listen(ctx, l.setting, l.address)
-		problems = append(problems, err)
-	}
-	if err := errors.Join(problems...); err != nil {
+	listeners, err := admin.Listen(
+		ctx,
+		admin.Address{Setting: "ADMIN_ADDRESS", Address: w.cfg.Admin},
+		admin.Address{Setting: "DEBUG_ADDRESS", Address: w.cfg.Debug},
+		admin.Address{Setting: "LISTEN_ADDRESS", Address: w.cfg.Listen},
+	)
+	if err != nil {
 		return settings.NewConfigError(err)
 	}
 	adminServer := &admin.Server{
-		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: report.Handler(w.report.Report, w.log), Logger: w.log,
+		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: report.Handler(w.report.GetReport, w.log), Logger: w.log,
 		Operator: w.report.Register,
 		Ready:    []admin.Check{{Name: "report", Err: w.report.Ready}},
 	}

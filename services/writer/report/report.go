@@ -66,11 +66,6 @@ func (b *Builder) GetReport(_ context.Context, req *reportv1.GetReportRequest) (
 	return b.Build(req, time.Now())
 }
 
-// Report is GetReport as package internal/report prints it.
-func (b *Builder) Report(_ context.Context, req *reportv1.GetReportRequest) (report.Report, error) {
-	return b.Build(req, time.Now())
-}
-
 // Ready returns why this writer cannot serve, or nil: the condition of its readiness. Inventories do not count:
 // endpoints must stay available while an inventory is down, however long that lasts.
 func (b *Builder) Ready() error {
