@@ -76,6 +76,10 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		704430: "a window of departures that moved was taken for one of which nothing was written",
 		731342: "the oracle did not see which observation a window used last",
 		743767: "the oracle judged by the port of before what the Service's own port had failed at",
+		724825: "the oracle did not see that a term finds an endpoint at a denied port, to which somebody moved it before",
+		705885: "the oracle did not see what somebody edited before a term of the same process",
+		739967: "the oracle did not see that a term gives what it found our own ports",
+		714357: "a slice that listed already, in another order, what others released to it was written as it was",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

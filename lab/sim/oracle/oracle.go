@@ -92,11 +92,17 @@ func (o *Oracle) See(at time.Time, f Fact) []Violation {
 		o.writer(f.Writer).probed(at, f)
 		o.probed(f)
 	case Leads:
-		o.writer(f.Writer).lead(at, f.Leads)
+		w := o.writer(f.Writer)
+		if f.Leads && !w.leads {
+			for name, a := range w.aims {
+				a.inherited = o.target(name).union()
+			}
+		}
+		w.lead(at, f.Leads)
 	case Process:
 		o.writers[f.Writer] = newWriter()
 	case Configured:
-		o.writer(f.Writer).configure(at, f)
+		o.writer(f.Writer).configure(at, f, o.target(f.Target))
 	case Fenced:
 		w := o.writer(f.Writer)
 		w.fences[f.Source] = f

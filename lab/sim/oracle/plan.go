@@ -52,17 +52,15 @@ func (o *Oracle) snapshot(f Planned) *plan {
 	w, t := o.writer(f.Writer), o.target(f.Target)
 	a := w.aim(f.Target)
 	p := &plan{
-		Planned: f,
-		at:      o.now,
-		writer:  w,
-		aim:     a,
-		config:  a.Configured,
-		leads:   w.leads,
-		led:     w.ledSince,
-		version: a.version,
-		told: maps.Clone(
-			w.told,
-		),
+		Planned:   f,
+		at:        o.now,
+		writer:    w,
+		aim:       a,
+		config:    a.Configured,
+		leads:     w.leads,
+		led:       w.ledSince,
+		version:   a.version,
+		told:      maps.Clone(w.told),
 		listed:    map[netip.AddrPort]bool{},
 		empty:     make(map[string]int, len(a.emptiness)),
 		probes:    maps.Clone(w.probes[a.Probe]),
@@ -184,8 +182,7 @@ func (p *plan) judgedAt(h held) uint16 {
 	if p.config.follows(h.source) {
 		return h.port
 	}
-	port, _ := p.config.port(h.source, nil, nil)
-	return port
+	return p.config.ownPort(h.source)
 }
 
 // failed reports whether an address fails its probe at a port, and that counts: another endpoint has passed since the

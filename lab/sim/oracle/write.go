@@ -164,8 +164,8 @@ func (o *Oracle) added(f Wrote, p *plan, t *target, c change) {
 	if counts && ours.port == c.port && (c.moved || ours.as(true) == c.to) {
 		return // repaired
 	}
-	if found, is := p.aim.inherited[c.address]; is && found.port == c.port {
-		return // a process cannot know who wrote what it found at its start, and repairs that too
+	if found, is := p.aim.inherited[c.address]; is && (found.port == c.port || p.config.ownPort(c.label) == c.port) {
+		return // a term cannot know who wrote what it found at its start: it repairs that too, and follows our own ports
 	}
 	reported := c.moved && p.config.follows(c.label) && !t.mends(c)
 	switch {
@@ -192,8 +192,7 @@ func (o *Oracle) hasTold(is Configured, c change) bool {
 	if is.follows(c.label) {
 		return o.source(c.label).told[netip.AddrPortFrom(c.address, c.port)]
 	}
-	port, _ := is.port(c.label, nil, nil)
-	return port == c.port && o.source(c.label).told[netip.AddrPortFrom(c.address, 0)]
+	return is.ownPort(c.label) == c.port && o.source(c.label).told[netip.AddrPortFrom(c.address, 0)]
 }
 
 // tells reports whether a source that counts tells of an endpoint at its port now.
@@ -274,7 +273,7 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 			if p.config.Probe == "" && h.as(true) == out && p.reported(a, h.source) == silent {
 				continue // the last report that counted called it dead, and nothing contradicts that
 			}
-			if o.answers(a, h.port) && h.inside(p.fences, a) && p.config.family(a) && !p.calledDead(a, h) {
+			if o.answers(a, h.port) && p.mayStay(a, h) && !p.calledDead(a, h) {
 				o.broke("I2", "never none", "the Service never has no usable endpoint while one is alive that not every report calls dead",
 					"%s wrote %s, and none is usable; %s is alive, its source reports %s, the probe is %s",
 					f.Writer, f.Slice, a, p.reported(a, h.source), p.probed(a, h.port))
@@ -286,12 +285,20 @@ func (o *Oracle) remains(f Wrote, p *plan, before, after map[netip.Addr]held) {
 		return
 	}
 	for _, a := range addresses(p.mine) {
-		if h := p.mine[a]; h.inside(p.fences, a) && p.config.family(a) && p.stays(a, h) {
+		if h := p.mine[a]; p.mayStay(a, h) && p.stays(a, h) {
 			o.broke("I4", "floor", "a Service keeps a ready endpoint while one passes, or is not judged yet",
 				"%s wrote %s, and none is ready; %s is %s", f.Writer, f.Slice, a, p.probed(a, p.judgedAt(h)))
 			return
 		}
 	}
+}
+
+// mayStay reports whether our own configuration lets an endpoint be listed. One that a term found at a port outside the
+// fence, where it still is, may not be: that somebody else moved it there the term cannot know.
+func (p *plan) mayStay(a netip.Addr, h held) bool {
+	found, is := p.aim.inherited[a]
+	denied := is && p.listed[netip.AddrPortFrom(a, found.port)] && !allowed(p.fences, found.source, found.port)
+	return h.inside(p.fences, a) && p.config.family(a) && !denied
 }
 
 // stays reports whether the floor has something to keep ready in an endpoint.

@@ -35,7 +35,7 @@ type aim struct {
 	booked    map[string]time.Time // by source, when that began last, or became less
 	written   time.Time            // when it decided what was written in full last
 	resumed   time.Time            // when it was paused last
-	inherited map[netip.Addr]held  // what the slices listed when its process first saw them, whoever wrote that
+	inherited map[netip.Addr]held  // what the slices listed when its process, term or a pause's end began, whoever wrote that
 	noticed   map[string]uint64    // up to which version it has been shown each slice; empty: all of them
 	version   uint64               // of all that a verdict on this target could rest upon
 }
@@ -118,7 +118,7 @@ func (w *writer) lead(at time.Time, leads bool) {
 	w.leads = leads
 }
 
-func (w *writer) configure(at time.Time, f Configured) {
+func (w *writer) configure(at time.Time, f Configured, t *target) {
 	a := w.aim(f.Target)
 	if f.Out {
 		f.Selector = a.Selector // what it was counts when the Service is ours again, and its slices are still there
@@ -132,7 +132,7 @@ func (w *writer) configure(at time.Time, f Configured) {
 	}
 	f.Sources = slices.Sorted(slices.Values(f.Sources))
 	if a.Paused && !f.Paused {
-		a.resumed = at
+		a.resumed, a.inherited = at, t.union()
 	}
 	a.Configured, a.known = f, true
 	a.version++
@@ -237,10 +237,19 @@ func (c Configured) port(source string, m *Member, fences map[string]Fenced) (po
 	if c.follows(source) {
 		return m.Port, m.Port != 0 && allowed(fences, source, m.Port)
 	}
-	if port, given := c.Ports[source]; given {
-		return port, true
+	return c.ownPort(source), true
+}
+
+// ownPort is the one that our configuration gives a source's members; 0: its members tell theirs.
+func (c Configured) ownPort(source string) uint16 {
+	port, given := c.Ports[source]
+	switch {
+	case given:
+		return port
+	case c.Follows:
+		return 0
 	}
-	return c.Port, true
+	return c.Port
 }
 
 func (c Configured) follows(source string) bool {

@@ -363,12 +363,27 @@ func (d Desired) assemblePlan(set *desiredSet, planned []*plannedSlice) Plan {
 			cmp.Compare(boolToInt(!a.gainsEndpoints), boolToInt(!b.gainsEndpoints)))
 	})
 	for _, s := range updates {
-		// What is released to a slice that lists it already, as after a plan that was carried out in part, changes nothing.
+		s.keepReleased(set)
 		if slice := d.renderSlice(s, set); !reflect.DeepEqual(slice, s.base) {
 			plan.Update = append(plan.Update, slice)
 		}
 	}
 	return plan
+}
+
+// keepReleased keeps in place what another slice releases to one that lists it already, as after a plan that was carried
+// out in part. If that is all that the slice gets, it is not written.
+func (s *plannedSlice) keepReleased(set *desiredSet) {
+	if len(s.added) == 0 {
+		return
+	}
+	for i := range s.base.Endpoints {
+		index, ok := set.findEndpoint(&s.base.Endpoints[i])
+		if at := slices.Index(s.added, index); ok && at >= 0 {
+			s.added = slices.Delete(s.added, at, at+1)
+			s.kept = append(s.kept, keptEndpoint{i, index})
+		}
+	}
 }
 
 // isSurplus reports whether an empty slice can be deleted: the Service does not have its family, another

@@ -187,6 +187,14 @@ func TestPlacesEndpoints(t *testing.T) {
 			desired:  withOtherZone(slices.Concat(testEndpoints("", 1, 1), testEndpoints("", 11, 2)), 0),
 			want:     []string{"delete shop-nodes"},
 		},
+		"nor one that lists it in another order": {
+			existing: []*discoveryv1.EndpointSlice{
+				testSlice(a, "default", 1, 2),
+				withEndpoint(withEndpoint(testSlice(b, "default", 11, 3), testEndpoints("", 2, 1)[0]), withOtherZone(testEndpoints("", 1, 1), 0)[0]),
+			},
+			desired: withOtherZone(slices.Concat(testEndpoints("", 1, 2), testEndpoints("", 11, 3)), 0),
+			want:    []string{"delete shop-nodes"},
+		},
 		"an emptied slice is reused for another source": {
 			existing: []*discoveryv1.EndpointSlice{testSlice(a, "default", 1, 1), testSlice(b, "old", 11, 1)},
 			desired:  slices.Concat(testEndpoints("", 1, 1), testEndpoints("blue", 21, 1)),
