@@ -55,7 +55,7 @@ images: ## Build the two images from here, without pulling anything (Docker)
 
 .PHONY: quick
 quick: ## Build and test services without the race detector; in seconds, since Go caches what has not changed
-	@go test ./services/...
+	@go test ./services/... ./services/endpointslices/...
 
 .PHONY: test
 test: ## Run every test that needs nothing more: unit tests, simulated worlds, the pair on real control planes, checks
@@ -70,7 +70,8 @@ verify: ## The longer gate, run before a release: make test, and all that is bel
 	@tools/steps test fuzz oldest races kubernetes load faults mutants outside
 
 .PHONY: oldest
-oldest: tools build ## make e2e on API servers of the oldest Kubernetes that is supported
+oldest: tools build ## make e2e on API servers of the oldest Kubernetes that is supported, endpointslices with its client-go
+	@GOWORK=off go -C services/endpointslices test ./...
 	@SLICEFEED_KUBERNETES=oldest tools/gotest -count=1 -p 2 -timeout 25m $(E2E)
 
 .PHONY: races

@@ -1,7 +1,7 @@
 // Command hostname points a Service without a selector at the addresses of a DNS name, such as a database
 // outside of the cluster. Unlike a Service of type ExternalName, this one keeps its cluster IP and its ports.
 //
-// It uses the writer's planner and applier as libraries (services/writer/planner/README.md): the planner computes the writes, and the
+// It uses the writer's planner and applier as libraries (services/endpointslices/planner/README.md): the planner computes the writes, and the
 // applier sends them, handles conflicts, and repairs what other clients do to them.
 package main
 
@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 )
 
 func main() {

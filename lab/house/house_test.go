@@ -22,6 +22,8 @@ const (
 	writer    = module + "services/writer"
 	plugin    = module + "services/kubectl-slicefeed"
 	generated = module + "gen/"
+	// slicesModule is a module of its own.
+	slicesModule = module + "services/endpointslices"
 )
 
 // pkg is what go list says of a package, which it has compiled.
@@ -39,6 +41,7 @@ var packages = sync.OnceValues(func() (all []pkg, err error) {
 		"-export",
 		"-json=ImportPath,Dir,Export,GoFiles,Imports,Deps",
 		"./services/...",
+		"./services/endpointslices/...",
 		"./lab/sim/oracle",
 	)
 	cmd.Dir = root
@@ -101,9 +104,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
 		inventory: {"source", "resolve", "assign", "observe", "roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionoshttp", "ionos", "feed", "collector", "exports", "config", "report", "app"},
-		// The planner is first, out of its place in the flow: what a slice of ours looks like is
-		// its knowledge, and targets and applier read slices with it. It imports none of them.
-		writer: {"planner", "sources", "subscriber", "nodeclient", "servicefeeds", "probe", "prober", "targets", "config", "verdict", "inputs", "propagation", "endpoints", "election", "events", "applier", "report", "recorder", "reconciler", "plan", "app"},
+		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "prober", "targets", "config", "verdict", "inputs", "propagation", "endpoints", "election", "events", "report", "recorder", "reconciler", "plan", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
@@ -138,7 +139,7 @@ func TestPureCoresImportNoClient(t *testing.T) {
 		`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`,
 	)
 	for _, core := range []string{
-		inventory + "/source", inventory + "/resolve", inventory + "/assign", inventory + "/observe", inventory + "/roster", writer + "/subscriber", writer + "/verdict", writer + "/inputs", writer + "/planner",
+		inventory + "/source", inventory + "/resolve", inventory + "/assign", inventory + "/observe", inventory + "/roster", writer + "/subscriber", writer + "/verdict", writer + "/inputs", slicesModule + "/planner",
 	} {
 		for _, p := range list(t, core) {
 			for _, imported := range p.Imports {
@@ -150,7 +151,7 @@ func TestPureCoresImportNoClient(t *testing.T) {
 	}
 	// What is no pure core imports some of them: else the expression has lost its way.
 	for shell, client := range map[string]string{
-		writer + "/applier": "k8s.io/client-go/kubernetes", writer + "/nodeclient": "google.golang.org/grpc", inventory + "/ionos": "net/http",
+		slicesModule + "/applier": "k8s.io/client-go/kubernetes", writer + "/nodeclient": "google.golang.org/grpc", inventory + "/ionos": "net/http",
 	} {
 		if p := list(t, shell)[0]; !clients.MatchString(client) || !slices.Contains(p.Imports, client) {
 			t.Errorf("%s does not import %s, or that is taken for no client", shell, client)
@@ -173,7 +174,7 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		"writer/verdict/*.go",
 		"writer/inputs/*.go",
 		"writer/subscriber/*.go",
-		"writer/planner/*.go",
+		"endpointslices/planner/*.go",
 		"writer/targets/annotations.go",
 		"writer/targets/cache.go",
 		"writer/targets/imports.go",
@@ -242,7 +243,7 @@ func TestPackagesWithGoroutinesCheckForLeaks(t *testing.T) {
 
 func TestThePlannerIsImportableByItself(t *testing.T) {
 	allowed := regexp.MustCompile(`^(k8s\.io/api/discovery/v1|k8s\.io/api/core/v1|k8s\.io/apimachinery/pkg/apis/meta/v1)$`)
-	for _, p := range list(t, writer+"/planner") {
+	for _, p := range list(t, slicesModule+"/planner") {
 		for _, imported := range p.Imports {
 			if strings.Contains(imported, ".") && !allowed.MatchString(imported) {
 				t.Errorf("the planner imports %s: it may import k8s.io/api, its metadata types and the standard library", imported)
@@ -252,12 +253,12 @@ func TestThePlannerIsImportableByItself(t *testing.T) {
 }
 
 func TestTheApplierIsImportableBesideThePlanner(t *testing.T) {
-	allowed := []string{writer + "/planner", writer + "/applier", module + "services/internal/tracepoint"}
-	for _, p := range list(t, writer+"/applier") {
+	allowed := []string{slicesModule + "/planner", slicesModule + "/applier"}
+	for _, p := range list(t, slicesModule+"/applier") {
 		for _, dep := range p.Deps {
 			if within(dep, module+"services") && !slices.Contains(allowed, dep) || strings.HasPrefix(dep, "github.com/prometheus/") ||
 				strings.HasPrefix(dep, "google.golang.org/grpc") {
-				t.Errorf("the applier contains %s: of this module it may contain %v, and metrics are its user's", dep, allowed)
+				t.Errorf("the applier contains %s: of Slicefeed it may contain %v, and metrics are its user's", dep, allowed)
 			}
 		}
 	}
@@ -314,11 +315,11 @@ func TestThePluginContainsNeitherComponent(t *testing.T) {
 	}
 }
 
-func TestNoModuleReplacesAnythingButGen(t *testing.T) {
+func TestModulesReplaceOnlyEachOther(t *testing.T) {
 	replacement := regexp.MustCompile(`(?m)^(?:replace |\t)(\S+)[^\n]* => `)
-	for _, m := range []string{"examples", "gen", "services", "lab"} {
+	for _, m := range []string{"examples", "gen", "services", "services/endpointslices", "lab"} {
 		for _, found := range replacement.FindAllStringSubmatch(read(t, m+"/go.mod"), -1) {
-			if found[1] != strings.TrimSuffix(generated, "/") {
+			if found[1] != strings.TrimSuffix(generated, "/") && found[1] != slicesModule {
 				t.Errorf("%s/go.mod replaces %s: in a workspace that would replace it for every module", m, found[1])
 			}
 		}

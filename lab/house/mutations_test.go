@@ -158,7 +158,7 @@ func TestOnlyTheApplierMutatesTheConsumingCluster(t *testing.T) {
 		for _, m := range c.check(t, p.ImportPath, nil, names...) {
 			key := p.ImportPath + "." + m.Function + " " + m.Method
 			switch {
-			case p.ImportPath == writer+"/applier":
+			case p.ImportPath == slicesModule+"/applier":
 				inApplier[m.Method]++
 			case m.DryRun:
 			case allowedMutations[key] != "":

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 

@@ -11,11 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	problem "github.com/slicefeed/slicefeed/services/internal/report"
-	"github.com/slicefeed/slicefeed/services/writer/applier"
+	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 )
 
@@ -65,6 +66,7 @@ func New(registerer prometheus.Registerer, reporter *events.Reporter, kept *repo
 // Hooks returns what the Appliers call.
 func (r *Recorder) Hooks() applier.Hooks {
 	return applier.Hooks{
+		Planned:       func(corev1.ObjectReference, planner.Plan) { tracepoint.Mark(tracepoint.Plan) },
 		Wrote:         r.recordWrite,
 		Repaired:      func(_ corev1.ObjectReference, slices int) { r.repairs.Add(float64(slices)) },
 		RepairDelayed: r.reportRepairDelay,
@@ -76,6 +78,7 @@ func (r *Recorder) Hooks() applier.Hooks {
 }
 
 func (r *Recorder) recordWrite(w applier.Write) {
+	tracepoint.Mark(tracepoint.Write)
 	r.writes.WithLabelValues(string(w.Verb), string(w.Result)).Inc()
 	r.duration.Observe(w.Took.Seconds())
 	if w.First && w.Result == applier.ResultOK {

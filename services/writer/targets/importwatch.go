@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
 )
 
 // errImportsNotServed is returned if the API server has no ServiceImports.

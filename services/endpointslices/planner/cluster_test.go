@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // fakeCluster applies plans as an API server would.
@@ -102,7 +103,7 @@ func testTarget(n int) Desired {
 		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "slicefeed-default", Writer: "slicefeed",
 		Owner:    metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-		Ports:    []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
+		Ports:    []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(30080))}},
 	}
 	for i := range n {
 		d.Endpoints = append(d.Endpoints, readyEndpoint(fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))

@@ -6,11 +6,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
 // Hooks receive what an Applier does, for metrics, Events and status pages. Each may be nil. They run within Apply,
 // which waits for them, and must not call the Applier.
 type Hooks struct {
+	// Planned receives a plan that is not empty, before its first request.
+	Planned func(service corev1.ObjectReference, plan planner.Plan)
 	// Wrote receives each request and its result.
 	Wrote func(Write)
 	// Repaired receives how many slices were repaired that other clients had modified, deleted or added.

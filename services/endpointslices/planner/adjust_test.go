@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
@@ -65,7 +66,7 @@ func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 
 // withNode adds what an adopted slice may have, and the admission policy lets no writer write.
 func withNode(e discoveryv1.Endpoint) discoveryv1.Endpoint {
-	e.NodeName, e.TargetRef, e.Hints = new("node-1"), &corev1.ObjectReference{Kind: "Pod"}, &discoveryv1.EndpointHints{
+	e.NodeName, e.TargetRef, e.Hints = ptr.To("node-1"), &corev1.ObjectReference{Kind: "Pod"}, &discoveryv1.EndpointHints{
 		ForZones: []discoveryv1.ForZone{{Name: "z-1"}},
 	}
 	e.Addresses = append(e.Addresses, "10.0.0.77")

@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
+	"k8s.io/utils/ptr"
 )
 
 // A database outside the cluster, a primary and a standby, behind a Service without a selector. Only
@@ -24,7 +25,7 @@ func Example() {
 		ManagedBy: "database-endpoints.example.org",
 		FirstName: "database",
 		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-		Ports:     []discoveryv1.EndpointPort{{Name: new("postgres"), Port: new(int32(5432))}},
+		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("postgres"), Port: ptr.To(int32(5432))}},
 	}
 	primary, standby := netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.11")
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // legacySlice is a slice of an older installation: no source, no owner, nil conditions.
@@ -26,12 +27,12 @@ func legacySlice(addrs ...string) *discoveryv1.EndpointSlice {
 			Annotations: map[string]string{"note": "kept"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(int32(30080))}},
 	}
 	for _, addr := range addrs {
 		s.Endpoints = append(
 			s.Endpoints,
-			discoveryv1.Endpoint{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}},
+			discoveryv1.Endpoint{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}},
 		)
 	}
 	return s
@@ -69,15 +70,15 @@ func TestFirstSliceHasConfiguredNameAndLabels(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"}},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(30080))}},
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(30080))}},
 		Endpoints: []discoveryv1.Endpoint{
 			{
 				Addresses:  []string{"10.0.0.1"},
-				Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
 			},
 			{
 				Addresses:  []string{"10.0.0.2"},
-				Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
+				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
 			},
 		},
 	}
@@ -116,19 +117,22 @@ func TestAdoptsLegacySliceByMetadataOnly(t *testing.T) {
 
 func TestSkipsEquivalentSlices(t *testing.T) {
 	two := testTarget(2)
-	two.Ports = append(two.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(30053))})
+	two.Ports = append(
+		two.Ports,
+		discoveryv1.EndpointPort{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(int32(30053))},
+	)
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
 		"unchanged":            func(*discoveryv1.EndpointSlice) {},
 		"other endpoint order": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0], s.Endpoints[1] = s.Endpoints[1], s.Endpoints[0] },
 		"other port order":     func(s *discoveryv1.EndpointSlice) { s.Ports[0], s.Ports[1] = s.Ports[1], s.Ports[0] },
 		"nil conditions":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions = discoveryv1.EndpointConditions{} },
-		"an explicit protocol": func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.ProtocolTCP) },
-		"an empty zone":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("") },
+		"an explicit protocol": func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr.To(corev1.ProtocolTCP) },
+		"an empty zone":        func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr.To("") },
 		"foreign annotations":  func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"a": "b"} },
 		"an owner of another kind": func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{Kind: "Node", APIVersion: "v1", UID: "n"})
 		},
-		"flags of the owner reference": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = new(true) },
+		"flags of the owner reference": func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].Controller = ptr.To(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := appliedCluster(t, two)
@@ -140,19 +144,19 @@ func TestSkipsEquivalentSlices(t *testing.T) {
 
 func TestRepairsDifferencesInOneWrite(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.EndpointSlice){
-		"a node name is removed":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("local") },
+		"a node name is removed":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = ptr.To("local") },
 		"hints are removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints = &discoveryv1.EndpointHints{} },
-		"a zone is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("elsewhere") },
+		"a zone is removed":            func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr.To("elsewhere") },
 		"a reference is removed":       func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = &corev1.ObjectReference{} },
 		"a further address is removed": func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.1", "10.0.0.9"} },
-		"a condition is repaired":      func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = new(true) },
+		"a condition is repaired":      func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Terminating = ptr.To(true) },
 		"an endpoint is added again":   func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
 		"an unknown endpoint is removed": func(s *discoveryv1.EndpointSlice) {
-			s.Endpoints = append(s.Endpoints, toAPI(new(readyEndpoint("10.9.9.9"))))
+			s.Endpoints = append(s.Endpoints, toAPI(ptr.To(readyEndpoint("10.9.9.9"))))
 		},
 		"a duplicate is removed":         func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) },
 		"an endpoint without an address": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) },
-		"a port is repaired":             func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(1)) },
+		"a port is repaired":             func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr.To(int32(1)) },
 		"a removed port is added again":  func(s *discoveryv1.EndpointSlice) { s.Ports = nil },
 		"the source label":               func(s *discoveryv1.EndpointSlice) { delete(s.Labels, LabelSource) },
 		"the writer label":               func(s *discoveryv1.EndpointSlice) { s.Labels[LabelWriter] = "x" },
@@ -415,7 +419,7 @@ func TestDropsInvalidAddresses(t *testing.T) {
 func TestCurrentEndpointsAppliesAPIDefaults(t *testing.T) {
 	was := legacySlice("10.0.0.2", "10.0.0.1", "10.0.0.2")
 	was.Endpoints[0].Conditions = discoveryv1.EndpointConditions{}
-	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
 	want := []Endpoint{
 		{Address: netip.MustParseAddr("10.0.0.1"), Serving: true, Terminating: true, Source: "default"},
 		{Address: netip.MustParseAddr("10.0.0.2"), Ready: true, Serving: true, Source: "default"},
@@ -462,7 +466,7 @@ func TestSlicesOfEachSourceHaveItsPorts(t *testing.T) {
 	d := testTarget(0)
 	d.Endpoints = append(testEndpoints("blue", 0, 2), testEndpoints("green", 2, 2)...)
 	other := func(number int32) map[string][]discoveryv1.EndpointPort {
-		return map[string][]discoveryv1.EndpointPort{"green": {{Name: new("http"), Port: &number}}}
+		return map[string][]discoveryv1.EndpointPort{"green": {{Name: ptr.To("http"), Port: &number}}}
 	}
 	for i := range d.Endpoints {
 		d.Endpoints[i].PortGroup = d.Endpoints[i].Source
@@ -495,7 +499,7 @@ func TestSlicesOfEachSourceHaveItsPorts(t *testing.T) {
 
 // portGroups returns the ports of one group, with a port of this number.
 func portGroups(name string, number int32) map[string][]discoveryv1.EndpointPort {
-	return map[string][]discoveryv1.EndpointPort{name: {{Name: new("http"), Port: &number}}}
+	return map[string][]discoveryv1.EndpointPort{name: {{Name: ptr.To("http"), Port: &number}}}
 }
 
 // portNumbers returns the port of each slice, by name.

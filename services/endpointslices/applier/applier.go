@@ -1,6 +1,5 @@
 // Package applier writes the EndpointSlices of a Service as the planner wants them. In the writer it is the only package
-// that changes them. Together they are a library for controllers of EndpointSlices: it imports client-go, but nothing
-// of the writer besides the planner.
+// that changes them. Together they are a library for controllers of EndpointSlices.
 //
 // It guarantees that what it reports as current is never older than its own writes, that a new term begins with a
 // listing of its slices, that a write with an unknown outcome is looked up before the next one, and that what other
@@ -27,8 +26,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
 // deadline limits every request. It is short against the Lease, whose next holder must not meet the request.
@@ -209,7 +207,8 @@ func (a *Applier) withdraw(ctx context.Context, m *memory, order Order) (err err
 // error is returned at the end.
 func (a *Applier) writePlan(ctx context.Context, m *memory, plan planner.Plan, order *Order) error {
 	if !plan.Empty() {
-		tracepoint.Log(a.cfg.Logger, tracepoint.Plan, slog.String("service", nameOf(order.Service)),
+		report(a.cfg.Hooks.Planned, order.Service, plan)
+		a.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "plan", slog.String("service", nameOf(order.Service)),
 			slog.Int("creates", len(plan.Create)), slog.Int("updates", len(plan.Update)), slog.Int("deletes", len(plan.Delete)))
 	}
 	p, rejection := newProgress(order), error(nil)
@@ -248,9 +247,7 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 		return ErrNotLeader
 	}
 	start := time.Now()
-	tracepoint.Mark(tracepoint.Plan)
 	answer, err := a.send(ctx, verb, slice)
-	tracepoint.Mark(tracepoint.Write)
 	result := resultOf(verb, err)
 	attrs := []slog.Attr{
 		slog.String("service", nameOf(order.Service)), slog.String("slice", slice.Name),
@@ -259,7 +256,7 @@ func (a *Applier) writeSlice(ctx context.Context, m *memory, verb Verb, slice *d
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
-	tracepoint.Log(a.cfg.Logger, tracepoint.Write, attrs...)
+	a.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "write", attrs...)
 	write := describeWrite(verb, slice, order)
 	write.Result, write.Err, write.Took = result, err, time.Since(start)
 	if a.cfg.Hooks.Wrote != nil {

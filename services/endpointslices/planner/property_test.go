@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 )
 
@@ -66,11 +67,14 @@ func drawDesired(t *rapid.T) Desired {
 	d.Endpoints = drawEndpoints(t, []string{"", "default", "blue", "green"})
 	d.Labels = rapid.SampledFrom([]map[string]string{nil, {"foreign": "a"}, {"foreign": "b"}}).Draw(t, "labels")
 	if rapid.Bool().Draw(t, "two ports") {
-		d.Ports = append(d.Ports, discoveryv1.EndpointPort{Name: new("dns"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(53))})
+		d.Ports = append(
+			d.Ports,
+			discoveryv1.EndpointPort{Name: ptr.To("dns"), Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(int32(53))},
+		)
 	}
 	if rapid.Bool().Draw(t, "port groups") {
 		d.PortGroups = map[string][]discoveryv1.EndpointPort{
-			"other": {{Name: new("http"), Port: new(rapid.SampledFrom([]int32{8080, 8081}).Draw(t, "other port"))}},
+			"other": {{Name: ptr.To("http"), Port: ptr.To(rapid.SampledFrom([]int32{8080, 8081}).Draw(t, "other port"))}},
 			"same":  d.Ports,
 		}
 	}
@@ -99,7 +103,7 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 					Draw(t, "owners"),
 			},
 			AddressType: rapid.SampledFrom([]discoveryv1.AddressType{"IPv4", "IPv4", "IPv6", "FQDN"}).Draw(t, "type"),
-			Ports: rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, d.Ports, {{Name: new("http"), Port: new(int32(8080))}}, nil}).
+			Ports: rapid.SampledFrom([][]discoveryv1.EndpointPort{d.Ports, d.Ports, {{Name: ptr.To("http"), Port: ptr.To(int32(8080))}}, nil}).
 				Draw(t, "ports"),
 		}
 		if i == 0 {
@@ -268,7 +272,7 @@ func TestEndpointsStayVisibleWhileLabelIsRepaired(t *testing.T) {
 		c.slices = append(c.slices, slice)
 	}
 	c.slices = c.slices[1:]
-	c.slices[2].Endpoints[0].Conditions.Ready = new(false) // so the slice is written anyway
+	c.slices[2].Endpoints[0].Conditions.Ready = ptr.To(false) // so the slice is written anyway
 	d.Endpoints = append(slices.Clone(d.Endpoints), Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Source: "blue"})
 
 	c.apply(t, Compute(d, c.slices), func() {

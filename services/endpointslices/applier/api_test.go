@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
 // api answers like an API server, as far as EndpointSlices go. It is a transport rather than a

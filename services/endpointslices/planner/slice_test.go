@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 var (
@@ -142,7 +143,7 @@ func TestRemovesTriggerTimeAnnotation(t *testing.T) {
 func TestOwnerIsTheService(t *testing.T) {
 	is := testTarget(0).Owner
 	flagged, renamed, lower, old := is, is, is, is
-	flagged.Controller, renamed.Name, lower.Kind, old.APIVersion = new(true), "another", "service", "v0"
+	flagged.Controller, renamed.Name, lower.Kind, old.APIVersion = ptr.To(true), "another", "service", "v0"
 	refs := func(all ...metav1.OwnerReference) []metav1.OwnerReference { return all }
 	for name, c := range map[string]struct {
 		owner     metav1.OwnerReference
@@ -180,15 +181,15 @@ func TestOwnerIsTheService(t *testing.T) {
 
 func TestWritesEachEndpointDifference(t *testing.T) {
 	for name, alter := range map[string]func(*discoveryv1.Endpoint){
-		"not ready":   func(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) },
-		"not serving": func(e *discoveryv1.Endpoint) { e.Conditions.Serving = new(false) },
-		"terminating": func(e *discoveryv1.Endpoint) { e.Conditions.Terminating = new(true) },
-		"hostname":    func(e *discoveryv1.Endpoint) { e.Hostname = new("one") },
+		"not ready":   func(e *discoveryv1.Endpoint) { e.Conditions.Ready = ptr.To(false) },
+		"not serving": func(e *discoveryv1.Endpoint) { e.Conditions.Serving = ptr.To(false) },
+		"terminating": func(e *discoveryv1.Endpoint) { e.Conditions.Terminating = ptr.To(true) },
+		"hostname":    func(e *discoveryv1.Endpoint) { e.Hostname = ptr.To("one") },
 		"hints":       func(e *discoveryv1.Endpoint) { e.Hints = zoneHints("a") },
 		"node hints": func(e *discoveryv1.Endpoint) {
 			e.Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: "n"}}}
 		},
-		"node name":       func(e *discoveryv1.Endpoint) { e.NodeName = new("n") },
+		"node name":       func(e *discoveryv1.Endpoint) { e.NodeName = ptr.To("n") },
 		"reference":       func(e *discoveryv1.Endpoint) { e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Name: "p"} },
 		"topology":        func(e *discoveryv1.Endpoint) { e.DeprecatedTopology = map[string]string{"a": "b"} },
 		"invalid address": func(e *discoveryv1.Endpoint) { e.Addresses = []string{"one"} },
@@ -208,13 +209,13 @@ func TestWritesEachEndpointDifference(t *testing.T) {
 
 func TestWritesEachPortDifference(t *testing.T) {
 	one, two, three := discoveryv1.EndpointPort{
-		Port: new(int32(1)),
+		Port: ptr.To(int32(1)),
 	}, discoveryv1.EndpointPort{
-		Port: new(int32(2)),
+		Port: ptr.To(int32(2)),
 	}, discoveryv1.EndpointPort{
-		Port: new(int32(3)),
+		Port: ptr.To(int32(3)),
 	}
-	all, udp := discoveryv1.EndpointPort{}, discoveryv1.EndpointPort{Protocol: new(corev1.ProtocolUDP), Port: new(int32(1))}
+	all, udp := discoveryv1.EndpointPort{}, discoveryv1.EndpointPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(int32(1))}
 	ports := func(all ...discoveryv1.EndpointPort) []discoveryv1.EndpointPort { return all }
 	for name, c := range map[string]struct{ was, want []discoveryv1.EndpointPort }{
 		"added port":               {ports(one), ports(one, two)},

@@ -25,6 +25,7 @@ import (
 	inTree "k8s.io/endpointslice"
 	inTreeUtil "k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 )
 
@@ -118,7 +119,7 @@ func toInTree(slice *discoveryv1.EndpointSlice, of int) {
 	for i := range slice.Endpoints {
 		e := &slice.Endpoints[i]
 		name := podName(e.Addresses[0])
-		e.NodeName = new("node")
+		e.NodeName = ptr.To("node")
 		e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: slice.Namespace, Name: name, UID: types.UID(name)}
 	}
 }
@@ -302,11 +303,11 @@ func TestNeedsNoMoreWritesThanInTreeReconciler(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := testTarget(0)
 		d.Owner = *metav1.NewControllerRef(&metav1.ObjectMeta{Name: d.Service, UID: "svc-1"}, corev1.SchemeGroupVersion.WithKind("Service"))
-		d.Ports[0].Protocol = new(corev1.ProtocolTCP)
+		d.Ports[0].Protocol = ptr.To(corev1.ProtocolTCP)
 		d.PortGroups = map[string][]discoveryv1.EndpointPort{}
 		for i := range rapid.IntRange(0, 2).Draw(t, "port groups") {
 			d.PortGroups[fmt.Sprint("group-", i+1)] = []discoveryv1.EndpointPort{
-				{Name: d.Ports[0].Name, Protocol: d.Ports[0].Protocol, Port: new(int32(8081 + i))},
+				{Name: d.Ports[0].Name, Protocol: d.Ports[0].Protocol, Port: ptr.To(int32(8081 + i))},
 			}
 		}
 		tree := newInTreeOracle(d)

@@ -12,7 +12,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slicefeed/slicefeed/services/writer/planner"
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
+	"k8s.io/utils/ptr"
 )
 
 func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
@@ -216,7 +217,7 @@ func TestWhatAdmissionChangesIsNotRepaired(t *testing.T) {
 		"a label that always has another": func(s *discoveryv1.EndpointSlice) { s.Labels["example.com/version"] = s.ResourceVersion },
 		"an endpoint that it removes":     func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] },
 		"an endpoint that it adds":        func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, endpoint("10.9.9.9")) },
-		"a field of an endpoint":          func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = new("zone-1") },
+		"a field of an endpoint":          func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Zone = ptr.To("zone-1") },
 		"an owner":                        func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil },
 		"the time of the last change": func(s *discoveryv1.EndpointSlice) {
 			s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-11-28T14:00:00Z"}
