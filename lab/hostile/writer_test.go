@@ -39,7 +39,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
@@ -151,7 +150,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	hooks := recorder.New(w.registry, told, nil).Hooks()
 	config := reconciler.Config{
 		Sources: []reconciler.Source{{Name: "default", Feeds: w.sub, CIDRs: []netip.Prefix{fence}}},
-		Targets: followed, Prober: prober.New(prober.Config{Log: log, Registerer: w.registry}), Lease: w,
+		Targets: followed, Prober: probe.NewProber(log, w.registry), Lease: w,
 		Limits: verdict.Limits{ShrinkWindow: shrinkWindow, EmptyThreshold: empty, MaxStaleness: 15 * time.Minute},
 		Board:  endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
 		Applier: func() *applier.Applier {

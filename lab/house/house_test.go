@@ -104,7 +104,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
 		inventory: {"source", "resolve", "assign", "observe", "roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionoshttp", "ionos", "feed", "collector", "exports", "config", "report", "app"},
-		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "prober", "targets", "config", "verdict", "inputs", "propagation", "endpoints", "election", "events", "report", "recorder", "reconciler", "plan", "app"},
+		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "targets", "config", "verdict", "inputs", "propagation", "endpoints", "election", "events", "report", "recorder", "reconciler", "plan", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
@@ -190,12 +190,10 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		"writer/endpoints/store.go",
 		"writer/endpoints/view.go",
 		"writer/nodeclient/schedule.go",
-		"writer/prober/schedule.go",
-		"writer/prober/controls.go",
-		"writer/prober/expiry.go",
-		"writer/prober/shares.go",
-		"writer/prober/status.go",
-		"writer/prober/targets.go",
+		"writer/probe/schedule.go",
+		"writer/probe/shares.go",
+		"writer/probe/status.go",
+		"writer/probe/targets.go",
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))

@@ -14,7 +14,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/figures"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
 const (
@@ -172,7 +171,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 				s := b.add(t, how, netip.AddrFrom4([4]byte{10, 1, byte(kinds), byte(1 + n)}))
 				living.Go(func() {
 					for ctx.Err() == nil {
-						before, err := s.Until(ctx, prober.Passing)
+						before, err := s.Until(ctx, probe.Passing)
 						if err != nil {
 							if ctx.Err() == nil || judged.Load() == 0 {
 								clock.complainf("%v", err)
@@ -195,7 +194,7 @@ func TestHiccupsChangeNothing(t *testing.T) {
 							continue
 						}
 						judged.Add(1)
-						if w := b.Statuses(requestsFor(s.Key))[0]; w.Health != prober.Passing || w.Since.After(before) {
+						if w := b.Statuses(requestsFor(s.Key))[0]; w.Health != probe.Passing || w.Since.After(before) {
 							clock.complainf(
 								"%s, %s: a hiccup of %v, and %v since %v after it began",
 								how.Mode,

@@ -25,7 +25,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	writertargets "github.com/slicefeed/slicefeed/services/writer/targets"
@@ -208,7 +207,7 @@ func TestASourceOfRefusingNodesDoesNotDelayAnotherService(t *testing.T) {
 	c := &cluster{changed: make(chan struct{}, 1), views: map[writertargets.Key]writertargets.Resolution{}}
 	c.add("honest", "honest", honestPort)
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	prober := prober.New(prober.Config{Log: log, Registerer: registry})
+	prober := probe.NewProber(log, registry)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -17,7 +17,6 @@ import (
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/netns"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
 // Way is how to probe, and what has to be there to answer.
@@ -40,7 +39,7 @@ const port = 31080
 
 // Bench is a running prober and the backends that it probes, each a target of its own.
 type Bench struct {
-	*prober.Prober
+	*probe.Prober
 
 	registry *prometheus.Registry
 	cancel   context.CancelFunc
@@ -55,7 +54,7 @@ type Bench struct {
 // Start starts a prober. Stop it.
 func Start() *Bench {
 	b := &Bench{registry: prometheus.NewRegistry(), kicks: map[string]chan struct{}{}}
-	b.Prober = prober.New(prober.Config{Log: slog.New(slog.DiscardHandler), Registerer: b.registry})
+	b.Prober = probe.NewProber(slog.New(slog.DiscardHandler), b.registry)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	b.running.Go(func() { b.failed = b.Run(ctx) })
@@ -147,7 +146,7 @@ func (b *Bench) Add(how Way, address netip.Addr) (*Subject, error) {
 }
 
 // Until waits for a status, and returns when it was there.
-func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, error) {
+func (s *Subject) Until(ctx context.Context, want probe.Health) (time.Time, error) {
 	for s.health() != want {
 		select {
 		case <-ctx.Done():
@@ -158,14 +157,14 @@ func (s *Subject) Until(ctx context.Context, want prober.Health) (time.Time, err
 	return time.Now(), nil
 }
 
-func (s *Subject) health() prober.Health {
+func (s *Subject) health() probe.Health {
 	return s.bench.Statuses(requestsFor(s.Key))[0].Health
 }
 
 // Die kills the backend and brings it back, so many times, at any time, and reports how long
 // each took to be noticed.
 func (s *Subject) Die(ctx context.Context, times int, set func(dead bool) error, noticed func(dead bool, after time.Duration)) error {
-	if _, err := s.Until(ctx, prober.Passing); err != nil {
+	if _, err := s.Until(ctx, probe.Passing); err != nil {
 		return err
 	}
 	for range times {
@@ -175,9 +174,9 @@ func (s *Subject) Die(ctx context.Context, times int, set func(dead bool) error,
 			if err := set(dead); err != nil {
 				return err
 			}
-			status := prober.Passing
+			status := probe.Passing
 			if dead {
-				status = prober.Failing
+				status = probe.Failing
 			}
 			ended, err := s.Until(ctx, status)
 			if err != nil {
@@ -199,10 +198,10 @@ func AnyTime(ctx context.Context, atLeast, atMost time.Duration) {
 }
 
 // requestsFor returns requests for endpoints of one source, blue.
-func requestsFor(keys ...probe.Key) []prober.Request {
-	requests := make([]prober.Request, len(keys))
+func requestsFor(keys ...probe.Key) []probe.Request {
+	requests := make([]probe.Request, len(keys))
 	for i, key := range keys {
-		requests[i] = prober.Request{Key: key, Source: "blue"}
+		requests[i] = probe.Request{Key: key, Source: "blue"}
 	}
 	return requests
 }

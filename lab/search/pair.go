@@ -17,6 +17,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -137,7 +138,7 @@ func (w *pairWorld) decide(i int) applier.Order {
 	}
 	for n, state := range of.heard {
 		in.Probes = append(in.Probes,
-			verdict.Probe{Address: address(n), Status: verdict.Passing, Since: start, RunStart: start, RunLast: start})
+			probe.Status{Address: address(n), Health: probe.Passing, Since: start, RunStart: start, RunLast: start})
 		if state != unlisted {
 			in.Sources[0].Members = append(in.Sources[0].Members, verdict.Member{Address: address(n), Name: name(n), State: state})
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -43,7 +44,7 @@ type writerWorld struct {
 	now     time.Time
 	leading time.Time
 	sources [2]sourceOf
-	probes  [3]verdict.Probe
+	probes  [3]probe.Status
 	away    bool // the API server
 
 	memory   verdict.Memory
@@ -82,7 +83,7 @@ func Writer(of Setup) World {
 	for n := range of.Nodes {
 		if !w.outside(n) {
 			w.tell(n, verdict.Ready)
-			w.probe(n, verdict.Passing)
+			w.probe(n, probe.Passing)
 		}
 	}
 	if err := w.settle(); err != nil {
@@ -212,7 +213,7 @@ func (w *writerWorld) react() error {
 		if !slices.ContainsFunc(second.Endpoints, func(e verdict.Endpoint) bool {
 			return e.Address == w.address(n) && e.Verdict != verdict.Remove && e.Rule != verdict.RuleAllowlist
 		}) {
-			w.probes[n] = verdict.Probe{}
+			w.probes[n] = probe.Status{}
 		}
 	}
 	return nil
@@ -302,9 +303,9 @@ func (w *writerWorld) tell(n int, state verdict.State) {
 }
 
 // probe has the probe of a node say something.
-func (w *writerWorld) probe(n int, h verdict.ProbeStatus) {
-	p := verdict.Probe{Status: h, Since: w.now, RunStart: w.now, RunLast: w.now}
-	if w.probes[n].Status == h {
+func (w *writerWorld) probe(n int, h probe.Health) {
+	p := probe.Status{Health: h, Since: w.now, RunStart: w.now, RunLast: w.now}
+	if w.probes[n].Health == h {
 		p.RunStart = w.probes[n].RunStart
 	}
 	w.probes[n] = p
@@ -319,7 +320,7 @@ func (w *writerWorld) pass(d time.Duration) {
 		}
 	}
 	for n := range w.setup.Nodes {
-		if w.probes[n].Status != verdict.Pending {
+		if w.probes[n].Health != probe.Pending {
 			w.probes[n].RunLast = w.now
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -34,7 +35,7 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 	}
 	for _, e := range listOf(d) {
 		n, lists := w.number(e.Address), func(h verdict.CurrentEndpoint) bool { return h.Address == e.Address }
-		if w.setup.Probing && w.probes[n].Status != verdict.Passing && !slices.ContainsFunc(in.Current, lists) && word(e) != "out" &&
+		if w.setup.Probing && w.probes[n].Health != probe.Passing && !slices.ContainsFunc(in.Current, lists) && word(e) != "out" &&
 			!w.panics(in) {
 			return fmt.Errorf("node-%d is listed as %s, which is new and has not passed a probe", n, word(e))
 		}
@@ -61,7 +62,7 @@ func (w *writerWorld) judge(in verdict.Input, d verdict.Decision) error {
 // serves reports whether a source is trusted and reports READY for a node that passes its probe and may be listed.
 func (w *writerWorld) serves(s int, d verdict.Decision) bool {
 	for n := range w.setup.Nodes {
-		passes := !w.setup.Probing || w.probes[n].Status == verdict.Passing
+		passes := !w.setup.Probing || w.probes[n].Health == probe.Passing
 		if w.of(n) == s && w.sources[s].words[n] == verdict.Ready && passes && !w.outside(n) && w.speaks(s, d) {
 			return true
 		}
@@ -116,11 +117,11 @@ func (w *writerWorld) speaks(s int, d verdict.Decision) bool {
 func (w *writerWorld) panics(in verdict.Input) bool {
 	fails, use := false, false
 	for _, h := range in.Current {
-		fails = fails || w.probes[w.number(h.Address)].Status == verdict.Failing
+		fails = fails || w.probes[w.number(h.Address)].Health == probe.Failing
 		use = use || h.Conditions != verdict.Conditions{}
 	}
 	for n := range w.setup.Nodes {
-		if w.probes[n].Status == verdict.Passing && !w.outside(n) {
+		if w.probes[n].Health == probe.Passing && !w.outside(n) {
 			return false
 		}
 	}
@@ -130,13 +131,13 @@ func (w *writerWorld) panics(in verdict.Input) bool {
 // failed says that a node fails its probe, and that this counts: another one has passed while it failed.
 func (w *writerWorld) failed(n int) bool {
 	f := &w.probes[n]
-	if !w.setup.Probing || f.Status != verdict.Failing {
+	if !w.setup.Probing || f.Health != probe.Failing {
 		return false
 	}
 	for other := range w.setup.Nodes {
 		p := &w.probes[other]
 		apart := p.RunLast.Before(f.RunStart) || !f.RunLast.After(p.RunStart)
-		if p.Status == verdict.Passing && !w.outside(other) && !apart {
+		if p.Health == probe.Passing && !w.outside(other) && !apart {
 			return true
 		}
 	}
@@ -160,7 +161,7 @@ func (w *writerWorld) protected(in verdict.Input, d verdict.Decision) (node int,
 		switch {
 		case w.failed(n):
 			continue // it may be dead indeed
-		case w.setup.Probing && w.probes[n].Status == verdict.Passing:
+		case w.setup.Probing && w.probes[n].Health == probe.Passing:
 			alive = true
 		}
 		if alive || !dead {
@@ -239,7 +240,7 @@ func stays(now []planner.Endpoint, e planner.Endpoint) bool {
 // empty says whether a source has nothing that could serve: of what is not ready, only what passes its probe.
 func (w *writerWorld) empty(s int) bool {
 	for n, state := range w.sources[s].words[:w.setup.Nodes] {
-		could := state != verdict.NotReady || w.setup.Probing && w.probes[n].Status == verdict.Passing
+		could := state != verdict.NotReady || w.setup.Probing && w.probes[n].Health == probe.Passing
 		if state != unlisted && !w.outside(n) && could {
 			return false
 		}
@@ -360,7 +361,7 @@ func (w *writerWorld) conclude() error {
 		return nil
 	}
 	for n := range w.setup.Nodes {
-		passes := !w.setup.Probing || w.probes[n].Status == verdict.Passing
+		passes := !w.setup.Probing || w.probes[n].Health == probe.Passing
 		serving = serving || w.sources[w.of(n)].words[n] == verdict.Ready && passes && !w.outside(n)
 	}
 	if !serving {
@@ -374,16 +375,16 @@ func (w *writerWorld) conclude() error {
 				is = word(e)
 			}
 		}
-		health := w.probes[n].Status
+		health := w.probes[n].Health
 		if !w.setup.Probing {
-			health = verdict.Passing
+			health = probe.Passing
 		}
 		ok := true
 		switch state := w.sources[w.of(n)].words[n]; {
 		case w.outside(n), state == unlisted, firstServes && w.tier(w.of(n)) > 0:
 			ok = is == "absent"
-		case health == verdict.Pending:
-		case health == verdict.Failing:
+		case health == probe.Pending:
+		case health == probe.Failing:
 			ok = is == "out" || is == "absent"
 		case state == verdict.Draining:
 			ok = is == "drain"

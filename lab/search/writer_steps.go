@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -37,10 +38,10 @@ func (w *writerWorld) steps() (all []writerStep) {
 			}
 		}
 		if w.setup.Probing {
-			if w.probes[n].Status != verdict.Passing {
+			if w.probes[n].Health != probe.Passing {
 				add("the probe of node-%d passes", n, 0, (*writerWorld).passes)
 			}
-			if w.probes[n].Status != verdict.Failing {
+			if w.probes[n].Health != probe.Failing {
 				add("the probe of node-%d fails", n, 0, (*writerWorld).fails)
 			}
 		}
@@ -86,19 +87,19 @@ const probeGap = time.Millisecond
 
 func (w *writerWorld) passes(s writerStep) {
 	w.now = w.now.Add(probeGap)
-	w.probe(s.n, verdict.Passing)
+	w.probe(s.n, probe.Passing)
 }
 
 func (w *writerWorld) fails(s writerStep) {
 	w.now = w.now.Add(probeGap)
-	w.probe(s.n, verdict.Failing)
+	w.probe(s.n, probe.Failing)
 }
 
 func (w *writerWorld) allFail(writerStep) {
 	w.now = w.now.Add(probeGap)
 	for n := range w.setup.Nodes {
-		if w.probes[n].Status != verdict.Failing {
-			w.probe(n, verdict.Failing)
+		if w.probes[n].Health != probe.Failing {
+			w.probe(n, probe.Failing)
 		}
 	}
 }
@@ -134,7 +135,7 @@ func (w *writerWorld) restarts(writerStep) {
 	for s := range w.setup.Sources {
 		w.sources[s].heard, w.sources[s].alive = false, false
 	}
-	w.probes = [3]verdict.Probe{}
+	w.probes = [3]probe.Status{}
 }
 
 // Steps and the others are those of a World.

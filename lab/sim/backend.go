@@ -8,7 +8,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 )
 
 // host is what is behind an address.
@@ -50,17 +49,17 @@ func (w *world) alive(a netip.Addr) {
 type probes struct {
 	w        *writer
 	rand     *rand.Rand
-	schedule *prober.ProbeSchedule
+	schedule *probe.Schedule
 	probed   map[probe.Key]struct{}
 	wake     *event
 }
 
 func newProbes(w *writer) *probes {
-	return &probes{w: w, rand: w.chance(fmt.Sprintf("probes %s/%d", w.name, w.lives)), schedule: prober.NewProbeSchedule(512)}
+	return &probes{w: w, rand: w.chance(fmt.Sprintf("probes %s/%d", w.name, w.lives)), schedule: probe.NewSchedule(512)}
 }
 
 // Set replaces what is probed. There is but one target.
-func (p *probes) Set(target string, requests []prober.Request) {
+func (p *probes) Set(target string, requests []probe.Request) {
 	probed, before := make(map[probe.Key]struct{}, len(requests)), p.probed
 	for _, r := range requests {
 		if r.Key.Spec.Mode == probe.Off {
@@ -68,13 +67,13 @@ func (p *probes) Set(target string, requests []prober.Request) {
 		}
 		r.Key.Spec = r.Key.Spec.Canonical()
 		if _, already := p.probed[r.Key]; !already {
-			p.confide(r.Key, prober.Status{})
+			p.confide(r.Key, probe.Status{})
 		}
 		probed[r.Key] = struct{}{}
 	}
 	for k := range before { // what was found at a port that is not probed any more is forgotten
 		if _, is := probed[k]; !is && p.w.script.Setup.Ports {
-			p.confide(k, prober.Status{})
+			p.confide(k, probe.Status{})
 		}
 	}
 	p.probed = probed
@@ -85,7 +84,7 @@ func (p *probes) Set(target string, requests []prober.Request) {
 }
 
 // Status is the present word on a key.
-func (p *probes) Statuses(requests []prober.Request) (all []prober.Status) {
+func (p *probes) Statuses(requests []probe.Request) (all []probe.Status) {
 	for i := range requests {
 		all = append(all, p.schedule.Status(requests[i].Key))
 	}
@@ -131,7 +130,7 @@ func (p *probes) run() {
 	}
 }
 
-func (p *probes) finish(a prober.Attempt, outcome probe.Result, detail string) {
+func (p *probes) finish(a probe.Attempt, outcome probe.Result, detail string) {
 	if p.schedule.Finish(a, outcome, detail, time.Now()) {
 		p.w.tellf("%s probes %s:%d: %s", p.w.name, a.Key.Address, a.Key.Port, p.schedule.Status(a.Key).Health)
 		p.w.poke()
@@ -142,11 +141,11 @@ func (p *probes) finish(a prober.Attempt, outcome probe.Result, detail string) {
 }
 
 // confide tells the oracle a word.
-func (p *probes) confide(k probe.Key, word prober.Status) {
-	verdicts := [...]oracle.Verdict{prober.Pending: oracle.Unjudged, prober.Passing: oracle.Passing, prober.Failing: oracle.Failing}
+func (p *probes) confide(k probe.Key, word probe.Status) {
+	verdicts := [...]oracle.Verdict{probe.Pending: oracle.Unjudged, probe.Passing: oracle.Passing, probe.Failing: oracle.Failing}
 	p.w.see(oracle.Probed{
 		Writer: p.w.name, Probe: probeName(k.Spec), Address: k.Address, Port: k.Port, Verdict: verdicts[word.Health],
-		FailingSince: word.RunStart, LastPassed: word.LastPassedAt,
+		FailingSince: word.RunStart, LastPassed: word.LastPassed,
 	})
 }
 

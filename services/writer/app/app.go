@@ -33,7 +33,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/plan"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	writerreport "github.com/slicefeed/slicefeed/services/writer/report"
@@ -83,7 +83,7 @@ type writer struct {
 	sources          []*source
 	report           *writerreport.Builder
 	targets          *targets.Watcher
-	prober           *prober.Prober
+	prober           *probe.Prober
 	reconcilerConfig reconciler.Config
 	lease            *election.Lease     // nil in a dry run
 	endpointListener *endpoints.Listener // nil without LISTEN_ADDRESS
@@ -131,7 +131,7 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 		sources:          openedSources,
 		endpointListener: listener,
 		report:           builder,
-		prober:           prober.New(prober.Config{Log: log, Registerer: registerer}),
+		prober:           probe.NewProber(log, registerer),
 	}
 	w.reconcilerConfig = reconciler.Config{
 		Prober: w.prober, Zones: map[string]string{}, MaxEndpoints: cfg.MaxEndpoints,

@@ -37,7 +37,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
@@ -214,7 +213,7 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 			{Feeds: feeds, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},
 		},
 		Targets:    watched,
-		Prober:     prober.New(prober.Config{Log: log, Registerer: registry}),
+		Prober:     probe.NewProber(log, registry),
 		Lease:      dryRunLease{time.Now()},
 		Board:      endpoints.NewStore("epoch"),
 		Reporter:   reporter,

@@ -29,7 +29,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -124,7 +123,7 @@ func withConfig(t *testing.T, fixture planFixture, objects []runtime.Object, use
 	}
 	source := reconciler.Source{Feeds: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
 	config := reconciler.Config{
-		Sources: []reconciler.Source{source}, Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}),
+		Sources: []reconciler.Source{source}, Targets: watched, Prober: probe.NewProber(log, registry),
 		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Lease: leader{}, Board: endpoints.NewStore("epoch"),
 		Reporter: events.NewReporter(events.Config{Logger: log}), Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -30,56 +29,48 @@ const noValidResponse = "no valid response"
 // errInvalidSpec is for a spec that Validate rejects.
 var errInvalidSpec = errors.New("invalid probe spec")
 
-// Client probes backends. Each probe has its own connection.
-type Client struct {
-	http *http.Transport
-}
-
-// Probe runs one probe within ctx, and returns why it did not pass.
-func (c *Client) Probe(ctx context.Context, key Key) (Result, string) {
-	key = key.Canonical()
+// attempt makes one probe of a canonical key within ctx, and returns why it did not pass.
+func attempt(ctx context.Context, key Key) (Result, string) {
 	ctx, cancel := context.WithTimeout(ctx, key.Spec.Timeout)
 	defer cancel()
-	err := c.attempt(ctx, key)
+	err := connect(ctx, key)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err() // the other error comes from closing the connection
 	}
 	return classifyError(err, key.Spec)
 }
 
-func (c *Client) attempt(ctx context.Context, key Key) error {
+// connect makes a probe over a connection of its own.
+func connect(ctx context.Context, key Key) error {
 	if key.Spec.Mode == Off || key.Spec.Validate() != nil {
 		return errInvalidSpec
 	}
-	conn, err := dialTCP(ctx, netip.AddrPortFrom(key.Address, key.Port))
+	tcp, err := dialTCP(ctx, netip.AddrPortFrom(key.Address, key.Port))
 	if err != nil {
 		return err
 	}
 	// This closes the TCP connection itself: TLS and HTTP/2 would first send a close message and wait
 	// for it to be written. It also ends all waiting reads and writes.
-	defer conn.Close() //nolint:errcheck // no written data can be lost
+	defer tcp.Close() //nolint:errcheck // no written data can be lost
 	if key.Spec.Mode == TCP {
 		return nil
 	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })() //nolint:errcheck // as above
-	return c.probeConn(ctx, conn, key)
+	defer context.AfterFunc(ctx, func() { tcp.Close() })() //nolint:errcheck // as above
+	return probeConn(ctx, tcp, key)
 }
 
-// probeConn probes over a connection, which the caller closes.
-func (c *Client) probeConn(ctx context.Context, tcp net.Conn, key Key) (err error) {
+// probeConn makes a probe over a connection, which the caller closes.
+func probeConn(ctx context.Context, tcp net.Conn, key Key) (err error) {
 	var conn net.Conn = &limitedConn{tcp, maxReadBytes}
-	if key.Spec.Mode == HTTPS || key.Spec.Mode == GRPC && key.Spec.TLS {
+	if key.Spec.Mode == HTTPS || key.Spec.TLS {
 		if conn, err = handshakeTLS(conn, key.Spec); err != nil {
 			return err
 		}
 	}
-	switch key.Spec.Mode {
-	case HTTP, HTTPS:
-		return c.getHTTP(ctx, conn, key)
-	case GRPC:
-		return checkGRPC(ctx, conn, func() { tcp.Close() }, key) //nolint:errcheck // as in attempt
+	if key.Spec.Mode == GRPC {
+		return checkGRPC(ctx, conn, func() { tcp.Close() }, key) //nolint:errcheck // as in connect
 	}
-	return errInvalidSpec
+	return getHTTP(ctx, conn, key)
 }
 
 // dialTCP connects with SO_LINGER 0, so that closing sends a reset and probes leave no sockets in

@@ -43,7 +43,7 @@ func checkProbe(t *testing.T, address string, spec Spec, result Result, detail s
 	if spec.Timeout == 0 {
 		spec.Timeout = 10 * time.Second // long enough for slow machines
 	}
-	gotOutcome, gotDetail := NewClient().Probe(context.Background(), keyFor(t, address, spec))
+	gotOutcome, gotDetail := attempt(context.Background(), keyFor(t, address, spec).Canonical())
 	if gotOutcome != result || gotDetail != detail {
 		t.Errorf("%v %q, want %v %q", gotOutcome, gotDetail, result, detail)
 	}
@@ -172,7 +172,7 @@ func TestClosesConnectionsWithReset(t *testing.T) {
 		}
 		ended <- err
 	}()
-	if o, _ := NewClient().Probe(context.Background(), keyFor(t, l.Addr().String(), Spec{Mode: TCP})); o != Pass {
+	if o, _ := attempt(context.Background(), keyFor(t, l.Addr().String(), Spec{Mode: TCP}).Canonical()); o != Pass {
 		t.Fatal(o)
 	}
 	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {

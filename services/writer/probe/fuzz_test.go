@@ -30,7 +30,6 @@ func FuzzBackendResponse(f *testing.F) {
 	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x04\x01\x05\x00\x00\x00\x01\x88\x00\x00\x00"))
 	f.Add(uint8(GRPC), []byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add(uint8(GRPC), []byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-	client := NewClient()
 	f.Fuzz(func(t *testing.T, mode uint8, sent []byte) {
 		k := Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 30080}
 		k.Spec = Spec{Mode: HTTP + Mode(mode%3)}
@@ -44,7 +43,7 @@ func FuzzBackendResponse(f *testing.F) {
 			backendEnd.Write(sent)
 			backendEnd.Close()
 		}()
-		result, detail := classifyError(client.probeConn(ctx, clientEnd, k.Canonical()), k.Spec)
+		result, detail := classifyError(probeConn(ctx, clientEnd, k.Canonical()), k.Spec)
 		clientEnd.Close()
 		<-done
 		switch {

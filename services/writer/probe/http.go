@@ -18,23 +18,8 @@ const (
 	userAgent      = "slicefeed-probe"
 )
 
-// connKey is the context key of the connection that the transport uses.
-type connKey struct{}
-
-// NewClient returns a client.
-func NewClient() *Client {
-	dialPreset := func(ctx context.Context, _, _ string) (net.Conn, error) { return ctx.Value(connKey{}).(net.Conn), nil }
-	c := &Client{&http.Transport{
-		DialContext: dialPreset, DisableKeepAlives: true, DisableCompression: true,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		Protocols:              &http.Protocols{},
-	}}
-	c.http.Protocols.SetHTTP1(true)
-	return c
-}
-
 // getHTTP is the probe of modes http and https.
-func (c *Client) getHTTP(ctx context.Context, conn net.Conn, key Key) error {
+func getHTTP(ctx context.Context, conn net.Conn, key Key) error {
 	target, err := url.ParseRequestURI(key.Spec.Path)
 	if err != nil {
 		return errInvalidSpec
@@ -44,12 +29,15 @@ func (c *Client) getHTTP(ctx context.Context, conn net.Conn, key Key) error {
 		Method: http.MethodGet, URL: target, Host: key.Spec.Host,
 		Header: http.Header{"User-Agent": {userAgent}},
 	}
-	// A round trip, unlike http.Client, does not follow redirects.
-	client, err := c.http.NewClientConn(context.WithValue(ctx, connKey{}, conn), "http", target.Host)
-	if err != nil {
-		return err
+	transport := &http.Transport{
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		DisableKeepAlives: true, DisableCompression: true,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		Protocols:              &http.Protocols{},
 	}
-	response, err := client.RoundTrip(request.WithContext(ctx))
+	transport.Protocols.SetHTTP1(true)
+	// A round trip, unlike http.Client, does not follow redirects.
+	response, err := transport.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,3 @@
-// Package probe makes one probe of a backend. It guarantees that a result never has bytes that the backend
-// sent, that a probe reads and waits within limits, and that it distinguishes failures of the backend from
-// failures of the writer. Package prober decides when to probe, and concludes from the results.
 package probe
 
 import (

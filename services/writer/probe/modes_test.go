@@ -144,7 +144,7 @@ func TestHostSetsSNI(t *testing.T) {
 				s.EnableHTTP2 = true
 				s.StartTLS()
 				k := keyFor(t, s.URL, Spec{Mode: mode, Host: row.set, TLS: true, Timeout: 10 * time.Second})
-				NewClient().Probe(context.Background(), k)
+				attempt(context.Background(), k.Canonical())
 				want := names{row.host, row.sni}
 				if row.set == "" {
 					want.host = k.HostPort()
@@ -376,7 +376,7 @@ func TestGRPCProbeEndsAtTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err := NewClient().probeConn(ctx, clientEnd, Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 1, Spec: Spec{Mode: GRPC}})
+		err := probeConn(ctx, clientEnd, Key{Address: netip.MustParseAddr("10.0.0.1"), Port: 1, Spec: Spec{Mode: GRPC}})
 		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v after %v", err, took)
 		}

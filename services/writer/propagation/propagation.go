@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -67,7 +68,7 @@ func (c Causes) With(other Causes) Causes {
 // changed before the first decision is not measured: it did not wait. Neither is what only time releases.
 type Tracker struct {
 	changed map[string]time.Time // when each source's report last changed
-	probes  []verdict.Probe
+	probes  []probe.Status
 	causes  Causes
 }
 
@@ -75,7 +76,7 @@ type Tracker struct {
 func (t *Tracker) Causes() Causes { return t.causes }
 
 // Observe records what a decision depends on, and measures how long that waited for it.
-func (t *Tracker) Observe(m *Metrics, now time.Time, snapshots []subscriber.Snapshot, probes []verdict.Probe) {
+func (t *Tracker) Observe(m *Metrics, now time.Time, snapshots []subscriber.Snapshot, probes []probe.Status) {
 	var found Causes
 	changed := make(map[string]time.Time, len(snapshots))
 	for i := range snapshots {

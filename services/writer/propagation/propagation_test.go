@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 func TestMeasuresWhatADecisionWaitedFor(t *testing.T) {
@@ -20,8 +20,8 @@ func TestMeasuresWhatADecisionWaitedFor(t *testing.T) {
 		return []subscriber.Snapshot{{Source: "default", ChangedAt: at(seconds)}}
 	}
 	a := netip.MustParseAddr("10.0.1.7")
-	probed := func(seconds int) []verdict.Probe {
-		return []verdict.Probe{{Address: a, Since: at(seconds)}}
+	probed := func(seconds int) []probe.Status {
+		return []probe.Status{{Address: a, Since: at(seconds)}}
 	}
 	for _, tt := range []struct {
 		name      string

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -147,9 +145,9 @@ func (s *shelf) Update(_ context.Context, slice *discoveryv1.EndpointSlice) (*di
 // answered says that every probe passes, since always.
 type answered struct{ Prober }
 
-func (answered) Set(string, []prober.Request) {}
-func (answered) Statuses(requests []prober.Request) []prober.Status {
-	return slices.Repeat([]prober.Status{{Health: prober.Passing}}, len(requests))
+func (answered) Set(string, []probe.Request) {}
+func (answered) Statuses(requests []probe.Request) []probe.Status {
+	return statuses(probe.Status{Health: probe.Passing}, requests)
 }
 
 // BenchmarkOneChange is all that the writer does about one node of a Service with many endpoints,

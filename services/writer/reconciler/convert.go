@@ -13,7 +13,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -96,7 +95,7 @@ func (r *Reconciler) input(
 	limits.Probing = settings.Probe.Mode != probe.Off
 	return verdict.Input{
 		Sources: r.sourceInputs(s, view, snapshots, ports),
-		Probes:  r.probes(s.probed),
+		Probes:  r.Prober.Statuses(s.probed),
 		Current: current,
 		Limits:  limits,
 
@@ -135,31 +134,6 @@ func (r *Reconciler) sourceInputs(
 		source.Unusable = cmp.Or(source.Unusable, snapshot.Denial, snapshot.WithheldReason())
 		source.Tier = 1 + slices.Index(view.Target.Settings.Failover, snapshot.Source)
 		all = append(all, source)
-	}
-	return all
-}
-
-var probeStatuses = [...]verdict.ProbeStatus{
-	prober.Pending: verdict.Pending,
-	prober.Passing: verdict.Passing,
-	prober.Failing: verdict.Failing,
-}
-
-// probes returns the status of each probe, sorted by address and port as the requests are.
-func (r *Reconciler) probes(probed []prober.Request) []verdict.Probe {
-	all := make([]verdict.Probe, len(probed))
-	for i, s := range r.Prober.Statuses(probed) {
-		all[i] = verdict.Probe{
-			Address:    probed[i].Key.Address,
-			Port:       probed[i].Key.Port,
-			Status:     probeStatuses[s.Health],
-			Since:      s.Since,
-			Detail:     s.Detail,
-			Expired:    s.Expired,
-			LastPassed: s.LastPassedAt,
-			RunStart:   s.RunStart,
-			RunLast:    s.RunLast,
-		}
 	}
 	return all
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -52,21 +51,21 @@ type portProber struct {
 	probed  map[string]bool // since the start
 }
 
-func (p *portProber) Set(_ string, requests []prober.Request) {
+func (p *portProber) Set(_ string, requests []probe.Request) {
 	for _, r := range requests {
 		p.probed[fmt.Sprintf("%s:%d", r.Key.Address, r.Key.Port)] = true
 	}
 }
 
-func (p *portProber) Statuses(requests []prober.Request) []prober.Status {
-	all := make([]prober.Status, len(requests))
+func (p *portProber) Statuses(requests []probe.Request) []probe.Status {
+	all := make([]probe.Status, len(requests))
 	for i, r := range requests {
 		at := time.Unix(0, 0)
-		if all[i] = (prober.Status{Health: prober.Passing, RunStart: at, RunLast: at.Add(time.Hour)}); slices.Contains(
-			p.failing,
-			r.Key.Port,
-		) {
-			all[i].Health = prober.Failing
+		all[i] = probe.Status{
+			Address: r.Key.Address, Port: r.Key.Port, Health: probe.Passing, RunStart: at, RunLast: at.Add(time.Hour),
+		}
+		if slices.Contains(p.failing, r.Key.Port) {
+			all[i].Health = probe.Failing
 		}
 	}
 	return all

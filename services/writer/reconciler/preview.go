@@ -3,6 +3,7 @@ package reconciler
 import (
 	"fmt"
 
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -22,7 +23,7 @@ func (r *Reconciler) preview(
 	}
 	p.Desired = r.desiredOf(view, s.decision)
 	for _, request := range s.probed { // as the decision has it: a probe may have passed since
-		if probe, _ := input.Probe(request.Key.Address, request.Key.Port); probe.Status == verdict.Pending {
+		if status, _ := input.Probe(request.Key.Address, request.Key.Port); status.Health == probe.Pending {
 			p.PendingProbes++
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -31,11 +30,11 @@ func requests(
 	decided []verdict.Endpoint,
 	current []verdict.CurrentEndpoint,
 	allows targets.Allows,
-) (all []prober.Request) {
+) (all []probe.Request) {
 	if spec.Mode == probe.Off {
 		return nil
 	}
-	all = make([]prober.Request, 0, len(decided))
+	all = make([]probe.Request, 0, len(decided))
 	for i := range decided {
 		e := &decided[i]
 		for len(current) > 0 && current[0].Address.Less(e.Address) {
@@ -48,7 +47,7 @@ func requests(
 		first := len(all)
 		add := func(ports verdict.Ports) {
 			if ports.Probe != 0 && allows(e.Source, ports.Probe) {
-				all = append(all, prober.Request{Key: probe.Key{Address: e.Address, Port: ports.Probe, Spec: spec}, Source: e.Source})
+				all = append(all, probe.Request{Key: probe.Key{Address: e.Address, Port: ports.Probe, Spec: spec}, Source: e.Source})
 			}
 		}
 		add(e.Ports)
@@ -57,7 +56,7 @@ func requests(
 				add(other)
 			}
 		}
-		slices.SortFunc(all[first:], func(a, b prober.Request) int { return cmp.Compare(a.Key.Port, b.Key.Port) })
+		slices.SortFunc(all[first:], func(a, b probe.Request) int { return cmp.Compare(a.Key.Port, b.Key.Port) })
 	}
 	return all
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -87,8 +87,8 @@ type Targets interface {
 
 // Prober probes endpoints.
 type Prober interface {
-	Set(target string, requests []prober.Request) // replaces what is probed for a target
-	Statuses(requests []prober.Request) []prober.Status
+	Set(target string, requests []probe.Request) // replaces what is probed for a target
+	Statuses(requests []probe.Request) []probe.Status
 	TakeChanged() []string    // targets with a status that changed since the last call
 	Changed() <-chan struct{} // TakeChanged may return some; one reader
 }
@@ -146,7 +146,7 @@ type state struct {
 	decision    verdict.Decision
 	sources     map[string]*inputs.Source // by subscriber.Snapshot.FeedName
 	current     inputs.Current
-	probed      []prober.Request
+	probed      []probe.Request
 	propagation propagation.Tracker
 	health      endpoints.Health
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -149,18 +148,27 @@ type fakeProber struct {
 	Prober
 
 	probed []netip.Addr
-	status prober.Status
+	status probe.Status
 }
 
-func (p *fakeProber) Set(_ string, requests []prober.Request) {
+func (p *fakeProber) Set(_ string, requests []probe.Request) {
 	p.probed = nil
 	for _, request := range requests {
 		p.probed = append(p.probed, request.Key.Address)
 	}
 }
 
-func (p *fakeProber) Statuses(requests []prober.Request) []prober.Status {
-	return slices.Repeat([]prober.Status{p.status}, len(requests))
+func (p *fakeProber) Statuses(requests []probe.Request) []probe.Status {
+	return statuses(p.status, requests)
+}
+
+// statuses returns the same status for each request.
+func statuses(status probe.Status, requests []probe.Request) (all []probe.Status) {
+	for _, r := range requests {
+		status.Address, status.Port = r.Key.Address, r.Key.Port
+		all = append(all, status)
+	}
+	return all
 }
 
 // fakeLease is held in the given term; 0: by another writer.
@@ -537,18 +545,18 @@ func TestRecreatedServiceStartsWithoutMemory(t *testing.T) {
 func TestLeaderThatCannotProbeStepsDown(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		status   prober.Status
+		status   probe.Status
 		released int
 	}{
-		{"out of sockets", prober.Status{Expired: true, Detail: "too many open files"}, 1},
-		{"pending", prober.Status{}, 0},
+		{"out of sockets", probe.Status{Expired: true, Detail: "too many open files"}, 1},
+		{"pending", probe.Status{}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			view := withSlice()
 			view.Target.Settings.Probe.Mode = probe.TCP
 			view.Target.Settings.Sources = nil
 			f := newFixture(view)
-			f.prober.status = prober.Status{Health: prober.Passing}
+			f.prober.status = probe.Status{Health: probe.Passing}
 			now := time.Now()
 			f.Decide(fixtureKey, now) // what is probed follows from the first decision
 			f.Decide(fixtureKey, now)
@@ -682,7 +690,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 			settings.Probe = probe.Spec{Mode: probe.TCP}
 			f := newFixture(view)
 			f.Limits.ShrinkWindow = time.Minute
-			f.prober.status = prober.Status{Health: prober.Passing}
+			f.prober.status = probe.Status{Health: probe.Passing}
 			feeds := &serviceFeeds{used: map[string]string{}, ports: map[string]uint16{"shop/web": 30080, "shop/api": 30090}}
 			f.sources["blue"] = Source{Name: "blue", Feeds: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 			if !restart {

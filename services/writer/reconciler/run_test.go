@@ -27,7 +27,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/prober"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -61,7 +60,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	registry.MustRegister(report.Metrics{Store: board})
 	return &cluster{New(Config{
 		Sources: []Source{{Name: "default", Feeds: silentFeeds{}}},
-		Targets: watched, Prober: prober.New(prober.Config{Log: log, Registerer: registry}), Lease: lease,
+		Targets: watched, Prober: probe.NewProber(log, registry), Lease: lease,
 		Board: board, Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			leading := func() bool { return lease.Term() != 0 }

@@ -25,6 +25,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -57,7 +58,7 @@ func newTarget(service string, addresses ...string) endpoints.Target {
 			t.Input.Sources[0].Members,
 			verdict.Member{Address: a, Name: fmt.Sprintf("worker-%d", i+1), State: verdict.Ready, Since: now.Add(-time.Hour)},
 		)
-		t.Input.Probes = append(t.Input.Probes, verdict.Probe{Address: a, Status: verdict.Passing, Since: now.Add(-time.Minute)})
+		t.Input.Probes = append(t.Input.Probes, probe.Status{Address: a, Health: probe.Passing, Since: now.Add(-time.Minute)})
 		t.Input.Current = append(t.Input.Current, verdict.CurrentEndpoint{Address: a, Conditions: ready, Source: "blue"})
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{
 			Address: a, Source: "blue", Verdict: verdict.Serve, Conditions: ready, Listed: true, Rule: verdict.RuleTable,
@@ -117,15 +118,15 @@ func unhealthyTarget() endpoints.Target {
 	t := newTarget("shop", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 	members, decided := t.Input.Sources[0].Members, t.Decision.Endpoints
 	t.Input.Current = t.Input.Current[:3]
-	t.Input.Probes[1] = verdict.Probe{
-		Address: decided[1].Address, Status: verdict.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused",
+	t.Input.Probes[1] = probe.Status{
+		Address: decided[1].Address, Health: probe.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused",
 		LastPassed: now.Add(-11 * time.Second),
 	}
 	decided[1].Verdict, decided[1].Conditions, decided[1].Reason = verdict.Unready, out, "source blue: READY, probe: failing (connection refused)"
 	members[2].State = verdict.Draining
 	decided[2].Verdict, decided[2].Rule, decided[2].Held = verdict.Hold, verdict.RuleShrink, true
 	decided[2].Reason = "source blue: DRAINING, probe: passing"
-	t.Input.Probes[3] = verdict.Probe{Address: decided[3].Address}
+	t.Input.Probes[3] = probe.Status{Address: decided[3].Address}
 	decided[3].Verdict, decided[3].Listed, decided[3].Reason = verdict.Hold, false, "source blue: READY, probe: pending"
 	t.Decision.Guards = []verdict.Guard{
 		{
@@ -349,7 +350,7 @@ func TestForeignTextStaysInItsLine(t *testing.T) {
 	for i := range target.Decision.Endpoints {
 		target.Decision.Endpoints[i].Reason = evil
 		target.Input.Sources[0].Members[i].Name = evil
-		target.Input.Probes[i] = verdict.Probe{Address: target.Decision.Endpoints[i].Address, Status: verdict.Failing, Detail: evil}
+		target.Input.Probes[i] = probe.Status{Address: target.Decision.Endpoints[i].Address, Health: probe.Failing, Detail: evil}
 	}
 	target.Decision.Guards[0].Message = evil
 	b := newBuilder(target)
@@ -410,9 +411,9 @@ func TestExplainsAddresses(t *testing.T) {
 		"not written":    {func(w *world) { w.target.Input.Current = nil }, "ERROR OutOfSync: Its slices do not list it as wanted"},
 		"another source": {func(w *world) { w.target.Input.Current[0].Source = "green" }, "ERROR OutOfSync: Its slices do not list it as wanted"},
 		"the probe fails": {listed(out, verdict.Unready, func(w *world) {
-			w.target.Input.Probes[0] = verdict.Probe{Address: w.decided.Address, Status: verdict.Failing, Detail: "connection refused"}
+			w.target.Input.Probes[0] = probe.Status{Address: w.decided.Address, Health: probe.Failing, Detail: "connection refused"}
 		}), "WARNING ProbeFailing: Its probe fails: connection refused"},
-		"pending":                      {unlisted(func(w *world) { w.target.Input.Probes[0] = verdict.Probe{Address: w.decided.Address} }), "NOTE ProbePending: Its probe has no result yet"},
+		"pending":                      {unlisted(func(w *world) { w.target.Input.Probes[0] = probe.Status{Address: w.decided.Address} }), "NOTE ProbePending: Its probe has no result yet"},
 		"not ready":                    {listed(out, verdict.Unready, member(verdict.NotReady)), "WARNING NodeNotReady: Node worker-1 is NOT_READY"},
 		"draining":                     {listed(draining, verdict.Drain, member(verdict.Draining)), "NOTE NodeDraining: Node worker-1 is DRAINING"},
 		"a state of a newer inventory": {listed(out, verdict.Hold, member(verdict.Unknown)), "WARNING StateUnknown: Node worker-1 has a state that this version does not know"},
@@ -476,7 +477,7 @@ func TestAnExplanationFitsTheDecision(t *testing.T) {
 			}
 			input.Probes = append(
 				input.Probes,
-				verdict.Probe{Address: address, Status: verdict.ProbeStatus(rapid.IntRange(0, 2).Draw(t, "probe"))},
+				probe.Status{Address: address, Health: probe.Health(rapid.IntRange(0, 2).Draw(t, "probe"))},
 			)
 		}
 		source.Trusted, input.Sources = source.Members, []verdict.Source{source}

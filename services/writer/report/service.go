@@ -10,6 +10,7 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -131,7 +132,7 @@ func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writer
 	}
 	if p, probed := t.Input.Probe(address, port); probed && t.Input.Limits.Probing {
 		r.Probe = &writerv1.ProbeReport{
-			Result: p.Status.String(), Age: report.Age(p.Since, now), Detail: text(p.Detail), PassedAge: report.Age(p.LastPassed, now),
+			Result: p.Health.String(), Age: report.Age(p.Since, now), Detail: text(p.Detail), PassedAge: report.Age(p.LastPassed, now),
 		}
 		if p.Since.After(since) {
 			since = p.Since
@@ -188,9 +189,9 @@ func ofAddress(
 			}
 		}
 		return problem(report.Warning, "NotReported", "No source of the Service reports it.")
-	case r.GetProbe().GetResult() == verdict.Failing.String():
+	case r.GetProbe().GetResult() == probe.Failing.String():
 		return problem(report.Warning, "ProbeFailing", "Its probe fails: %s.", r.GetProbe().GetDetail())
-	case r.GetProbe().GetResult() == verdict.Pending.String():
+	case r.GetProbe().GetResult() == probe.Pending.String():
 		return problem(report.Note, "ProbePending", "Its probe has no result yet.")
 	case decided != nil && decided.Rule == verdict.RuleTrust:
 		return problem(report.Warning, "SourceNotTrusted", "Not added: %s.", decided.Reason)

@@ -3,6 +3,8 @@ package verdict
 import (
 	"fmt"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 func sizes(b *testing.B, run func(b *testing.B, w *world)) {
@@ -12,7 +14,7 @@ func sizes(b *testing.B, run func(b *testing.B, w *world)) {
 			s := w.source("blue")
 			for i := range n {
 				s.Members = append(s.Members, Member{Address: addr(i), Name: fmt.Sprint("node-", i), State: Ready, Since: start})
-				w.probe(i, Passing)
+				w.probe(i, probe.Passing)
 				w.hold(i, "blue", ready)
 			}
 			w.shrinks()
@@ -39,10 +41,10 @@ func BenchmarkDecideChange(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			want := Unready
-			w.probe(one, Failing)
+			w.probe(one, probe.Failing)
 			if i%2 == 1 {
 				want = Serve
-				w.probe(one, Passing)
+				w.probe(one, probe.Passing)
 			}
 			w.mem, w.d = Decide(w.mem, w.in, w.now)
 			if got := w.d.Endpoints[one]; got.Verdict != want {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 func TestWhatIsNotInCanonicalFormIsNeverWritten(t *testing.T) {
@@ -26,7 +28,7 @@ func TestTheFloorSaysWhetherItKeepsOrLists(t *testing.T) {
 	}
 	w = newWorld(t, 0)
 	w.report("blue", 5, Draining)
-	w.probe(5, Passing)
+	w.probe(5, probe.Passing)
 	if w.decide(); w.endpoint(addr(5)).Verdict != Serve || !w.endpoint(addr(5)).Conditions.Ready {
 		t.Errorf("what is new: %+v", w.endpoint(addr(5)))
 	}
@@ -37,7 +39,7 @@ func TestAnyPassingProbeIsReported(t *testing.T) {
 		w := newWorld(t, 3)
 		for n := range 3 {
 			if n != failing {
-				w.probe(n, Failing)
+				w.probe(n, probe.Failing)
 			}
 		}
 		if w.decide(); !w.d.AnyPassing {
@@ -63,11 +65,11 @@ func TestZoneAndHostnameAreWrittenWithTheConditions(t *testing.T) {
 	w := newWorld(t, 1)
 	w.in.Current[0].Zone, w.source("blue").Members[0].Zone = "old", "new"
 	w.in.Current[0].Hostname, w.source("blue").Members[0].Hostname = "db-old", "db-new"
-	w.probe(0, Pending)
+	w.probe(0, probe.Pending)
 	if w.decide(); w.endpoint(addr(0)).Zone != "old" || w.endpoint(addr(0)).Hostname != "db-old" {
 		t.Errorf("as it was: %+v", w.endpoint(addr(0)))
 	}
-	w.probe(0, Passing)
+	w.probe(0, probe.Passing)
 	if w.decide(); w.endpoint(addr(0)).Zone != "new" || w.endpoint(addr(0)).Hostname != "db-new" {
 		t.Errorf("decided upon: %+v", w.endpoint(addr(0)))
 	}
@@ -76,15 +78,15 @@ func TestZoneAndHostnameAreWrittenWithTheConditions(t *testing.T) {
 func TestASourceIsEmptyIfNothingOfItCouldServe(t *testing.T) {
 	for _, of := range []struct {
 		state  State
-		health ProbeStatus
+		health probe.Health
 		empty  bool
 	}{
-		{Ready, Failing, false},
-		{Draining, Failing, false},
-		{Unknown, Failing, false},
-		{NotReady, Failing, true},
-		{NotReady, Passing, false},
-		{NotReady, Pending, true},
+		{Ready, probe.Failing, false},
+		{Draining, probe.Failing, false},
+		{Unknown, probe.Failing, false},
+		{NotReady, probe.Failing, true},
+		{NotReady, probe.Passing, false},
+		{NotReady, probe.Pending, true},
 	} {
 		w := newWorld(t, 1)
 		w.report("blue", 0, of.state)
@@ -101,7 +103,7 @@ func TestAddressDoesNotInheritItsNeighborsMemory(t *testing.T) {
 	w.shrinks()
 	for _, n := range []int{1, 2, 3, 4, 10} {
 		w.report("blue", n, Ready)
-		w.probe(n, Passing)
+		w.probe(n, probe.Passing)
 		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(n), Conditions: ready, Source: "blue"})
 	}
 	for n := 1; n < 5; n++ {
@@ -111,7 +113,7 @@ func TestAddressDoesNotInheritItsNeighborsMemory(t *testing.T) {
 	w.pass(2 * time.Minute)
 	w.observe("blue")
 	w.report("blue", 0, Draining)
-	w.probe(0, Passing)
+	w.probe(0, probe.Passing)
 	w.in.Current = append([]CurrentEndpoint{{Address: addr(0), Conditions: ready, Source: "blue"}}, w.in.Current...)
 	w.see("those who wait go before the one that has just come", "0:ready 1:drain 2:drain 3:drain 4:drain 10:ready")
 }
@@ -124,7 +126,7 @@ func TestOfTwoEndpointsOfOneAddressTheOneThatServesMoreCounts(t *testing.T) {
 	}{{"ready and draining", draining, ready}, {"ready and not ready", out, ready}, {"draining and not ready", out, draining}} {
 		for _, order := range [][2]Conditions{{of.one, of.more}, {of.more, of.one}} {
 			w := newWorld(t, 2)
-			w.probe(0, Pending)
+			w.probe(0, probe.Pending)
 			w.in.Current = []CurrentEndpoint{
 				{Address: addr(0), Conditions: order[0], Source: "blue"},
 				{Address: addr(0), Conditions: order[1], Source: "blue"},
@@ -144,7 +146,7 @@ func TestTheOrderOfTheInputMakesNoDifference(t *testing.T) {
 	w.report("green", 2, Ready)
 	w.report("green", 6, Ready)
 	w.report("blue", 6, Ready) // the first by name has it
-	w.probe(6, Passing)
+	w.probe(6, probe.Passing)
 	w.unlist("blue", 3)
 	_, want := Decide(Memory{}, w.in, w.now)
 
@@ -175,14 +177,16 @@ func TestEachAddressFamilyHasItsOwnPanicAndFloor(t *testing.T) {
 		for n := range 2 {
 			w.source("blue").Members = append(w.source("blue").Members, Member{Address: v6(n), Name: fmt.Sprint("node-", n), State: Ready})
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: v6(n), Conditions: ready, Source: "blue"})
-			w.setProbe(Probe{Address: v6(n), Status: Passing, Since: start, RunStart: start, RunLast: w.now})
+			w.setProbe(probe.Status{Address: v6(n), Health: probe.Passing, Since: start, RunStart: start, RunLast: w.now})
 		}
 		w.pass(time.Minute)
 		return w
 	}
 	fail := func(w *world, all ...netip.Addr) {
 		for _, a := range all {
-			w.setProbe(Probe{Address: a, Status: Failing, Since: w.now, RunStart: w.now.Add(-10 * time.Second), RunLast: w.now})
+			w.setProbe(
+				probe.Status{Address: a, Health: probe.Failing, Since: w.now, RunStart: w.now.Add(-10 * time.Second), RunLast: w.now},
+			)
 		}
 	}
 	isReady := func(w *world, a netip.Addr) bool { return w.endpoint(a).Listed && w.endpoint(a).Conditions.Ready }
@@ -243,13 +247,13 @@ func TestTierBeforeItsFirstProbeKeepsLaterOnesOut(t *testing.T) {
 	w.in.Sources = append(w.in.Sources, green)
 	for n := range 4 {
 		w.report([]string{"blue", "green"}[n/2], n, Ready)
-		w.probe(n, Pending)
+		w.probe(n, probe.Pending)
 	}
-	w.probe(2, Passing)
+	w.probe(2, probe.Passing)
 	w.see("the second tier answers first", "")
-	w.probe(0, Passing)
+	w.probe(0, probe.Passing)
 	w.see("the first tier answers", "0:ready")
-	w.probe(0, Failing)
+	w.probe(0, probe.Failing)
 	w.in.Current = nil
 	w.see("the first tier was probed, and fails", "2@green:ready")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // expireSources removes the endpoints of each source that has not been trusted for Limits.ExpireAfter, while another
@@ -64,7 +65,7 @@ func (e *evaluation) anyReadyBesides(expired []bool) bool {
 	for i := range e.rows {
 		r := &e.rows[i]
 		if r.result.Listed && r.result.Conditions.Ready && r.owner != noSource && !expired[r.owner] &&
-			(r.status == Passing || r.status == notProbed) {
+			(r.status == probe.Passing || r.status == notProbed) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // DefaultFailoverBelow is the default of Limits.FailoverBelow.
@@ -99,7 +100,7 @@ func (e *evaluation) isUnprobedBefore(tier int) (unprobed bool) {
 		r := &e.rows[i]
 		switch {
 		case r.owner == noSource || e.tierOf(r) >= tier || r.report != Ready:
-		case r.status != Pending || r.probe.Expired:
+		case r.status != probe.Pending || r.probe.Expired:
 			return false
 		default:
 			unprobed = true

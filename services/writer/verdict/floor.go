@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // keepLastOfEachFamily is the output guard floor, for each address family.
@@ -34,7 +35,7 @@ func (e *evaluation) keepLastEndpoints(family []row, panics bool) (held int) {
 			return 0
 		}
 		anyInUse = anyInUse || inUse
-		answers := r.status == Passing || r.status == notProbed || r.status == Pending && r.conditions().inUse()
+		answers := r.status == probe.Passing || r.status == notProbed || r.status == probe.Pending && r.conditions().inUse()
 		anyAnswers = anyAnswers || answers && e.mayKeep(r)
 	}
 	if anyAnswers {
@@ -86,11 +87,11 @@ func (r *row) floorRank() int {
 	switch {
 	case drains && readyNow:
 		rank = 0
-	case drains && (r.status == Passing || r.status == notProbed):
+	case drains && (r.status == probe.Passing || r.status == notProbed):
 		rank = 2
 	case readyNow:
 		rank = 4
-	case r.current != nil && r.status == Passing:
+	case r.current != nil && r.status == probe.Passing:
 		rank = 6
 	default:
 		return noRank

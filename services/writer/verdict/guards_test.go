@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 func TestReportsSinceWhenNoProbePasses(t *testing.T) {
@@ -19,19 +21,19 @@ func TestReportsSinceWhenNoProbePasses(t *testing.T) {
 		}
 	}
 	check("all pass", false, time.Time{})
-	w.probe(0, Failing)
+	w.probe(0, probe.Failing)
 	check("one fails", false, time.Time{})
 	w.pass(time.Second)
-	w.probe(1, Pending)
+	w.probe(1, probe.Pending)
 	began := w.now
 	check("none passes, one is not ready and one pending", true, began)
 	w.pass(time.Minute)
-	w.probe(1, Failing)
+	w.probe(1, probe.Failing)
 	check("none passes", true, began)
 	w.pass(time.Minute)
-	w.probe(1, Passing)
+	w.probe(1, probe.Passing)
 	check("one passes", false, time.Time{})
-	w.probe(1, Failing)
+	w.probe(1, probe.Failing)
 	check("another time", true, w.now)
 	w.in.Limits.Probing = false
 	check("probing is off", false, time.Time{})
@@ -42,7 +44,7 @@ func TestReportsSinceWhenNoProbePasses(t *testing.T) {
 
 func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 	cannot := func(w *world, n int) {
-		w.setProbe(Probe{Address: addr(n), Expired: true, Detail: "too many open files"})
+		w.setProbe(probe.Status{Address: addr(n), Expired: true, Detail: "too many open files"})
 	}
 	for _, tt := range []struct {
 		name   string
@@ -51,7 +53,7 @@ func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 	}{
 		{"none", func(*world) {}, false},
 		{"one in use", func(w *world) { cannot(w, 0); cannot(w, 1) }, true},
-		{"pending for another reason", func(w *world) { w.probe(0, Pending); w.probe(1, Pending) }, false},
+		{"pending for another reason", func(w *world) { w.probe(0, probe.Pending); w.probe(1, probe.Pending) }, false},
 		{"one that is not ready", func(w *world) {
 			w.in.Current[0].Conditions = Conditions{}
 			w.source("blue").EverSynced = false
@@ -78,34 +80,34 @@ func TestAFailureCountsOnlyIfAnotherEndpointCorroboratesIt(t *testing.T) {
 	at := func(second int) time.Time { return start.Add(time.Duration(second) * time.Second) }
 	for _, tt := range []struct {
 		name   string
-		other  Probe
+		other  probe.Status
 		counts bool
 	}{
-		{"it passes all the time", Probe{Status: Passing, RunStart: at(0), RunLast: at(12)}, true},
-		{"it passes when the first failure ends", Probe{Status: Passing, RunStart: at(0), RunLast: at(10)}, true},
-		{"it passed last before that", Probe{Status: Passing, RunStart: at(0), RunLast: at(9)}, false},
-		{"it begins to pass before the last failure", Probe{Status: Passing, RunStart: at(11), RunLast: at(14)}, true},
-		{"it begins to pass with the last failure", Probe{Status: Passing, RunStart: at(12), RunLast: at(14)}, false},
-		{"it begins to pass after the last failure", Probe{Status: Passing, RunStart: at(13), RunLast: at(14)}, false},
-		{"it has passed once while it fails", Probe{Status: Failing, RunStart: at(0), RunLast: at(12), LastPassed: at(11)}, false},
-		{"it is pending", Probe{RunStart: at(0), RunLast: at(12)}, false},
-		{"its run is not known", Probe{Status: Passing}, false},
+		{"it passes all the time", probe.Status{Health: probe.Passing, RunStart: at(0), RunLast: at(12)}, true},
+		{"it passes when the first failure ends", probe.Status{Health: probe.Passing, RunStart: at(0), RunLast: at(10)}, true},
+		{"it passed last before that", probe.Status{Health: probe.Passing, RunStart: at(0), RunLast: at(9)}, false},
+		{"it begins to pass before the last failure", probe.Status{Health: probe.Passing, RunStart: at(11), RunLast: at(14)}, true},
+		{"it begins to pass with the last failure", probe.Status{Health: probe.Passing, RunStart: at(12), RunLast: at(14)}, false},
+		{"it begins to pass after the last failure", probe.Status{Health: probe.Passing, RunStart: at(13), RunLast: at(14)}, false},
+		{"it has passed once while it fails", probe.Status{Health: probe.Failing, RunStart: at(0), RunLast: at(12), LastPassed: at(11)}, false},
+		{"it is pending", probe.Status{RunStart: at(0), RunLast: at(12)}, false},
+		{"its run is not known", probe.Status{Health: probe.Passing}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, 2)
 			w.now = at(15)
 			tt.other.Address = addr(1)
-			w.in.Probes = []Probe{{Address: addr(0), Status: Failing, RunStart: at(10), RunLast: at(12)}, tt.other}
+			w.in.Probes = []probe.Status{{Address: addr(0), Health: probe.Failing, RunStart: at(10), RunLast: at(12)}, tt.other}
 			want, wake := "0:ready 1:ready", time.Time{}
 			switch {
 			case tt.counts:
 				want = "0:out 1:ready"
-			case tt.other.Status == Passing:
+			case tt.other.Health == probe.Passing:
 				wake = w.now.Add(250 * time.Millisecond)
 			}
 			w.source("blue").MembershipSyncedAt = w.now.Add(-20 * time.Minute) // no wake-up for its staleness
 			w.see("the failure", want)
-			if w.d.Panic != (tt.other.Status != Passing) || !w.d.Wake.Equal(wake) {
+			if w.d.Panic != (tt.other.Health != probe.Passing) || !w.d.Wake.Equal(wake) {
 				t.Errorf("panic %t, wakes at %v, want %v", w.d.Panic, w.d.Wake, wake)
 			}
 		})
@@ -118,36 +120,36 @@ func TestPanicEndsWhenAnythingPassesThatCouldServe(t *testing.T) {
 		change func(*world)
 		want   string
 	}{
-		{"one that is held", func(w *world) { w.probe(1, Passing) }, "0:out 1:ready"},
+		{"one that is held", func(w *world) { w.probe(1, probe.Passing) }, "0:out 1:ready"},
 		{"one that is held and not listed by the source any more", func(w *world) {
-			w.probe(1, Passing)
+			w.probe(1, probe.Passing)
 			w.unlist("blue", 1)
 		}, "0:out 1:ready"},
-		{"a new one", func(w *world) { w.report("blue", 5, Ready); w.probe(5, Passing) }, "0:out 1:out 5:ready"},
+		{"a new one", func(w *world) { w.report("blue", 5, Ready); w.probe(5, probe.Passing) }, "0:out 1:out 5:ready"},
 		{"a new one of a source that is not trusted", func(w *world) {
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.source("green").Connected = false
 			w.report("green", 5, Ready)
-			w.probe(5, Passing)
+			w.probe(5, probe.Passing)
 		}, "0:ready 1:ready"},
-		{"a new one in an unknown state", func(w *world) { w.report("blue", 5, Unknown); w.probe(5, Passing) }, "0:ready 1:ready"},
-		{"one that is not listed since it failed", func(w *world) { w.putOut(); w.probe(5, Passing) }, "5@green:ready"},
+		{"a new one in an unknown state", func(w *world) { w.report("blue", 5, Unknown); w.probe(5, probe.Passing) }, "0:ready 1:ready"},
+		{"one that is not listed since it failed", func(w *world) { w.putOut(); w.probe(5, probe.Passing) }, "5@green:ready"},
 		{"one that is not listed since it failed, reported by another source", func(w *world) {
 			w.putOut()
 			w.source("green").Connected = false
 			w.report("blue", 5, Ready)
-			w.probe(5, Passing)
+			w.probe(5, probe.Passing)
 		}, "0:ready 1:ready"},
 		{"one that its own source may not have, but another may", func(w *world) {
 			w.putOut()
 			w.source("green").Connected = false
 			w.source("green").Allowlist = Allowlist{}
 			w.report("blue", 5, Ready)
-			w.probe(5, Passing)
+			w.probe(5, probe.Passing)
 		}, "5:ready"},
 		{"one that the allowlist denies", func(w *world) {
 			w.source("blue").Allowlist.Denied = map[netip.Addr]struct{}{addr(1): {}}
-			w.probe(1, Passing)
+			w.probe(1, probe.Passing)
 		}, "0:ready"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -176,25 +178,25 @@ func TestPanicKeepsALastResort(t *testing.T) {
 	type node struct {
 		held     Conditions
 		reported State // unlisted: gone
-		probe    ProbeStatus
+		probe    probe.Health
 	}
-	out, goes := Conditions{}, node{ready, NotReady, Failing}
+	out, goes := Conditions{}, node{ready, NotReady, probe.Failing}
 	for _, tt := range []struct {
 		name  string
 		nodes []node
 		want  string
 	}{
-		{"one that is READY, and out by a failure from before", []node{goes, {out, Ready, Failing}}, "0:out 1:ready"},
-		{"when the last one is deleted, too", []node{{ready, unlisted, Failing}, {out, Ready, Failing}}, "1:ready"},
-		{"all of them", []node{goes, {out, Ready, Failing}, {out, Ready, Failing}}, "0:out 1:ready 2:ready"},
-		{"pending", []node{goes, {out, Ready, Pending}}, "0:out 1:ready"},
-		{"rather than one that drains", []node{goes, {out, Draining, Failing}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
-		{"or one that drains", []node{goes, {out, Draining, Failing}}, "0:out 1:ready"},
-		{"or one in an unknown state", []node{goes, {out, Unknown, Failing}}, "0:out 1:ready"},
-		{"but not what its source reports NOT_READY", []node{goes, {out, NotReady, Failing}, {out, Ready, Failing}, {out, unlisted, Failing}}, "0:out 1:out 2:ready"},
-		{"nor what is pending and NOT_READY", []node{goes, {out, NotReady, Pending}, {out, Ready, Failing}}, "0:out 1:out 2:ready"},
-		{"nor while one is ready", []node{goes, {out, Ready, Failing}, {ready, Ready, Failing}}, "0:out 1:out 2:ready"},
-		{"nor while one serves its last", []node{goes, {out, Ready, Failing}, {draining, Ready, Failing}}, "0:out 1:out 2:drain"},
+		{"one that is READY, and out by a failure from before", []node{goes, {out, Ready, probe.Failing}}, "0:out 1:ready"},
+		{"when the last one is deleted, too", []node{{ready, unlisted, probe.Failing}, {out, Ready, probe.Failing}}, "1:ready"},
+		{"all of them", []node{goes, {out, Ready, probe.Failing}, {out, Ready, probe.Failing}}, "0:out 1:ready 2:ready"},
+		{"pending", []node{goes, {out, Ready, probe.Pending}}, "0:out 1:ready"},
+		{"rather than one that drains", []node{goes, {out, Draining, probe.Failing}, {out, Ready, probe.Failing}}, "0:out 1:out 2:ready"},
+		{"or one that drains", []node{goes, {out, Draining, probe.Failing}}, "0:out 1:ready"},
+		{"or one in an unknown state", []node{goes, {out, Unknown, probe.Failing}}, "0:out 1:ready"},
+		{"but not what its source reports NOT_READY", []node{goes, {out, NotReady, probe.Failing}, {out, Ready, probe.Failing}, {out, unlisted, probe.Failing}}, "0:out 1:out 2:ready"},
+		{"nor what is pending and NOT_READY", []node{goes, {out, NotReady, probe.Pending}, {out, Ready, probe.Failing}}, "0:out 1:out 2:ready"},
+		{"nor while one is ready", []node{goes, {out, Ready, probe.Failing}, {ready, Ready, probe.Failing}}, "0:out 1:out 2:ready"},
+		{"nor while one serves its last", []node{goes, {out, Ready, probe.Failing}, {draining, Ready, probe.Failing}}, "0:out 1:out 2:drain"},
 	} {
 		for _, listOut := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, list-unready %t", tt.name, listOut), func(t *testing.T) {
@@ -203,7 +205,7 @@ func TestPanicKeepsALastResort(t *testing.T) {
 				w.in.Limits.ListUnready = listOut
 				for n, one := range tt.nodes {
 					if !one.held.inUse() {
-						w.probe(n, Failing)
+						w.probe(n, probe.Failing)
 					}
 				}
 				w.decide() // so they became not ready while the others passed
@@ -214,7 +216,7 @@ func TestPanicKeepsALastResort(t *testing.T) {
 					w.in.Current[i].Conditions = tt.nodes[w.in.Current[i].Address.As4()[3]].held
 				}
 				for n, one := range tt.nodes {
-					if one.held.inUse() || one.probe == Pending {
+					if one.held.inUse() || one.probe == probe.Pending {
 						w.probe(n, one.probe)
 					}
 					if w.unlist("blue", n); one.reported != unlisted {
@@ -335,7 +337,7 @@ func TestShrinkCountsWhatWasLeftOutBeforeTheSelectorChanged(t *testing.T) {
 	w.see("an empty source is not confirmed yet", "0:ready 1:ready")
 	w.reselect("blue", "pool=green")
 	w.report("blue", 5, Ready)
-	w.probe(5, Passing)
+	w.probe(5, probe.Passing)
 	w.see("in the first window", "0:ready 1:ready 5:ready")
 	w.wantGuards("shrink 2 blue")
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // truth is a small installation with honest inventories that are late, disconnected or new at times, and a prober
@@ -140,13 +142,13 @@ func (w *truth) hear(source int) {
 func (w *truth) judge(n int) {
 	passes := w.nodes[n].alive && !w.broken
 	switch p, known := w.in.Probe(addr(n), 0); {
-	case known && passes == (p.Status == Passing) && p.Status != Pending:
+	case known && passes == (p.Health == probe.Passing) && p.Health != probe.Pending:
 		p.RunLast = w.now
 		w.setProbe(p)
 	case passes:
-		w.probe(n, Passing)
+		w.probe(n, probe.Passing)
 	default:
-		w.probe(n, Failing)
+		w.probe(n, probe.Failing)
 	}
 }
 
@@ -169,7 +171,7 @@ func (w *truth) check(t *rapid.T) {
 	if diff := cmp.Diff(held(d), held(second), byValue); diff != "" {
 		t.Fatalf("written, and asked again, the answer differs:\n%s\nfirst:\n%s\nsecond:\n%s", diff, reasons(d), reasons(second))
 	}
-	var followed []Probe
+	var followed []probe.Status
 	for _, e := range d.Endpoints { // as the app does: removed addresses are not probed
 		if p, known := w.in.Probe(e.Address, 0); known && e.Verdict != Remove {
 			followed = append(followed, p)
@@ -191,11 +193,11 @@ func (w *truth) speaks(s Source, d Decision) bool {
 // failed reports whether an endpoint fails its probe, and another one of this target has passed while it failed.
 func (w *truth) failed(a netip.Addr) bool {
 	f := w.probeOf(a)
-	if !w.in.Limits.Probing || f.Status != Failing {
+	if !w.in.Limits.Probing || f.Health != probe.Failing {
 		return false
 	}
 	for _, p := range w.in.Probes {
-		if p.Status == Passing && !p.RunLast.Before(f.RunStart) && p.RunStart.Before(f.RunLast) {
+		if p.Health == probe.Passing && !p.RunLast.Before(f.RunStart) && p.RunStart.Before(f.RunLast) {
 			return true
 		}
 	}
@@ -231,7 +233,7 @@ func (w *truth) protected(d Decision) (netip.Addr, bool) {
 		switch {
 		case w.failed(h.Address):
 			dead = true
-		case w.in.Limits.Probing && w.probeOf(h.Address).Status == Passing:
+		case w.in.Limits.Probing && w.probeOf(h.Address).Health == probe.Passing:
 			alive = true
 		}
 		if alive || !dead {
@@ -281,7 +283,7 @@ func (w *truth) checkBudget(t *rapid.T, s Source, d Decision) {
 	}
 	nothing := true // that could serve
 	for _, m := range s.Members {
-		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || w.probeOf(m.Address).Status != Passing)
+		nothing = nothing && m.State == NotReady && (!w.in.Limits.Probing || w.probeOf(m.Address).Health != probe.Passing)
 	}
 	ready, still := 0, map[netip.Addr]bool{}
 	var leaving []netip.Addr

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // State is what a source reports about one of its members.
@@ -21,18 +22,6 @@ const (
 	Draining = contract.Draining
 	NotReady = contract.NotReady
 )
-
-// ProbeStatus is the conclusion from the probe results of an address. The zero value: there is none yet.
-type ProbeStatus uint8
-
-// The statuses of a probe.
-const (
-	Pending ProbeStatus = iota
-	Passing
-	Failing
-)
-
-func (s ProbeStatus) String() string { return statusNames[s] }
 
 // Ports are those of an endpoint.
 type Ports struct {
@@ -51,24 +40,6 @@ func (p Ports) cover(other Ports) bool {
 		}
 	}
 	return true
-}
-
-// Probe is the probe status of one address at one port.
-type Probe struct {
-	Address netip.Addr
-	Port    uint16
-	Status  ProbeStatus
-	Since   time.Time // when it got this status
-	Detail  string    // why it fails or is pending, in words that stay the same while it does
-
-	// LastPassed is when a probe last passed; zero: never, or not known.
-	LastPassed time.Time
-	// Expired: it is pending because no probe came to a conclusion of late. The prober cannot probe it.
-	Expired bool
-
-	// RunStart and RunLast are the run of results that agree with Status: when its first pass began or its first
-	// failure ended, and when its youngest probe began. Zero: not known.
-	RunStart, RunLast time.Time
 }
 
 // Conditions are those of an EndpointSlice's endpoint. All three are always written.
@@ -187,7 +158,7 @@ type Limits struct {
 // Input is all that a decision depends on, except Memory and the time.
 type Input struct {
 	Sources []Source
-	Probes  []Probe // by address and port, each once; what has none is pending
+	Probes  []probe.Status // by address and port, each once; what has none is pending
 	Current []CurrentEndpoint
 	Limits  Limits
 
@@ -201,14 +172,14 @@ type Input struct {
 }
 
 // Probe returns the probe of an address at a port; false: it has none.
-func (i *Input) Probe(a netip.Addr, port uint16) (Probe, bool) {
-	at, found := slices.BinarySearchFunc(i.Probes, Probe{Address: a, Port: port}, compareProbes)
+func (i *Input) Probe(a netip.Addr, port uint16) (probe.Status, bool) {
+	at, found := slices.BinarySearchFunc(i.Probes, probe.Status{Address: a, Port: port}, compareProbes)
 	if !found {
-		return Probe{Address: a, Port: port}, false
+		return probe.Status{Address: a, Port: port}, false
 	}
 	return i.Probes[at], true
 }
 
-func compareProbes(a, b Probe) int {
+func compareProbes(a, b probe.Status) int {
 	return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port))
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Memory is what one decision leaves to the next. Losing it, as in a restart or a takeover, only makes the
@@ -81,8 +83,8 @@ func (e *evaluation) lastTrustedReport(r *row) State {
 		s.lastReports = make(map[netip.Addr]State, len(s.Trusted))
 		for _, m := range s.Trusted {
 			s.lastReports[m.Address] = m.State
-			probe, _ := e.input.Probe(m.Address, m.Ports.Probe)
-			usable := m.State != NotReady || e.input.Limits.Probing && probe.Status == Passing
+			status, _ := e.input.Probe(m.Address, m.Ports.Probe)
+			usable := m.State != NotReady || e.input.Limits.Probing && status.Health == probe.Passing
 			s.lastReportUsable = s.lastReportUsable || usable && m.Unusable == "" && s.Allowlist.denyReason(m.Address) == ""
 		}
 	}

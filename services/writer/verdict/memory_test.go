@@ -3,6 +3,8 @@ package verdict
 import (
 	"testing"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // What one decision leaves to the next: the source of an address that no slice lists, what a failure took, what
@@ -33,7 +35,7 @@ func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 			w.hold(5, "blue", ready)
 			w.source("blue").EverSynced = false
 			w.report("green", 5, Ready)
-			w.probe(5, Failing)
+			w.probe(5, probe.Failing)
 			w.see("it fails", "0:ready")
 		}, "0:ready"},
 	} {
@@ -44,7 +46,7 @@ func TestWhoseAnAddressIsThatIsNotHeld(t *testing.T) {
 			tt.past(w)
 			w.source("blue").Connected = false
 			w.report("green", 5, Ready)
-			w.probe(5, Passing)
+			w.probe(5, probe.Passing)
 			w.see("blue is lost", tt.want)
 		})
 	}
@@ -59,7 +61,7 @@ func TestWhatOneSourcesWindowLetGoOfAnothersHasNot(t *testing.T) {
 			for n := 4; n < 7; n++ {
 				w.hold(n, "green", ready)
 				w.report("green", n, Ready)
-				w.probe(n, Passing)
+				w.probe(n, probe.Passing)
 			}
 			w.unlist("green", 4)
 			w.see("the one of green's that may go", "0:ready 1:ready 5@green:ready 6@green:ready")
@@ -129,7 +131,7 @@ func TestTheLastTrustedReportCountsThoughNoDecisionWasMadeOnIt(t *testing.T) {
 			}
 			blue.Trusted = append(blue.Trusted, tt.report...)
 			blue.Members, blue.Connected = blue.Trusted, false
-			w.probe(1, Passing)
+			w.probe(1, probe.Passing)
 			w.see("the link is lost, and 1 passes", tt.want)
 		})
 	}
@@ -144,6 +146,6 @@ func TestAReportWhileMembershipIsDegradedIsNoTrustedReport(t *testing.T) {
 	blue.Trusted = blue.Members
 	w.report("blue", 1, Draining)
 	blue.MembershipSynced = false
-	w.probe(1, Passing)
+	w.probe(1, probe.Passing)
 	w.see("membership is degraded, and 1 passes", "0:ready 1:ready")
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // The pairs of guards that interact, each over random histories of worlds in which both of
@@ -24,7 +26,7 @@ func TestAnEmptySourceKeepsAllUntilItIsConfirmedAndThenShrinkHoldsNoneOfIt(t *te
 		if w.in.Limits.Probing || maybe(rt, "another source") { // with probing on the floor has a say when nothing else is ready
 			w.in.Sources = append(w.in.Sources, trusted("green"))
 			w.report("green", 50, Ready)
-			w.probe(50, Passing)
+			w.probe(50, probe.Passing)
 		}
 		blue := w.source("blue")
 		for n := range count {
@@ -101,7 +103,7 @@ func TestPanicFloorAndEmptyTogether(t *testing.T) {
 				w.in.Sources[i].Connected = maybe(rt, "alive")
 			}
 			for n, label := range labels {
-				w.probe(n, one(rt, "health", Failing, Pending))
+				w.probe(n, one(rt, "health", probe.Failing, probe.Pending))
 				if state := one(rt, "listed", Ready, Draining, NotReady, Unknown, unlisted); state != unlisted {
 					w.report(label, n, state)
 				} else {
@@ -118,7 +120,7 @@ func TestPanicFloorAndEmptyTogether(t *testing.T) {
 
 // checkPanic checks what must hold of a decision while nothing passes.
 func (w *world) checkPanic(t *rapid.T, before []CurrentEndpoint) {
-	fails := func(h CurrentEndpoint) bool { return w.probeOf(h.Address).Status == Failing }
+	fails := func(h CurrentEndpoint) bool { return w.probeOf(h.Address).Health == probe.Failing }
 	panics := slices.ContainsFunc(before, fails) &&
 		slices.ContainsFunc(before, func(h CurrentEndpoint) bool { return h.Conditions.inUse() })
 	if w.d.Panic != panics {
@@ -161,7 +163,7 @@ func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 			}
 		}
 		for n := range size {
-			w.probe(n, one(rt, "health", Pending, Passing, Failing))
+			w.probe(n, one(rt, "health", probe.Pending, probe.Passing, probe.Failing))
 			if maybe(rt, "held") {
 				w.in.Current = append(w.in.Current, CurrentEndpoint{
 					Address: addr(
@@ -201,11 +203,11 @@ func TestInitialSyncTakeoverAndFirstWindowTogether(t *testing.T) {
 					say(name)
 				}
 			}
-			w.probe(among(rt, 0, size-1, "node"), one(rt, "health", Pending, Passing, Failing))
+			w.probe(among(rt, 0, size-1, "node"), one(rt, "health", probe.Pending, probe.Passing, probe.Failing))
 			before := w.in.Current
 			w.decide()
 			for _, h := range before {
-				dead := w.in.Limits.Probing && w.probeOf(h.Address).Status == Failing && !w.d.Panic
+				dead := w.in.Limits.Probing && w.probeOf(h.Address).Health == probe.Failing && !w.d.Panic
 				if e := w.endpoint(h.Address); h.Conditions.Ready && !dead && (!e.Listed || !e.Conditions.Ready) {
 					rt.Fatalf("%v left in the first window:\n%s", h.Address, reasons(w.d))
 				}
@@ -229,7 +231,7 @@ func TestAllowlistRemovesUnlessItWouldTakeAll(t *testing.T) {
 		}
 		adopted := []netip.Addr{addr(0), addr(1), addr(2), addr(3), netip.MustParseAddr("127.0.0.1")}
 		for n, a := range adopted {
-			w.probe(n, one(rt, "health", Pending, Passing, Failing))
+			w.probe(n, one(rt, "health", probe.Pending, probe.Passing, probe.Failing))
 			if maybe(rt, "held") {
 				w.in.Current = append(w.in.Current, CurrentEndpoint{
 					Address:    a,
@@ -341,7 +343,7 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 		both(func(w *world) { // something is ready, so neither panic nor floor acts
 			w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(50), Source: "green", Conditions: ready})
 			w.report("green", 50, Ready)
-			w.probe(50, Passing)
+			w.probe(50, probe.Passing)
 		})
 		how := one(rt, "is lost by", "link", "membership", "age", "restart")
 		for step := range among(rt, 1, 6, "steps") {
@@ -357,9 +359,9 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 				), one(
 					rt,
 					"health",
-					Pending,
-					Passing,
-					Failing,
+					probe.Pending,
+					probe.Passing,
+					probe.Failing,
 				)
 				observes := n == 0 && maybe(rt, "observes")
 				reports := n >= lost || slices.ContainsFunc(w.in.Current, func(h CurrentEndpoint) bool { return h.Address == addr(n) })
@@ -376,7 +378,7 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 			if step > 0 { // in the first it is present
 				blue := w.source("blue")
 				w.report("blue", 20, Ready) // which is new
-				w.probe(20, Passing)
+				w.probe(20, probe.Passing)
 				for n := range lost {
 					if w.unlist("blue", n); maybe(rt, "listed") {
 						w.report("blue", n, one(rt, "state", Ready, Draining, NotReady))
@@ -403,15 +405,15 @@ func TestLostSourceAndConnectedSourceDoNotAffectEachOther(t *testing.T) {
 // checkLost checks what must hold of the endpoints of a source that is lost.
 func (w *world) checkLost(t *rapid.T, before []CurrentEndpoint) {
 	for _, h := range before {
-		e, health := w.endpoint(h.Address), w.probeOf(h.Address).Status
+		e, health := w.endpoint(h.Address), w.probeOf(h.Address).Health
 		if !w.in.Limits.Probing {
 			health = notProbed
 		}
 		want, listed := h.Conditions, true
 		switch {
-		case health == Failing:
+		case health == probe.Failing:
 			want, listed = Conditions{}, w.in.Limits.ListUnready
-		case health == Passing && !h.Conditions.inUse(): // it comes back, as its source last reported it
+		case health == probe.Passing && !h.Conditions.inUse(): // it comes back, as its source last reported it
 			want = e.Conditions
 		}
 		if e.Source != h.Source || e.Listed != listed || e.Conditions != want {

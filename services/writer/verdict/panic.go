@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // summarizeProbes finds out what the probes of this target see.
@@ -19,7 +20,7 @@ func (e *evaluation) summarizeProbes() {
 		r := &e.rows[i]
 		d.AnyPassing = d.AnyPassing || r.passing() != nil
 		anyCurrent = anyCurrent || r.current != nil
-		d.CannotProbe = d.CannotProbe || r.status == Pending && r.probe.Expired && r.conditions().inUse() && !r.isDropped()
+		d.CannotProbe = d.CannotProbe || r.status == probe.Pending && r.probe.Expired && r.conditions().inUse() && !r.isDropped()
 	}
 	if anyCurrent && !d.AnyPassing {
 		e.memory.blindSince = e.previous.blindSince
@@ -46,14 +47,14 @@ func (e *evaluation) ignoreFailures(family []row) (panics bool) {
 			continue
 		}
 		anyInUse = anyInUse || r.current.Conditions.inUse()
-		if r.status == Failing {
+		if r.status == probe.Failing {
 			failing = append(failing, r)
 		}
 	}
 	if len(failing) == 0 || !anyInUse {
 		return false
 	}
-	var passing []*Probe
+	var passing []*probe.Status
 	for i := range family {
 		if r := &family[i]; e.mayCorroborate(r) {
 			passing = append(passing, r.passing())
@@ -62,7 +63,7 @@ func (e *evaluation) ignoreFailures(family []row) (panics bool) {
 	panics = len(passing) == 0
 	e.decision.Panic = e.decision.Panic || panics
 	for _, r := range failing {
-		if !r.current.Conditions.inUse() || slices.ContainsFunc(passing, func(p *Probe) bool { return corroborates(p, r.probe) }) {
+		if !r.current.Conditions.inUse() || slices.ContainsFunc(passing, func(p *probe.Status) bool { return corroborates(p, r.probe) }) {
 			continue
 		}
 		r.status = uncorroborated
@@ -87,7 +88,7 @@ func (e *evaluation) mayCorroborate(r *row) bool {
 
 // corroborates reports whether the run of passes of one endpoint overlaps with the run of failures of another one. One
 // pass that began after the failures, as at the end of a blackout, says nothing about them.
-func corroborates(passing, failing *Probe) bool {
+func corroborates(passing, failing *probe.Status) bool {
 	return !passing.RunLast.Before(failing.RunStart) && failing.RunLast.After(passing.RunStart)
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 const nodes = 6 // the last one is outside every allowlist
@@ -29,7 +31,7 @@ func drawWorld(t *rapid.T, tb testing.TB) *world {
 		w.change(t, name)
 	}
 	for n := range nodes {
-		w.probe(n, ProbeStatus(rapid.IntRange(0, 2).Draw(t, "health")))
+		w.probe(n, probe.Health(rapid.IntRange(0, 2).Draw(t, "health")))
 		if rapid.Bool().Draw(t, "held") {
 			w.in.Current = append(w.in.Current, CurrentEndpoint{
 				Address:    addr(n),
@@ -108,7 +110,7 @@ func TestPropertiesOfEveryDecision(t *testing.T) {
 					w.observe(w.in.Sources[i].Name)
 				}
 			}
-			w.probe(rapid.IntRange(0, nodes-1).Draw(rt, "node"), ProbeStatus(rapid.IntRange(0, 2).Draw(rt, "health")))
+			w.probe(rapid.IntRange(0, nodes-1).Draw(rt, "node"), probe.Health(rapid.IntRange(0, 2).Draw(rt, "health")))
 			if rapid.IntRange(0, 9).Draw(rt, "restart") == 0 {
 				w.restart()
 			}
@@ -146,7 +148,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 			return s.Name == e.Source && isTrusted(&s) && s.Allowlist.denyReason(e.Address) == "" &&
 				slices.ContainsFunc(s.Members, func(m Member) bool { return m.Address == e.Address })
 		})
-		if !ok || (w.in.Limits.Probing && w.probeOf(e.Address).Status != Passing) || !e.Conditions.inUse() {
+		if !ok || (w.in.Limits.Probing && w.probeOf(e.Address).Health != probe.Passing) || !e.Conditions.inUse() {
 			t.Fatalf("added: %+v", e)
 		}
 	}
@@ -158,7 +160,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 				continue
 			}
 			after, stays := listed[a]
-			if failing := w.in.Limits.Probing && w.probeOf(a).Status == Failing; failing {
+			if failing := w.in.Limits.Probing && w.probeOf(a).Health == probe.Failing; failing {
 				continue
 			}
 			switch {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Every cell of the table, for an endpoint that is current as ready, draining or not ready, or new.
@@ -42,7 +44,7 @@ func TestTheTable(t *testing.T) {
 					w.source("blue").MembershipSynced = !strings.HasSuffix(row.says, "not trusted")
 					w.source("blue").EverSynced = !strings.HasSuffix(row.says, "not synced")
 					w.in.Limits.Probing = col != "probing off"
-					w.probe(0, map[string]ProbeStatus{"passes": Passing, "fails": Failing, "pending": Pending}[col])
+					w.probe(0, map[string]probe.Health{"passes": probe.Passing, "fails": probe.Failing, "pending": probe.Pending}[col])
 					switch as[i] {
 					case "draining":
 						w.in.Current[0].Conditions = draining
@@ -74,7 +76,7 @@ func TestTrustNeedsAllOfItsParts(t *testing.T) {
 			w.unlist("blue", 0)
 			w.report("blue", 1, Draining)
 			w.report("blue", 5, Ready)
-			w.probe(5, Passing)
+			w.probe(5, probe.Passing)
 			spoil(w)
 			w.see("no report counts", "0:ready 1:ready 2:ready")
 			w.wantGuards("trust 3 blue")
@@ -105,7 +107,7 @@ func TestDisallowedAddressIsNeverWritten(t *testing.T) {
 			}
 			s.Allowlist.Denied = map[netip.Addr]struct{}{addr(99): {}}
 			s.Members = append(s.Members, Member{Address: bad, State: Ready})
-			w.setProbe(Probe{Address: bad, Status: Passing})
+			w.setProbe(probe.Status{Address: bad, Health: probe.Passing})
 			w.see("it is not written", "0:ready")
 			w.wantGuards("allowlist 1 blue")
 			if !slices.ContainsFunc(
@@ -136,7 +138,7 @@ func TestZonesAndHostnamesFollowTheSourceOnlyWhileItsReportCounts(t *testing.T) 
 
 func TestReasonsGiveReportAndProbeStatus(t *testing.T) {
 	w := newWorld(t, 2)
-	w.setProbe(Probe{Address: addr(0), Status: Failing, Detail: "connection refused"})
+	w.setProbe(probe.Status{Address: addr(0), Health: probe.Failing, Detail: "connection refused"})
 	w.decide()
 	if diff := cmp.Diff([]string{
 		"source blue: READY, probe: failing (connection refused)", "source blue: READY, probe: passing",

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slicefeed/slicefeed/services/internal/scripttest"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // TestHistories plays the scripts in testdata/histories: lines of commands that change the world, each group with
@@ -172,7 +173,11 @@ func (w *world) changeNode(what, source string, n int, value string) {
 		}
 	case "probe":
 		status, ago, _ := strings.Cut(value, ",")
-		w.probeAt(n, ports.Probe, lookUp(w, map[string]ProbeStatus{"passing": Passing, "failing": Failing, "pending": Pending}, status))
+		w.probeAt(
+			n,
+			ports.Probe,
+			lookUp(w, map[string]probe.Health{"passing": probe.Passing, "failing": probe.Failing, "pending": probe.Pending}, status),
+		)
 		if status == "failing" {
 			p, _ := w.in.Probe(addr(n), ports.Probe)
 			if p.RunStart = w.now; ago != "" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // shrinkWindow is the budget of departures of one source.
@@ -58,7 +59,7 @@ func (e *evaluation) countsAsDeparture(r *row) bool {
 	if r.moves {
 		status = r.left
 	}
-	return status != Failing && !r.dropped && !r.memory.deselected &&
+	return status != probe.Failing && !r.dropped && !r.memory.deselected &&
 		r.deniedBy != r.currentSource && !e.sources[r.currentSource].confirmedEmpty
 }
 

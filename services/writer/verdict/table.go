@@ -1,6 +1,10 @@
 package verdict
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+)
 
 // Reports and probe statuses that only the table knows.
 const (
@@ -8,8 +12,8 @@ const (
 	suppressed = NotReady + 2 // a guard keeps the owner's report from counting
 	disallowed = NotReady + 3 // the allowlist denies the address
 
-	uncorroborated = Failing + 1 // it fails, and no other endpoint corroborates that
-	notProbed      = Failing + 2
+	uncorroborated = probe.Failing + 1 // it fails, and no other endpoint corroborates that
+	notProbed      = probe.Failing + 2
 )
 
 // action is what the table makes of an address.
@@ -45,7 +49,13 @@ var reportNames = [...]string{
 	unlisted: "not listed",
 }
 
-var statusNames = [...]string{Pending: "pending", Passing: "passing", Failing: "failing", uncorroborated: "failing", notProbed: "off"}
+var statusNames = [...]string{
+	probe.Pending:  "pending",
+	probe.Passing:  "passing",
+	probe.Failing:  "failing",
+	uncorroborated: "failing",
+	notProbed:      "off",
+}
 
 // assignOwners finds the source whose report counts for each address, and the report. A current endpoint belongs to
 // the source of its slice until that one, not suppressed, leaves it out; everything else to the first by tier and
@@ -121,13 +131,13 @@ func (e *evaluation) setReport(r *row) {
 // new endpoint, which must pass its probe, and have all ports that pass now. Shrink counts that as a departure. It
 // returns what is to be explained.
 func (e *evaluation) followPorts(r *row, reported Ports) string {
-	probe, status := e.probeAt(r, reported)
+	found, status := e.probeAt(r, reported)
 	r.newPorts = &reported
-	r.moves = status == notProbed || status == Passing && (r.fails() || reported.cover(r.ports))
+	r.moves = status == notProbed || status == probe.Passing && (r.fails() || reported.cover(r.ports))
 	if !r.moves {
 		return fmt.Sprintf(" at other ports (%s, probe: %s)", reported.Text, statusNames[status])
 	}
-	r.left, r.ports, r.probe, r.status = r.status, reported, probe, status
+	r.left, r.ports, r.probe, r.status = r.status, reported, found, status
 	return ""
 }
 
@@ -158,7 +168,7 @@ func (e *evaluation) setReportWithoutOwner(r *row, allCount bool) {
 // reason is what explains a decision to people, without numbers that change by themselves.
 type reason struct {
 	source, report string
-	status         ProbeStatus
+	status         probe.Health
 	detail         string // of the probe
 }
 
@@ -173,7 +183,7 @@ func (r reason) String() string {
 // explain sets the rule and the reason. Most endpoints share the text of the one before.
 func (e *evaluation) explain(r *row, rule Rule, source, report string) {
 	why := reason{source: source, report: report, status: r.status}
-	if r.fails() || r.status == Pending {
+	if r.fails() || r.status == probe.Pending {
 		why.detail = r.probe.Detail
 	}
 	if why != e.lastReason {
@@ -266,7 +276,7 @@ func (r *row) isListed(listUnready bool) bool {
 	case Unready:
 		return r.current != nil && listUnready
 	case Serve, Drain:
-		return r.current != nil || r.status == Passing || r.status == notProbed
+		return r.current != nil || r.status == probe.Passing || r.status == notProbed
 	default:
 		return r.current != nil
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // twoTiers has nodes 0 to 2 of blue, and nodes 3 to 5 of green, which stands by.
@@ -17,7 +19,7 @@ func twoTiers(rt *rapid.T, tb testing.TB) *world {
 	w.in.Sources = append(w.in.Sources, green)
 	for n := 3; n < 6; n++ {
 		w.report("green", n, Ready)
-		w.probe(n, Passing)
+		w.probe(n, probe.Passing)
 	}
 	return w
 }
@@ -37,7 +39,7 @@ func (w *world) step(rt *rapid.T) (forgot bool) {
 			w.report(source, n, state)
 		}
 	case "probe":
-		w.probe(n, ProbeStatus(among(rt, 0, 2, "status")))
+		w.probe(n, probe.Health(among(rt, 0, 2, "status")))
 	case "link":
 		s := w.source(source)
 		s.Connected = !s.Connected

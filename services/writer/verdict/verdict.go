@@ -22,6 +22,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Decide makes one decision. It neither keeps nor changes its arguments.
@@ -82,19 +84,19 @@ type row struct {
 	members       []*Member        // by source: what it reports, unless its allowlist denies the address
 	deniedBy      int              // a source whose allowlist denies it; noSource: none
 	denied        string           // why
-	probes        []Probe          // at all ports
-	probe         *Probe           // at ports; noProbe: none
+	probes        []probe.Status   // at all ports
+	probe         *probe.Status    // at ports; noProbe: none
 	previous      *addressMemory   // noMemory: none
 
-	owner    int         // the source whose report counts; noSource: none
-	reported State       // what the owner reports
-	report   State       // as the table reads it
-	status   ProbeStatus // of the probe, as the table reads it
-	ports    Ports       // that it has or gets
-	newPorts *Ports      // that its owner reports, if they are not those that it is listed with; nil: none
-	moves    bool        // it gets newPorts
-	left     ProbeStatus // if it moves: of the probe at the ports that it is listed with
-	dropped  bool        // our own settings take it out of the slices: its source has expired, or its tier is not needed
+	owner    int          // the source whose report counts; noSource: none
+	reported State        // what the owner reports
+	report   State        // as the table reads it
+	status   probe.Health // of the probe, as the table reads it
+	ports    Ports        // that it has or gets
+	newPorts *Ports       // that its owner reports, if they are not those that it is listed with; nil: none
+	moves    bool         // it gets newPorts
+	left     probe.Health // if it moves: of the probe at the ports that it is listed with
+	dropped  bool         // our own settings take it out of the slices: its source has expired, or its tier is not needed
 
 	result *Endpoint     // in the decision
 	memory addressMemory // for the next one
@@ -102,7 +104,7 @@ type row struct {
 
 // They stand where nothing is known of an address.
 var (
-	noProbe  Probe
+	noProbe  probe.Status
 	noMemory addressMemory
 )
 
@@ -117,7 +119,7 @@ func (r *row) conditions() Conditions {
 	return r.current.Conditions
 }
 
-func (r *row) fails() bool { return r.status == Failing || r.status == uncorroborated }
+func (r *row) fails() bool { return r.status == probe.Failing || r.status == uncorroborated }
 
 // sourceState is one source and what this decision makes of it.
 type sourceState struct {
@@ -186,7 +188,7 @@ func (e *evaluation) joinByAddress() {
 			size = max(size, len(members[i]))
 		}
 	}
-	var probes []Probe
+	var probes []probe.Status
 	if e.input.Limits.Probing {
 		probes = e.input.Probes
 	}
@@ -219,7 +221,7 @@ func (e *evaluation) joinByAddress() {
 				r.members[i] = &members[i][0]
 			}
 		}
-		probes = skipTo(a, probes, func(p *Probe) netip.Addr { return p.Address })
+		probes = skipTo(a, probes, func(p *probe.Status) netip.Addr { return p.Address })
 		n := 0
 		for n < len(probes) && probes[n].Address == a {
 			n++
@@ -291,21 +293,21 @@ func (e *evaluation) recall(r *row) {
 }
 
 // probeAt returns the probe of an address at some ports, and its status.
-func (e *evaluation) probeAt(r *row, ports Ports) (*Probe, ProbeStatus) {
+func (e *evaluation) probeAt(r *row, ports Ports) (*probe.Status, probe.Health) {
 	for i := range r.probes {
 		if p := &r.probes[i]; p.Port == ports.Probe {
-			return p, p.Status
+			return p, p.Health
 		}
 	}
 	if e.input.Limits.Probing {
-		return &noProbe, Pending
+		return &noProbe, probe.Pending
 	}
 	return &noProbe, notProbed
 }
 
 // passing returns a probe of the address that passes, at whatever ports; nil: there is none.
-func (r *row) passing() *Probe {
-	at := slices.IndexFunc(r.probes, func(p Probe) bool { return p.Status == Passing })
+func (r *row) passing() *probe.Status {
+	at := slices.IndexFunc(r.probes, func(p probe.Status) bool { return p.Health == probe.Passing })
 	if at < 0 {
 		return nil
 	}

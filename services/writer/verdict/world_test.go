@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -35,7 +37,7 @@ func newWorld(t testing.TB, n int) *world {
 	w.in.Sources = []Source{trusted("blue")}
 	for i := range n {
 		w.report("blue", i, Ready)
-		w.probe(i, Passing)
+		w.probe(i, probe.Passing)
 		w.in.Current = append(w.in.Current, CurrentEndpoint{Address: addr(i), Conditions: ready, Source: "blue"})
 	}
 	return w
@@ -96,28 +98,28 @@ func (w *world) reselect(source, selector string) {
 }
 
 // setProbe adds or replaces the probe of an address.
-func (w *world) setProbe(p Probe) {
+func (w *world) setProbe(p probe.Status) {
 	at, found := slices.BinarySearchFunc(w.in.Probes, p, compareProbes)
 	if !found {
-		w.in.Probes = slices.Insert(w.in.Probes, at, Probe{})
+		w.in.Probes = slices.Insert(w.in.Probes, at, probe.Status{})
 	}
 	w.in.Probes[at] = p
 }
 
 // probeOf returns the probe of an address; without one it is pending.
-func (w *world) probeOf(a netip.Addr) Probe {
+func (w *world) probeOf(a netip.Addr) probe.Status {
 	p, _ := w.in.Probe(a, 0)
 	return p
 }
 
 // probe changes a probe status; one that passed did so until now.
-func (w *world) probe(n int, h ProbeStatus) { w.probeAt(n, 0, h) }
+func (w *world) probe(n int, h probe.Health) { w.probeAt(n, 0, h) }
 
-func (w *world) probeAt(n int, port uint16, h ProbeStatus) {
-	p := Probe{Address: addr(n), Port: port, Status: h, Since: w.now, RunStart: w.now, RunLast: w.now}
+func (w *world) probeAt(n int, port uint16, h probe.Health) {
+	p := probe.Status{Address: addr(n), Port: port, Health: h, Since: w.now, RunStart: w.now, RunLast: w.now}
 	if before, known := w.in.Probe(addr(n), port); !known {
 		p.RunStart = w.now.Add(-time.Minute)
-	} else if before.Status == h {
+	} else if before.Health == h {
 		p.RunStart = before.RunStart
 	}
 	w.setProbe(p)
@@ -126,7 +128,7 @@ func (w *world) probeAt(n int, port uint16, h ProbeStatus) {
 // fail makes probes fail that failed first at some time, which was after they last passed.
 func (w *world) fail(first time.Time, nodes ...int) {
 	for _, n := range nodes {
-		w.probe(n, Failing)
+		w.probe(n, probe.Failing)
 		p := w.probeOf(addr(n))
 		p.RunStart = first
 		w.setProbe(p)

@@ -1,4 +1,4 @@
-package prober
+package probe
 
 import (
 	"fmt"
@@ -8,19 +8,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // controlCase is a schedule whose keys were all probed at second 0, and again at random times.
-type controlCase struct{ *ProbeSchedule }
+type controlCase struct{ *Schedule }
 
 func at(seconds float64) time.Time {
 	return startTime.Add(time.Duration(seconds * float64(time.Second)))
 }
 
 // conclude ends a probe of a key that started at a time, as if the schedule had started it then.
-func (c *controlCase) conclude(n int, started, ended float64, result probe.Result) {
+func (c *controlCase) conclude(n int, started, ended float64, result Result) {
 	r := c.records[testKey(n)]
 	r.lastSeq++
 	r.inFlight++
@@ -48,79 +46,79 @@ func TestContradictionPullsControlProbesForward(t *testing.T) {
 	}{
 		{"none without a contradiction", func(*controlCase) {}, []float64{2, 2.1, 2.2, 2.3, 2.4, 2.5}},
 		{
-			"the two of its target that passed last", func(c *controlCase) { c.conclude(0, 1, 1, probe.Fail) },
+			"the two of its target that passed last", func(c *controlCase) { c.conclude(0, 1, 1, Fail) },
 			[]float64{1.2, 2.1, 2.2, 1, 1, 2.5},
 		},
 		{
-			"of all its targets", func(c *controlCase) { c.conclude(4, 1, 1, probe.Fail) },
+			"of all its targets", func(c *controlCase) { c.conclude(4, 1, 1, Fail) },
 			[]float64{2, 2.1, 2.2, 1, 1.2, 1},
 		},
 		{
-			"at the end of the failed probe", func(c *controlCase) { c.conclude(0, 1, 1.5, probe.Fail) },
+			"at the end of the failed probe", func(c *controlCase) { c.conclude(0, 1, 1.5, Fail) },
 			[]float64{1.7, 2.1, 2.2, 1.5, 1.5, 2.5},
 		},
 		{
 			"not within 200 ms of their last probe", func(c *controlCase) {
-				c.conclude(3, 0.9, 0.9, probe.Pass)
-				c.conclude(0, 1, 1, probe.Fail)
+				c.conclude(3, 0.9, 0.9, Pass)
+				c.conclude(0, 1, 1, Fail)
 			},
 			[]float64{1.2, 2.1, 2.2, 1.1, 1, 2.5},
 		},
 		{
 			"only by the first failure", func(c *controlCase) {
-				c.conclude(0, 1, 1, probe.Fail)
-				c.conclude(3, 1, 1, probe.Pass)
-				c.conclude(4, 1, 1, probe.Pass)
-				c.conclude(0, 1.2, 1.2, probe.Fail)
+				c.conclude(0, 1, 1, Fail)
+				c.conclude(3, 1, 1, Pass)
+				c.conclude(4, 1, 1, Pass)
+				c.conclude(0, 1.2, 1.2, Fail)
 			},
 			[]float64{1.4, 2.1, 2.2, 3, 3, 2.5},
 		},
 		{
 			"again by the first failure after a pass", func(c *controlCase) {
-				c.conclude(0, 1, 1, probe.Fail)
-				c.conclude(3, 1, 1, probe.Pass)
-				c.conclude(4, 1, 1, probe.Pass)
-				c.conclude(0, 1.2, 1.2, probe.Pass)
-				c.conclude(0, 1.5, 1.5, probe.Fail)
+				c.conclude(0, 1, 1, Fail)
+				c.conclude(3, 1, 1, Pass)
+				c.conclude(4, 1, 1, Pass)
+				c.conclude(0, 1.2, 1.2, Pass)
+				c.conclude(0, 1.5, 1.5, Fail)
 			},
 			[]float64{1.7, 2.1, 2.2, 1.5, 1.5, 2.5},
 		},
 		{
 			"one that is already due serves a second failure", func(c *controlCase) {
-				c.conclude(0, 1, 1, probe.Fail)
-				c.conclude(1, 1, 1, probe.Fail)
+				c.conclude(0, 1, 1, Fail)
+				c.conclude(1, 1, 1, Fail)
 			},
 			[]float64{1.2, 1.2, 2.2, 1, 1, 2.5},
 		},
 		{
 			"another one if those that passed last fail as well", func(c *controlCase) {
-				c.conclude(0, 1, 1, probe.Fail)
-				c.conclude(3, 1, 1.1, probe.Fail)
+				c.conclude(0, 1, 1, Fail)
+				c.conclude(3, 1, 1.1, Fail)
 			},
 			[]float64{1.2, 2.1, 1.1, 1.3, 1, 2.5},
 		},
 		{
 			"none by a pass of a failing key", func(c *controlCase) {
 				for range fall {
-					c.conclude(0, 1, 1, probe.Fail)
+					c.conclude(0, 1, 1, Fail)
 				}
-				c.conclude(3, 1.1, 1.1, probe.Pass)
-				c.conclude(4, 1.1, 1.1, probe.Pass)
-				c.conclude(0, 1.2, 1.2, probe.Pass)
+				c.conclude(3, 1.1, 1.1, Pass)
+				c.conclude(4, 1.1, 1.1, Pass)
+				c.conclude(0, 1.2, 1.2, Pass)
 			},
 			[]float64{1.4, 2.1, 2.2, 3.1, 3.1, 2.5},
 		},
 		{
-			"none by an inconclusive probe", func(c *controlCase) { c.conclude(0, 1, 1, probe.Inconclusive) },
+			"none by an inconclusive probe", func(c *controlCase) { c.conclude(0, 1, 1, Inconclusive) },
 			[]float64{3, 2.1, 2.2, 2.3, 2.4, 2.5},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c := &controlCase{NewProbeSchedule(100)}
+			c := &controlCase{NewSchedule(100)}
 			c.SetTarget("web/a", requestsFor("blue", testKey(0), testKey(1), testKey(2), testKey(3), testKey(4)), startTime)
 			c.SetTarget("web/b", requestsFor("blue", testKey(4), testKey(5)), startTime)
 			for n := range keys {
-				c.conclude(n, float64(n)/10, float64(n)/10, probe.Pass)
+				c.conclude(n, float64(n)/10, float64(n)/10, Pass)
 			}
 			row.do(c)
 			if diff := cmp.Diff(row.want, c.due(keys)); diff != "" {
@@ -131,20 +129,20 @@ func TestContradictionPullsControlProbesForward(t *testing.T) {
 }
 
 func TestPassingKeyPullsFailingKeysForward(t *testing.T) {
-	c := &controlCase{NewProbeSchedule(100)}
+	c := &controlCase{NewSchedule(100)}
 	c.SetTarget("web/a", requestsFor("blue", testKey(0), testKey(1), testKey(2), testKey(3)), startTime)
 	c.SetTarget("web/b", requestsFor("blue", testKey(4)), startTime)
 	for _, n := range []int{0, 1, 2, 4} {
 		for range fall {
-			c.conclude(n, 1, 1, probe.Fail)
+			c.conclude(n, 1, 1, Fail)
 		}
 	}
-	c.conclude(2, 1.9, 1.9, probe.Fail) // has failed since the run of passes began
-	c.conclude(0, 1.8, 1.8, probe.Pass)
+	c.conclude(2, 1.9, 1.9, Fail) // has failed since the run of passes began
+	c.conclude(0, 1.8, 1.8, Pass)
 	if diff := cmp.Diff([]float64{2, 3, 3.9, 0, 3}, c.due(5)); diff != "" {
 		t.Errorf("after one pass (-want +got):\n%s", diff)
 	}
-	c.conclude(0, 2, 2, probe.Pass)
+	c.conclude(0, 2, 2, Pass)
 	if diff := cmp.Diff([]float64{4, 2, 3.9, 0, 3}, c.due(5)); diff != "" {
 		t.Errorf("when it is passing (-want +got):\n%s", diff)
 	}
@@ -153,15 +151,15 @@ func TestPassingKeyPullsFailingKeysForward(t *testing.T) {
 func TestControlProbeReplacesNoRegularOne(t *testing.T) {
 	l := newSimulation(10)
 	for n := range 2 {
-		addKey(l.ProbeSchedule, testKey(n), Share{}, startTime)
+		addKey(l.Schedule, testKey(n), Share{}, startTime)
 	}
 	l.records[testKey(1)].regularDue, l.records[testKey(1)].nextDue = at(1), at(1)
 	l.updateOrder(testKey(1))
-	l.backend = func(a Attempt, now time.Time) (probe.Result, time.Duration) {
+	l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
 		if a.Key == testKey(0) && now.Equal(at(2)) {
-			return probe.Fail, 0
+			return Fail, 0
 		}
-		return probe.Pass, 0
+		return Pass, 0
 	}
 	l.run(at(4))
 	if got, want := l.offsets(testKey(1)), "[1 1 2 3]"; got != want {
@@ -169,7 +167,7 @@ func TestControlProbeReplacesNoRegularOne(t *testing.T) {
 	}
 }
 
-func (s *ProbeSchedule) updateOrder(key probe.Key) {
+func (s *Schedule) updateOrder(key Key) {
 	r := s.records[key]
 	r.queue.due.update(r)
 	s.requeue(r.queue)
@@ -213,19 +211,19 @@ func corroborationTimes(t *testing.T, backends int, answer time.Duration, seed u
 	died := at(10 + 4*random.Float64())
 	l := newSimulation(512)
 	l.random = random.Float64
-	var keys []probe.Key
+	var keys []Key
 	for n := range backends {
 		keys = append(keys, testKey(n))
 	}
 	l.SetTarget("web/a", requestsFor("blue", keys...), startTime)
-	l.backend = func(a Attempt, now time.Time) (probe.Result, time.Duration) {
+	l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
 		if slices.Index(keys, a.Key)%2 == 0 || now.Before(died) {
-			return probe.Pass, time.Millisecond
+			return Pass, time.Millisecond
 		}
-		return probe.Fail, answer
+		return Fail, answer
 	}
 	l.run(died)
-	took := map[probe.Key]time.Duration{}
+	took := map[Key]time.Duration{}
 	for step := died; len(took) < backends/2 && step.Before(died.Add(10*time.Second)); step = step.Add(5 * time.Millisecond) {
 		l.run(step)
 		for n := 1; n < backends; n += 2 {
@@ -233,7 +231,7 @@ func corroborationTimes(t *testing.T, backends int, answer time.Duration, seed u
 			if _, counted := took[keys[n]]; counted || failing.Health != Failing {
 				continue
 			}
-			if slices.ContainsFunc(keys, func(k probe.Key) bool { return corroborates(l.Status(k), failing) }) {
+			if slices.ContainsFunc(keys, func(k Key) bool { return corroborates(l.Status(k), failing) }) {
 				took[keys[n]] = step.Sub(died)
 			}
 		}

@@ -1,4 +1,4 @@
-package prober
+package probe
 
 import (
 	"cmp"
@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // TestScheduleInvariants checks any results in any order. An endpoint becomes failing only after three
@@ -19,12 +17,12 @@ import (
 func TestScheduleInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 4).Draw(t, "limit")
-		s, now := NewProbeSchedule(limit), startTime
+		s, now := NewSchedule(limit), startTime
 		type sent struct {
 			seq    uint64
-			result probe.Result
+			result Result
 		}
-		known, healths, expired := map[probe.Key][]sent{}, map[probe.Key]Health{}, map[probe.Key]bool{}
+		known, healths, expired := map[Key][]sent{}, map[Key]Health{}, map[Key]bool{}
 		var running []Attempt
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
@@ -46,7 +44,7 @@ func TestScheduleInvariants(t *testing.T) {
 				i := rapid.IntRange(0, len(running)-1).Draw(t, "which")
 				a := running[i]
 				running = slices.Delete(running, i, i+1)
-				o := probe.Result(rapid.IntRange(0, 2).Draw(t, "result"))
+				o := Result(rapid.IntRange(0, 2).Draw(t, "result"))
 				alive := s.records[a.Key] == a.record
 				changed := s.Finish(a, o, "why", now)
 				if !alive {
@@ -59,7 +57,7 @@ func TestScheduleInvariants(t *testing.T) {
 				health := s.Status(a.Key).Health
 				if lapsed := expired[a.Key]; lapsed != s.Status(a.Key).Expired {
 					expired[a.Key] = !lapsed
-					if !changed || lapsed == (o == probe.Inconclusive) {
+					if !changed || lapsed == (o == Inconclusive) {
 						t.Fatalf("after %v: expired %t, changed %t", o, !lapsed, changed)
 					}
 					if health == Pending {
@@ -70,12 +68,12 @@ func TestScheduleInvariants(t *testing.T) {
 					t.Fatal("the reported change differs from the status")
 				}
 				if changed {
-					old, need, want := healths[a.Key], 1, probe.Pass
+					old, need, want := healths[a.Key], 1, Pass
 					switch {
 					case health == Pending:
 						t.Fatal("pending again")
 					case health == Failing:
-						need, want = 3, probe.Fail
+						need, want = 3, Fail
 					case old == Failing:
 						need = 2
 					}
@@ -86,7 +84,7 @@ func TestScheduleInvariants(t *testing.T) {
 						switch r.result {
 						case want:
 							run++
-						case probe.Inconclusive:
+						case Inconclusive:
 						default:
 							run = 0
 						}

@@ -1,4 +1,4 @@
-package prober
+package probe
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
@@ -16,25 +14,25 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		timeout time.Duration
-		before  string       // results of the first probes: P, F
-		then    probe.Result // of all later probes
+		before  string // results of the first probes: P, F
+		then    Result // of all later probes
 		takes   time.Duration
 		want    float64 // seconds from the last conclusive probe until it is pending
 	}{
-		{"passing, then inconclusive", 0, "P", probe.Inconclusive, 0, 6},
-		{"failing, then inconclusive", 0, "FFF", probe.Inconclusive, 0, 6},
-		{"always inconclusive", 0, "", probe.Inconclusive, 0, 6},
-		{"contradicted, then inconclusive", 0, "PF", probe.Inconclusive, 0, 6},
-		{"while probes pass", 0, "P", probe.Pass, 0, never},
-		{"while probes fail", 0, "FFF", probe.Fail, 0, never},
-		{"passing probes longer than three intervals", 20 * time.Second, "P", probe.Pass, 15 * time.Second, never},
-		{"inconclusive probes longer than three intervals", 20 * time.Second, "P", probe.Inconclusive, 9 * time.Second, 26},
+		{"passing, then inconclusive", 0, "P", Inconclusive, 0, 6},
+		{"failing, then inconclusive", 0, "FFF", Inconclusive, 0, 6},
+		{"always inconclusive", 0, "", Inconclusive, 0, 6},
+		{"contradicted, then inconclusive", 0, "PF", Inconclusive, 0, 6},
+		{"while probes pass", 0, "P", Pass, 0, never},
+		{"while probes fail", 0, "FFF", Fail, 0, never},
+		{"passing probes longer than three intervals", 20 * time.Second, "P", Pass, 15 * time.Second, never},
+		{"inconclusive probes longer than three intervals", 20 * time.Second, "P", Inconclusive, 9 * time.Second, 26},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			k := testKey(0)
 			k.Spec.Timeout = row.timeout
 			k = k.Canonical()
-			s, now := NewProbeSchedule(100), startTime
+			s, now := NewSchedule(100), startTime
 			addKey(s, k, Share{}, now)
 			concluded := now
 			next := func() Attempt {
@@ -47,7 +45,7 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 			}
 			for _, o := range row.before {
 				a := next()
-				s.Finish(a, map[rune]probe.Result{'P': probe.Pass, 'F': probe.Fail}[o], "why", now)
+				s.Finish(a, map[rune]Result{'P': Pass, 'F': Fail}[o], "why", now)
 				concluded = now
 			}
 			type runningProbe struct {
@@ -94,9 +92,9 @@ func TestStatusExpiresWithoutConclusiveProbe(t *testing.T) {
 }
 
 func TestConclusiveProbeEndsExpiry(t *testing.T) {
-	s, now := NewProbeSchedule(1), startTime
+	s, now := NewSchedule(1), startTime
 	addKey(s, testKey(0), Share{}, now)
-	conclude := func(o probe.Result) bool {
+	conclude := func(o Result) bool {
 		for {
 			now, _ = s.Wake()
 			s.Expire(now)
@@ -105,23 +103,23 @@ func TestConclusiveProbeEndsExpiry(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []probe.Result{probe.Pass, probe.Inconclusive, probe.Inconclusive, probe.Inconclusive, probe.Inconclusive} {
+	for _, o := range []Result{Pass, Inconclusive, Inconclusive, Inconclusive, Inconclusive} {
 		conclude(o)
 	}
 	if w := s.Status(
 		testKey(0),
-	); !w.Expired || !w.LastPassedAt.Equal(startTime) || s.healthCounts[Pending] != 1 ||
+	); !w.Expired || !w.LastPassed.Equal(startTime) || s.healthCounts[Pending] != 1 ||
 		s.healthCounts[Passing] != 0 {
 		t.Fatalf("after four inconclusive probes: %+v, %v", w, s.healthCounts)
 	}
-	if !conclude(probe.Fail) || s.Status(testKey(0)).Expired || s.Status(testKey(0)).Health != Pending {
+	if !conclude(Fail) || s.Status(testKey(0)).Expired || s.Status(testKey(0)).Health != Pending {
 		t.Errorf("after a failure: %+v, want pending and not expired", s.Status(testKey(0)))
 	}
-	if !conclude(probe.Pass) || s.Status(testKey(0)).Health != Passing {
+	if !conclude(Pass) || s.Status(testKey(0)).Health != Passing {
 		t.Errorf("after a success: %+v", s.Status(testKey(0)))
 	}
 	for range 5 {
-		conclude(probe.Inconclusive)
+		conclude(Inconclusive)
 	}
 	if !s.Status(testKey(0)).Expired {
 		t.Error("want expired a second time")
@@ -132,11 +130,11 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		var broken atomic.Pointer[error] // nil: probes pass
-		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) {
+		p.attempt = func(context.Context, Key) (Result, string) {
 			if err := broken.Load(); err != nil {
-				return probe.Inconclusive, (*err).Error()
+				return Inconclusive, (*err).Error()
 			}
-			return probe.Pass, ""
+			return Pass, ""
 		}
 		p.Set("web/a", requestsFor("blue", testKey(1), testKey(2)))
 		runProber(t, p)
@@ -149,7 +147,7 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 			}
 			var err error = errno
 			broken.Store(&err)
-			time.Sleep(3*probe.DefaultInterval + time.Millisecond)
+			time.Sleep(3*DefaultInterval + time.Millisecond)
 			synctest.Wait()
 			if w := p.statusOf(testKey(1)); w.Health != Pending || !w.Expired || w.Detail != errno.Error() {
 				t.Errorf("three intervals after %v: %+v", errno, w)
@@ -158,7 +156,7 @@ func TestStatusExpiresWithoutSockets(t *testing.T) {
 				t.Errorf("changed targets: %v", got)
 			}
 			broken.Store(nil)
-			time.Sleep(probe.DefaultInterval)
+			time.Sleep(DefaultInterval)
 		}
 	})
 }
@@ -168,7 +166,7 @@ func TestStatusExpiresWithoutFileDescriptors(t *testing.T) {
 	l := listenTCP(t) // the kernel accepts the connections
 	defer l.Close()
 	p := newProber()
-	k := keyFor(t, l.Addr().String(), probe.Spec{Mode: probe.TCP, Interval: 200 * time.Millisecond})
+	k := keyFor(t, l.Addr().String(), Spec{Mode: TCP, Interval: 200 * time.Millisecond})
 	p.Set("web/a", requestsFor("blue", k))
 	runProber(t, p)
 	await := func(what string, is func(Status) bool) {

@@ -1,17 +1,15 @@
-package prober
+package probe
 
 import (
 	"fmt"
 	"testing"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // BenchmarkSchedule starts and finishes one probe among many that are spread over the interval.
 func BenchmarkSchedule(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint("targets=", n), func(b *testing.B) {
-			s, now := NewProbeSchedule(1000), startTime
+			s, now := NewSchedule(1000), startTime
 			turn := func(random float64) {
 				if wake, _ := s.Wake(); wake.After(now) {
 					now = wake
@@ -20,9 +18,9 @@ func BenchmarkSchedule(b *testing.B) {
 				if !due {
 					b.Fatal("nothing is due")
 				}
-				s.Finish(a, probe.Pass, "", now)
+				s.Finish(a, Pass, "", now)
 			}
-			var keys []probe.Key
+			var keys []Key
 			for i := range n {
 				keys = append(keys, testKey(i))
 			}

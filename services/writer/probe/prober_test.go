@@ -1,11 +1,9 @@
-package prober
+package probe
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -16,13 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // requestsFor returns requests for endpoints of one source.
-func requestsFor(source string, keys ...probe.Key) []Request {
+func requestsFor(source string, keys ...Key) []Request {
 	requests := make([]Request, len(keys))
 	for i, key := range keys {
 		requests[i] = Request{key, source}
@@ -30,12 +25,10 @@ func requestsFor(source string, keys ...probe.Key) []Request {
 	return requests
 }
 
-func (p *Prober) statusOf(key probe.Key) Status { return p.Statuses([]Request{{Key: key}})[0] }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func (p *Prober) statusOf(key Key) Status { return p.Statuses([]Request{{Key: key}})[0] }
 
 func newProber() *Prober {
-	return New(Config{Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	return NewProber(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 // runProber runs a prober until the end of the test, and waits for it.
@@ -51,38 +44,14 @@ func runProber(t testing.TB, p *Prober) {
 	})
 }
 
-func keyFor(t *testing.T, address string, spec probe.Spec) probe.Key {
-	t.Helper()
-	ap, err := netip.ParseAddrPort(address[strings.LastIndex(address, "/")+1:]) // also accepts the URL of a server
-	if err != nil {
-		t.Fatal(err)
-	}
-	return probe.Key{Address: ap.Addr(), Port: ap.Port(), Spec: spec}
-}
-
-// closedAddress returns an address that refuses connections.
-func closedAddress(t *testing.T) string {
-	l := listenTCP(t)
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func listenTCP(t *testing.T) net.Listener {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
 func TestStatusReachesAllSharingTargets(t *testing.T) {
 	l := listenTCP(t)
 	defer l.Close()
 	p := newProber()
-	up, down := keyFor(t, l.Addr().String(), probe.Spec{Mode: probe.TCP}), keyFor(t, closedAddress(t), probe.Spec{Mode: probe.TCP})
+	up, down := keyFor(t, l.Addr().String(), Spec{Mode: TCP}), keyFor(t, closedAddress(t), Spec{Mode: TCP})
 	p.Set("web/b", requestsFor("blue", up))
 	p.Set("web/a", requestsFor("blue", up, down))
-	p.Set("web/c", requestsFor("blue", probe.Key{Address: up.Address, Port: up.Port})) // off
+	p.Set("web/c", requestsFor("blue", Key{Address: up.Address, Port: up.Port})) // off
 	runProber(t, p)
 
 	dirty := map[string]bool{}
@@ -133,14 +102,14 @@ func TestDetectsFailuresWithinBounds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newProber()
 				died := time.Now().Add(10 * time.Second)
-				p.runProbe = func(context.Context, probe.Key) (probe.Result, string) {
+				p.attempt = func(context.Context, Key) (Result, string) {
 					if time.Now().Before(died) {
-						return probe.Pass, ""
+						return Pass, ""
 					}
 					time.Sleep(row.answer)
-					return probe.Fail, "dead"
+					return Fail, "dead"
 				}
-				var keys []probe.Key
+				var keys []Key
 				for n := range 200 {
 					keys = append(keys, testKey(n))
 				}
@@ -161,7 +130,7 @@ func TestDetectsFailuresWithinBounds(t *testing.T) {
 func TestProbesNewKeyImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) { return probe.Pass, "" }
+		p.attempt = func(context.Context, Key) (Result, string) { return Pass, "" }
 		runProber(t, p)
 		time.Sleep(time.Minute)
 		began := time.Now()
@@ -178,7 +147,7 @@ func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		var now, most, started atomic.Int64
-		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) {
+		p.attempt = func(context.Context, Key) (Result, string) {
 			started.Add(1)
 			for n := now.Add(1); ; {
 				if old := most.Load(); old >= n || most.CompareAndSwap(old, n) {
@@ -187,12 +156,12 @@ func TestThousandsOfKeysStayWithinLimits(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 			now.Add(-1)
-			return probe.Pass, ""
+			return Pass, ""
 		}
 		const targets, each = 5, 1000
 		const backlog = targets * each / maxInFlight * 20 * time.Millisecond
 		for i := range targets {
-			var keys []probe.Key
+			var keys []Key
 			for n := range each {
 				keys = append(keys, testKey(i*each+n))
 			}
@@ -224,11 +193,11 @@ func TestRunWaitsForProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
 		var ended atomic.Bool
-		p.runProbe = func(ctx context.Context, _ probe.Key) (probe.Result, string) {
+		p.attempt = func(ctx context.Context, _ Key) (Result, string) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended.Store(true)
-			return probe.Inconclusive, ""
+			return Inconclusive, ""
 		}
 		p.Set("web/a", requestsFor("blue", testKey(1)))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -249,16 +218,16 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started atomic.Int64
 		p := newProber()
-		p.runProbe = func(context.Context, probe.Key) (probe.Result, string) { started.Add(1); return probe.Pass, "" }
+		p.attempt = func(context.Context, Key) (Result, string) { started.Add(1); return Pass, "" }
 		one, same, other := testKey(1), testKey(1), testKey(1)
-		same.Spec = probe.Spec{
-			Mode:     probe.TCP,
+		same.Spec = Spec{
+			Mode:     TCP,
 			Path:     "/healthz",
 			Host:     "web.example",
 			Service:  "x",
 			TLS:      true,
-			Interval: probe.DefaultInterval,
-			Timeout:  probe.DefaultTimeout,
+			Interval: DefaultInterval,
+			Timeout:  DefaultTimeout,
 		}
 		p.Set("web/a", requestsFor("blue", one))
 		p.Set("web/b", requestsFor("blue", same))
@@ -272,7 +241,7 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 		}
 
 		// Another spec is another key: it is pending, and probed immediately.
-		other.Spec = probe.Spec{Mode: probe.HTTP}
+		other.Spec = Spec{Mode: HTTP}
 		if got := p.statusOf(other).Health; got != Pending {
 			t.Errorf("a changed spec is %v before its first probe", got)
 		}

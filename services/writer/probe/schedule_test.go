@@ -1,4 +1,4 @@
-package prober
+package probe
 
 import (
 	"cmp"
@@ -9,22 +9,20 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 var startTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func testKey(n int) probe.Key {
-	return probe.Key{
+func testKey(n int) Key {
+	return Key{
 		Address: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}),
 		Port:    30080,
-		Spec:    probe.Spec{Mode: probe.TCP},
+		Spec:    Spec{Mode: TCP},
 	}.Canonical()
 }
 
 // addKey requests one more key for a target.
-func addKey(s *ProbeSchedule, key probe.Key, share Share, now time.Time) {
+func addKey(s *Schedule, key Key, share Share, now time.Time) {
 	var requests []Request
 	if t := s.targets[share.Target]; t != nil {
 		for _, r := range t.records {
@@ -35,7 +33,7 @@ func addKey(s *ProbeSchedule, key probe.Key, share Share, now time.Time) {
 }
 
 // removeKey removes a key from all targets.
-func removeKey(s *ProbeSchedule, key probe.Key) {
+func removeKey(s *Schedule, key Key) {
 	for name, t := range s.targets {
 		var requests []Request
 		for _, r := range t.records {
@@ -50,29 +48,29 @@ func removeKey(s *ProbeSchedule, key probe.Key) {
 // simulation steps a schedule through simulated time. backend returns the result and the duration of
 // each attempt.
 type simulation struct {
-	*ProbeSchedule
+	*Schedule
 
 	now     time.Time
 	random  func() float64
-	backend func(a Attempt, now time.Time) (probe.Result, time.Duration)
+	backend func(a Attempt, now time.Time) (Result, time.Duration)
 
 	running     []runningProbe
-	starts      map[probe.Key][]time.Time
-	changes     map[probe.Key][]Status
+	starts      map[Key][]time.Time
+	changes     map[Key][]Status
 	maxInFlight int
 }
 
 type runningProbe struct {
 	attempt Attempt
-	result  probe.Result
+	result  Result
 	endsAt  time.Time
 }
 
 func newSimulation(limit int) *simulation {
 	return &simulation{
-		ProbeSchedule: NewProbeSchedule(limit), now: startTime, random: func() float64 { return 0 },
-		backend: func(Attempt, time.Time) (probe.Result, time.Duration) { return probe.Pass, time.Millisecond },
-		starts:  map[probe.Key][]time.Time{}, changes: map[probe.Key][]Status{},
+		Schedule: NewSchedule(limit), now: startTime, random: func() float64 { return 0 },
+		backend: func(Attempt, time.Time) (Result, time.Duration) { return Pass, time.Millisecond },
+		starts:  map[Key][]time.Time{}, changes: map[Key][]Status{},
 	}
 }
 
@@ -115,7 +113,7 @@ func (sim *simulation) run(until time.Time) {
 	}
 }
 
-func (sim *simulation) offsets(k probe.Key) string {
+func (sim *simulation) offsets(k Key) string {
 	var out []float64
 	for _, at := range sim.starts[k] {
 		out = append(out, at.Sub(startTime).Seconds())
@@ -141,7 +139,7 @@ func TestRiseAndFall(t *testing.T) {
 		{"inconclusive probes change nothing", "VPVFVFVVP", "pending passing passing passing passing passing passing passing passing"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s, now := NewProbeSchedule(1), startTime
+			s, now := NewSchedule(1), startTime
 			addKey(s, testKey(0), Share{}, now)
 			var statuses []string
 			if row.results == "" {
@@ -159,7 +157,7 @@ func TestRiseAndFall(t *testing.T) {
 				if !due {
 					t.Fatal("no probe is due when it should be")
 				}
-				s.Finish(a, map[rune]probe.Result{'P': probe.Pass, 'F': probe.Fail, 'V': probe.Inconclusive}[o], "why", now)
+				s.Finish(a, map[rune]Result{'P': Pass, 'F': Fail, 'V': Inconclusive}[o], "why", now)
 				statuses = append(statuses, s.Status(testKey(0)).Health.String())
 			}
 			if got := strings.Join(statuses, " "); got != row.statuses {
@@ -170,18 +168,18 @@ func TestRiseAndFall(t *testing.T) {
 }
 
 func TestProbeStartTimes(t *testing.T) {
-	died := func(at float64, answer time.Duration) func(Attempt, time.Time) (probe.Result, time.Duration) {
-		return func(_ Attempt, now time.Time) (probe.Result, time.Duration) {
+	died := func(at float64, answer time.Duration) func(Attempt, time.Time) (Result, time.Duration) {
+		return func(_ Attempt, now time.Time) (Result, time.Duration) {
 			if now.Sub(startTime).Seconds() >= at {
-				return probe.Fail, answer
+				return Fail, answer
 			}
-			return probe.Pass, 0
+			return Pass, 0
 		}
 	}
 	for _, row := range []struct {
 		name    string
 		random  float64
-		backend func(Attempt, time.Time) (probe.Result, time.Duration)
+		backend func(Attempt, time.Time) (Result, time.Duration)
 		want    string
 	}{
 		{"immediately, then at random, then in intervals", 0.5, died(99, 0), "[0 1 2.9 4.8 6.7]"},
@@ -193,7 +191,7 @@ func TestProbeStartTimes(t *testing.T) {
 			l := newSimulation(10)
 			l.random = func() float64 { return row.random }
 			l.backend = row.backend
-			addKey(l.ProbeSchedule, testKey(0), Share{}, startTime)
+			addKey(l.Schedule, testKey(0), Share{}, startTime)
 			l.run(startTime.Add(6900 * time.Millisecond))
 			if got := l.offsets(testKey(0)); got != row.want {
 				t.Errorf("probes start at %s, want %s", got, row.want)
@@ -204,13 +202,13 @@ func TestProbeStartTimes(t *testing.T) {
 
 func TestSuccessCancelsReprobes(t *testing.T) {
 	l := newSimulation(10)
-	l.backend = func(_ Attempt, now time.Time) (probe.Result, time.Duration) {
+	l.backend = func(_ Attempt, now time.Time) (Result, time.Duration) {
 		if now.Equal(startTime.Add(2 * time.Second)) {
-			return probe.Fail, 0
+			return Fail, 0
 		}
-		return probe.Pass, 0
+		return Pass, 0
 	}
-	addKey(l.ProbeSchedule, testKey(0), Share{}, startTime)
+	addKey(l.Schedule, testKey(0), Share{}, startTime)
 	l.run(startTime.Add(5 * time.Second))
 	if got, want := l.offsets(testKey(0)), "[0 0 2 2.2 4.2]"; got != want {
 		t.Errorf("probes start at %s, want %s", got, want)
@@ -235,16 +233,16 @@ func TestDetectionStaysWithinBounds(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			l := newSimulation(backends * 6)
 			l.random = random.Float64
-			deaths := map[probe.Key]time.Time{}
+			deaths := map[Key]time.Time{}
 			for n := range backends {
-				addKey(l.ProbeSchedule, testKey(n), Share{}, startTime)
+				addKey(l.Schedule, testKey(n), Share{}, startTime)
 				deaths[testKey(n)] = startTime.Add(10*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
 			}
-			l.backend = func(a Attempt, now time.Time) (probe.Result, time.Duration) {
+			l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
 				if now.Before(deaths[a.Key]) {
-					return probe.Pass, time.Millisecond
+					return Pass, time.Millisecond
 				}
-				return probe.Fail, row.answer
+				return Fail, row.answer
 			}
 			l.run(startTime.Add(25 * time.Second))
 			took := make([]time.Duration, 0, backends)
@@ -271,18 +269,18 @@ func TestDetectsRecoveryWithinInterval(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	l := newSimulation(backends * 20)
 	l.random = random.Float64
-	returns := map[probe.Key]time.Time{}
+	returns := map[Key]time.Time{}
 	for n := range backends {
 		k := testKey(n)
 		k.Spec.Timeout = timeout
-		addKey(l.ProbeSchedule, k, Share{}, startTime)
+		addKey(l.Schedule, k, Share{}, startTime)
 		returns[k] = startTime.Add(40*time.Second + time.Duration(random.Float64()*float64(4*time.Second)))
 	}
-	l.backend = func(a Attempt, now time.Time) (probe.Result, time.Duration) {
+	l.backend = func(a Attempt, now time.Time) (Result, time.Duration) {
 		if now.Before(returns[a.Key]) {
-			return probe.Fail, timeout
+			return Fail, timeout
 		}
-		return probe.Pass, time.Millisecond
+		return Pass, time.Millisecond
 	}
 	l.run(startTime.Add(70 * time.Second))
 	for k, returned := range returns {
@@ -305,7 +303,7 @@ func TestSpreadsProbesOverInterval(t *testing.T) {
 	l := newSimulation(backends)
 	l.random = random.Float64
 	for n := range backends {
-		addKey(l.ProbeSchedule, testKey(n), Share{}, startTime)
+		addKey(l.Schedule, testKey(n), Share{}, startTime)
 	}
 	l.run(startTime.Add(12 * time.Second))
 	perTenth := map[int64]int{}
@@ -329,9 +327,9 @@ func TestSpreadsProbesOverInterval(t *testing.T) {
 func TestLimitDelaysProbesWithoutLoss(t *testing.T) {
 	l := newSimulation(10)
 	for n := range 100 {
-		addKey(l.ProbeSchedule, testKey(n), Share{}, startTime)
+		addKey(l.Schedule, testKey(n), Share{}, startTime)
 	}
-	l.backend = func(Attempt, time.Time) (probe.Result, time.Duration) { return probe.Pass, 100 * time.Millisecond }
+	l.backend = func(Attempt, time.Time) (Result, time.Duration) { return Pass, 100 * time.Millisecond }
 	l.run(startTime.Add(10 * time.Second))
 	if l.maxInFlight != 6 { // one Service leaves capacity for others
 		t.Errorf("at most %d in flight, want 6", l.maxInFlight)
@@ -344,11 +342,11 @@ func TestLimitDelaysProbesWithoutLoss(t *testing.T) {
 }
 
 func TestLaterProbeCounts(t *testing.T) {
-	begin := func(t *testing.T, n int) (*ProbeSchedule, []Attempt) {
-		s := NewProbeSchedule(10)
+	begin := func(t *testing.T, n int) (*Schedule, []Attempt) {
+		s := NewSchedule(10)
 		addKey(s, testKey(0), Share{}, startTime)
 		a, _ := s.Start(startTime, 0)
-		s.Finish(a, probe.Pass, "", startTime)
+		s.Finish(a, Pass, "", startTime)
 		var attempts []Attempt
 		for range n {
 			at, _ := s.Wake()
@@ -362,9 +360,9 @@ func TestLaterProbeCounts(t *testing.T) {
 	}
 	t.Run("failures of probes before a success do not count", func(t *testing.T) {
 		s, a := begin(t, 4)
-		s.Finish(a[3], probe.Pass, "", startTime)
+		s.Finish(a[3], Pass, "", startTime)
 		for _, old := range a[:3] {
-			s.Finish(old, probe.Fail, "why", startTime)
+			s.Finish(old, Fail, "why", startTime)
 		}
 		if got := s.Status(testKey(0)).Health; got != Passing {
 			t.Error(got)
@@ -373,17 +371,17 @@ func TestLaterProbeCounts(t *testing.T) {
 	t.Run("a success does not cancel later failures", func(t *testing.T) {
 		s, a := begin(t, 4)
 		for _, young := range a[1:3] {
-			s.Finish(young, probe.Fail, "why", startTime)
+			s.Finish(young, Fail, "why", startTime)
 		}
-		s.Finish(a[0], probe.Pass, "", startTime)
-		if !s.Finish(a[3], probe.Fail, "why", startTime) || s.Status(testKey(0)).Health != Failing {
+		s.Finish(a[0], Pass, "", startTime)
+		if !s.Finish(a[3], Fail, "why", startTime) || s.Status(testKey(0)).Health != Failing {
 			t.Error("want failing after three consecutive failures, by start")
 		}
 	})
 }
 
 func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
-	s, now := NewProbeSchedule(10), startTime
+	s, now := NewSchedule(10), startTime
 	start := func() Attempt {
 		t.Helper()
 		for range 3 { // Wake may be for an expiry
@@ -400,18 +398,18 @@ func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
 	}
 	addKey(s, testKey(0), Share{}, now)
 	for range fall {
-		s.Finish(start(), probe.Fail, "why", now)
+		s.Finish(start(), Fail, "why", now)
 	}
 	older, younger := start(), start() // the older probe takes longer than an interval
-	s.Finish(younger, probe.Pass, "", now)
-	if !s.Finish(older, probe.Pass, "", now) || s.Status(testKey(0)).Health != Passing {
+	s.Finish(younger, Pass, "", now)
+	if !s.Finish(older, Pass, "", now) || s.Status(testKey(0)).Health != Passing {
 		t.Fatal("want passing after two successes")
 	}
 	if wake, _ := s.Wake(); wake.Before(now.Add(time.Second)) {
 		t.Errorf("probed again after %s, as if the status was contradicted", wake.Sub(now))
 	}
 	for range fall - 1 {
-		s.Finish(start(), probe.Fail, "why", now)
+		s.Finish(start(), Fail, "why", now)
 	}
 	if got := s.Status(testKey(0)).Health; got != Passing {
 		t.Errorf("%s after %d failures", got, fall-1)
@@ -419,12 +417,12 @@ func TestRecoversOnSuccessesOutOfOrder(t *testing.T) {
 }
 
 func TestForgetsRemovedKeys(t *testing.T) {
-	s := NewProbeSchedule(1)
+	s := NewSchedule(1)
 	addKey(s, testKey(0), Share{}, startTime)
 	a, _ := s.Start(startTime, 0)
 	removeKey(s, testKey(0))
 	addKey(s, testKey(0), Share{}, startTime)
-	if s.Finish(a, probe.Pass, "", startTime) || s.Status(testKey(0)).Health != Pending {
+	if s.Finish(a, Pass, "", startTime) || s.Status(testKey(0)).Health != Pending {
 		t.Error("a probe before Remove counts for a key that was added again")
 	}
 	if _, due := s.Start(startTime, 0); !due {
@@ -438,22 +436,22 @@ func TestForgetsRemovedKeys(t *testing.T) {
 }
 
 func TestStatusRecordsLastPass(t *testing.T) {
-	s := NewProbeSchedule(10)
+	s := NewSchedule(10)
 	addKey(s, testKey(0), Share{}, startTime)
 	now := startTime
 	for _, step := range []struct {
-		result probe.Result
+		result Result
 		passed time.Duration // since start
 	}{
-		{probe.Pass, time.Minute},
-		{probe.Fail, time.Minute},
-		{probe.Pass, 3 * time.Minute},
-		{probe.Fail, 3 * time.Minute},
-		{probe.Fail, 3 * time.Minute},
-		{probe.Fail, 3 * time.Minute},
-		{probe.Fail, 3 * time.Minute},
-		{probe.Pass, 8 * time.Minute},
-		{probe.Pass, 9 * time.Minute},
+		{Pass, time.Minute},
+		{Fail, time.Minute},
+		{Pass, 3 * time.Minute},
+		{Fail, 3 * time.Minute},
+		{Fail, 3 * time.Minute},
+		{Fail, 3 * time.Minute},
+		{Fail, 3 * time.Minute},
+		{Pass, 8 * time.Minute},
+		{Pass, 9 * time.Minute},
 	} {
 		now = now.Add(time.Minute)
 		a, due := s.Start(now, 0)
@@ -461,7 +459,7 @@ func TestStatusRecordsLastPass(t *testing.T) {
 			t.Fatal("nothing is due")
 		}
 		s.Finish(a, step.result, "why", now)
-		if got, want := s.Status(testKey(0)).LastPassedAt, startTime.Add(step.passed); !got.Equal(want) {
+		if got, want := s.Status(testKey(0)).LastPassed, startTime.Add(step.passed); !got.Equal(want) {
 			t.Errorf("after %s: passed at %v, want %v", now.Sub(startTime), got, want)
 		}
 	}

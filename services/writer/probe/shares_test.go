@@ -1,4 +1,4 @@
-package prober
+package probe
 
 import (
 	"context"
@@ -9,13 +9,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 func TestShareLeavesCapacityForOthers(t *testing.T) {
-	greedy := func(sources, targets int) (s *ProbeSchedule, most map[Share]int) {
-		s = NewProbeSchedule(512)
+	greedy := func(sources, targets int) (s *Schedule, most map[Share]int) {
+		s = NewSchedule(512)
 		most = map[Share]int{}
 		for target := range targets {
 			var requests []Request
@@ -23,7 +21,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 				share := Share{fmt.Sprint("source-", source), fmt.Sprint("web/", target)}
 				for n := range 350 {
 					k := testKey(n)
-					k.Spec = probe.Spec{Mode: probe.HTTP, Path: fmt.Sprint("/", share)}
+					k.Spec = Spec{Mode: HTTP, Path: fmt.Sprint("/", share)}
 					requests = append(requests, Request{k, share.Source})
 				}
 			}
@@ -67,7 +65,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 			// A new share of any source starts immediately.
 			for _, share := range []Share{{"source-0", "web/late"}, {"another", "web/late"}} {
 				k := testKey(0)
-				k.Spec = probe.Spec{Mode: probe.HTTP, Path: fmt.Sprint("/", share)}
+				k.Spec = Spec{Mode: HTTP, Path: fmt.Sprint("/", share)}
 				k = k.Canonical()
 				addKey(s, k, share, startTime)
 				if a, due := s.Start(startTime, 0.5); !due || a.Key != k {
@@ -80,7 +78,7 @@ func TestShareLeavesCapacityForOthers(t *testing.T) {
 
 // When a probe ends, the share that waits longest and has capacity starts the next one.
 func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
-	s := NewProbeSchedule(4)
+	s := NewSchedule(4)
 	slow, quick := Share{"blue", "web/slow"}, Share{"blue", "web/quick"}
 	var running []Attempt
 	for n := range 8 {
@@ -107,7 +105,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	for range 4 * first {
 		a := running[0]
 		running = running[1:]
-		s.Finish(a, probe.Fail, "silent", startTime)
+		s.Finish(a, Fail, "silent", startTime)
 		begin()
 	}
 	for n := range 8 {
@@ -120,7 +118,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 	}
 	removeKey(s, testKey(100))
 	for _, a := range running {
-		s.Finish(a, probe.Fail, "silent", startTime)
+		s.Finish(a, Fail, "silent", startTime)
 	}
 	if len(s.queues) != 0 || len(s.inFlightBySource) != 0 || len(s.readyQueues.items) != 0 || len(s.blockedQueues) != 0 ||
 		len(s.expiring.items) != 0 ||
@@ -132,7 +130,7 @@ func TestBlockedShareContinuesWhenProbeEnds(t *testing.T) {
 
 // Neighbors that use all their capacity do not delay the detection of others.
 func TestNeighborsDoNotDelayDetection(t *testing.T) {
-	silent := func(first, n int) (keys []probe.Key) {
+	silent := func(first, n int) (keys []Key) {
 		for i := range n {
 			k := testKey(10_000 + first + i)
 			k.Spec.Timeout = time.Minute
@@ -167,28 +165,28 @@ func checkDetectionBeside(t *testing.T, beside map[string][]Request) {
 	const bound = 2500 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		p := newProber()
-		var keys []probe.Key
+		var keys []Key
 		random := rand.New(rand.NewPCG(1, 2))
 		deaths := map[netip.Addr]time.Time{}
 		for n := range 100 {
 			keys = append(keys, testKey(n))
 			deaths[testKey(n).Address] = time.Now().Add(2*time.Minute + time.Duration(random.Float64()*float64(20*time.Second)))
 		}
-		p.runProbe = func(ctx context.Context, k probe.Key) (probe.Result, string) {
+		p.attempt = func(ctx context.Context, k Key) (Result, string) {
 			diedAt, dies := deaths[k.Address]
 			switch {
 			case !dies:
 				select {
 				case <-time.After(k.Spec.Timeout):
-					return probe.Fail, "no answer"
+					return Fail, "no answer"
 				case <-ctx.Done():
-					return probe.Inconclusive, ""
+					return Inconclusive, ""
 				}
 			case time.Now().Before(diedAt):
 				time.Sleep(5 * time.Millisecond)
-				return probe.Pass, ""
+				return Pass, ""
 			}
-			return probe.Fail, "connection refused"
+			return Fail, "connection refused"
 		}
 		runProber(t, p)
 		for target, requests := range beside {
@@ -219,7 +217,7 @@ func TestSharedKeyCountsForSmallestTarget(t *testing.T) {
 	p := newProber()
 	shared := testKey(0)
 	share := func() Share { return p.schedule.records[shared.Canonical()].queue.share }
-	large := []probe.Key{shared, testKey(1), testKey(2)}
+	large := []Key{shared, testKey(1), testKey(2)}
 	p.Set("web/large", requestsFor("green", large...))
 	if got := share(); got != (Share{"green", "web/large"}) {
 		t.Errorf("alone: %v", got)

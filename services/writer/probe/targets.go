@@ -1,17 +1,15 @@
-package prober
+package probe
 
 import (
 	"cmp"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Request is a key to probe for a target, and the source of the endpoint.
 type Request struct {
-	Key    probe.Key
+	Key    Key
 	Source string
 }
 
@@ -26,7 +24,7 @@ type target struct {
 // SetTarget replaces the requests of a target; without requests the target is removed. Keys that stay, or
 // that another target has, keep their status and schedule. Keys of mode Off are ignored. The first probe of
 // a new key is due immediately, and results of probes of a removed key are ignored.
-func (s *ProbeSchedule) SetTarget(name string, requests []Request, now time.Time) {
+func (s *Schedule) SetTarget(name string, requests []Request, now time.Time) {
 	t := s.targets[name]
 	if t == nil {
 		t = &target{name: name}
@@ -35,7 +33,7 @@ func (s *ProbeSchedule) SetTarget(name string, requests []Request, now time.Time
 	old := t.records
 	t.records, t.sources = make([]*keyRecord, 0, len(requests)), make(map[*keyRecord]string, len(requests))
 	for _, request := range requests {
-		if request.Key.Spec.Mode == probe.Off {
+		if request.Key.Spec.Mode == Off {
 			continue
 		}
 		r := s.recordFor(request.Key.Canonical(), now)
@@ -73,7 +71,7 @@ func (s *ProbeSchedule) SetTarget(name string, requests []Request, now time.Time
 }
 
 // recordFor returns the record of a key, creating it if necessary.
-func (s *ProbeSchedule) recordFor(key probe.Key, now time.Time) *keyRecord {
+func (s *Schedule) recordFor(key Key, now time.Time) *keyRecord {
 	r := s.records[key]
 	if r == nil {
 		s.created++
@@ -87,7 +85,7 @@ func (s *ProbeSchedule) recordFor(key probe.Key, now time.Time) *keyRecord {
 
 // assignShare counts a key, from its next probe on, for the target that has the fewest keys, among all that
 // request it. So a small Service does not wait for a large one with the same endpoint.
-func (s *ProbeSchedule) assignShare(r *keyRecord) {
+func (s *Schedule) assignShare(r *keyRecord) {
 	smallest := slices.MinFunc(r.targets, func(a, b *target) int {
 		return cmp.Or(cmp.Compare(len(a.records), len(b.records)), cmp.Compare(a.name, b.name))
 	})
@@ -111,7 +109,7 @@ func (s *ProbeSchedule) assignShare(r *keyRecord) {
 }
 
 // TakeChanged returns the targets with a status that changed since the last call, sorted.
-func (s *ProbeSchedule) TakeChanged() []string {
+func (s *Schedule) TakeChanged() []string {
 	changed := slices.Sorted(maps.Keys(s.changedTargets))
 	clear(s.changedTargets)
 	return changed

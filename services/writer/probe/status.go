@@ -1,10 +1,9 @@
-package prober
+package probe
 
 import (
+	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // The thresholds, as in HAProxy.
@@ -28,12 +27,15 @@ var healthNames = [...]string{Pending: "pending", Passing: "passing", Failing: "
 
 func (h Health) String() string { return healthNames[h] }
 
-// Status is the current probe status of a key.
+// Status is what the probes of a key have shown.
 type Status struct {
-	Health       Health
-	Since        time.Time // when this health was reached; zero while pending
-	Detail       string    // why it fails or cannot be probed, without numbers that change from probe to probe
-	LastPassedAt time.Time // when a probe last passed; zero: never
+	Address netip.Addr
+	Port    uint16
+
+	Health     Health
+	Since      time.Time // when this health was reached; zero while pending
+	Detail     string    // why it fails or cannot be probed, without numbers that change from probe to probe
+	LastPassed time.Time // when a probe last passed; zero: never
 	// Expired: pending because no probe was conclusive for three intervals. The writer cannot probe the key.
 	Expired bool
 
@@ -58,11 +60,11 @@ type endedProbe struct {
 }
 
 // add applies a conclusive result.
-func (c *conclusion) add(seq uint64, startedAt, endedAt time.Time, result probe.Result, detail string) {
+func (c *conclusion) add(seq uint64, startedAt, endedAt time.Time, result Result, detail string) {
 	c.status.Expired = false
 	health := Failing
-	if result == probe.Pass {
-		health, c.status.LastPassedAt = Passing, endedAt
+	if result == Pass {
+		health, c.status.LastPassed = Passing, endedAt
 	}
 	switch {
 	case health == c.status.Health:
@@ -93,7 +95,7 @@ func (c *conclusion) change(health Health, ended endedProbe, detail string) {
 	}
 	last := agreeing[len(agreeing)-1]
 	c.status = Status{
-		Health: health, Since: ended.endedAt, LastPassedAt: c.status.LastPassedAt,
+		Health: health, Since: ended.endedAt, LastPassed: c.status.LastPassed,
 		RunStart: agreeing[0].startedAt, RunLast: last.startedAt,
 	}
 	if health == Failing {

@@ -1,9 +1,10 @@
-// Package prober probes backends and keeps a status for each: passing, failing or pending. It
-// guarantees, at the default interval and timeout (p99), that a backend that refuses connections is
-// failing within 2.5 s, and one that does not respond within 4.5 s. No backend starts as failing, and
-// one failed probe changes nothing. It does not decide what a status means for an endpoint; package
-// verdict does.
-package prober
+// Package probe probes backends and keeps a status for each: passing, failing or pending.
+//
+// It guarantees, at the default interval and timeout (p99), that a backend that refuses connections is failing within
+// 2.5 s, and one that does not respond within 4.5 s. No backend starts as failing, and one failed probe changes
+// nothing. A probe reads and waits within limits, its result never has bytes that the backend sent, and a failure of
+// the writer is not taken for one of the backend. What a status means for an endpoint is for package verdict to decide.
+package probe
 
 import (
 	"context"
@@ -13,8 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // maxInFlight limits sockets and goroutines. One source has at most 384 probes in flight (shares.go). At the
@@ -22,39 +22,33 @@ import (
 // second of two, and for more than ten thousand that do.
 const maxInFlight = 512
 
-// Config configures a Prober.
-type Config struct {
-	Log        *slog.Logger
-	Registerer prometheus.Registerer
-}
-
 // Prober runs the probes. Run starts them by the schedule; each probe in flight has its own goroutine.
 type Prober struct {
 	log       *slog.Logger
 	metrics   *metrics
-	runProbe  func(context.Context, probe.Key) (probe.Result, string)
+	attempt   func(context.Context, Key) (Result, string)
 	wakeCh    chan struct{} // the schedule has changed
 	changedCh chan struct{}
 	endedCh   chan endedAttempt // has room for all in flight
 
 	mu       sync.Mutex
-	schedule *ProbeSchedule
+	schedule *Schedule
 }
 
-// New returns a Prober. It probes nothing until it runs.
-func New(c Config) *Prober {
+// NewProber returns a Prober. It probes nothing until it runs.
+func NewProber(log *slog.Logger, registerer prometheus.Registerer) *Prober {
 	return &Prober{
-		log:       c.Log,
-		metrics:   newMetrics(c.Registerer),
-		runProbe:  probe.NewClient().Probe,
+		log:       log,
+		metrics:   newMetrics(registerer),
+		attempt:   attempt,
 		wakeCh:    make(chan struct{}, 1),
 		changedCh: make(chan struct{}, 1),
 		endedCh:   make(chan endedAttempt, maxInFlight),
-		schedule:  NewProbeSchedule(maxInFlight),
+		schedule:  NewSchedule(maxInFlight),
 	}
 }
 
-// Set replaces the requests of a target, as ProbeSchedule.SetTarget does.
+// Set replaces the requests of a target, as Schedule.SetTarget does.
 func (p *Prober) Set(target string, requests []Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,17 +134,17 @@ func (p *Prober) startDueProbes(ctx context.Context, probes *sync.WaitGroup) (ti
 type endedAttempt struct {
 	Attempt
 
-	result probe.Result
+	result Result
 	detail string
 	at     time.Time
 }
 
 func (p *Prober) runAttempt(ctx context.Context, attempt Attempt) {
 	startedAt := time.Now()
-	result, detail := p.runProbe(ctx, attempt.Key)
+	result, detail := p.attempt(ctx, attempt.Key)
 	ended := endedAttempt{attempt, result, detail, time.Now()}
 	p.metrics.observeProbe(attempt.Key.Spec.Mode, result, ended.at.Sub(startedAt))
-	if result == probe.Inconclusive {
+	if result == Inconclusive {
 		// Only Debug: it may happen to each of thousands of probes. The metric counts them.
 		p.log.DebugContext(ctx, "probe could not be sent", "reason", detail)
 	}
@@ -185,4 +179,46 @@ func signal(ch chan struct{}) {
 	case ch <- struct{}{}:
 	default:
 	}
+}
+
+type metrics struct {
+	probes    *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	endpoints *prometheus.GaugeVec
+	inFlight  prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	auto := promauto.With(registerer)
+	return &metrics{
+		probes: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "slicefeed_writer_probes_total",
+			Help: "Number of probes, by mode and result. An inconclusive one says nothing about the backend: the writer could not probe it.",
+		}, []string{"mode", "result"}),
+		duration: auto.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "slicefeed_writer_probe_duration_seconds",
+			Help:    "Time from the start of a probe to its result.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"mode"}),
+		endpoints: auto.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slicefeed_writer_probed_endpoints",
+			Help: "Number of probed backends (address, port and spec; one that Services share counts once), by probe status.",
+		}, []string{"health"}),
+		inFlight: auto.NewGauge(prometheus.GaugeOpts{
+			Name: "slicefeed_writer_probes_in_flight",
+			Help: "Number of probes in progress.",
+		}),
+	}
+}
+
+func (m *metrics) observeProbe(mode Mode, result Result, took time.Duration) {
+	m.probes.WithLabelValues(mode.String(), result.String()).Inc()
+	m.duration.WithLabelValues(mode.String()).Observe(took.Seconds())
+}
+
+func (m *metrics) setState(s *Schedule) {
+	for health, n := range s.healthCounts {
+		m.endpoints.WithLabelValues(Health(health).String()).Set(float64(n))
+	}
+	m.inFlight.Set(float64(s.inFlight))
 }

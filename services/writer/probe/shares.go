@@ -1,6 +1,9 @@
-package prober
+package probe
 
-import "slices"
+import (
+	"container/heap"
+	"slices"
+)
 
 // Share is the endpoints of one source in one Service. The probes in flight are limited for each share, so
 // that backends that do not respond delay only probes of their own share.
@@ -30,12 +33,12 @@ type shareQueue struct {
 	share      Share
 	due        indexedHeap[*keyRecord]
 	inFlight   int
-	readyPlace int  // in ProbeSchedule.readyQueues
-	blocked    bool // in ProbeSchedule.blockedQueues
+	readyPlace int  // in Schedule.readyQueues
+	blocked    bool // in Schedule.blockedQueues
 }
 
 // hasCapacity reports whether a share may have one more probe in flight.
-func (s *ProbeSchedule) hasCapacity(q *shareQueue) bool {
+func (s *Schedule) hasCapacity(q *shareQueue) bool {
 	free := s.limit - s.inFlight
 	available := min(free, sourceWeight*free-s.inFlightBySource[q.share.Source])
 	if q.inFlight == 0 {
@@ -44,14 +47,14 @@ func (s *ProbeSchedule) hasCapacity(q *shareQueue) bool {
 	return q.inFlight < shareWeight*(available-max(1, s.limit/reserveDivisor))
 }
 
-func (s *ProbeSchedule) removeFromQueue(r *keyRecord) {
+func (s *Schedule) removeFromQueue(r *keyRecord) {
 	r.queue.due.remove(r)
 	s.requeue(r.queue)
 	s.dropUnusedQueue(r.queue)
 }
 
 // dropUnusedQueue deletes a queue without keys after its last probe has ended.
-func (s *ProbeSchedule) dropUnusedQueue(q *shareQueue) {
+func (s *Schedule) dropUnusedQueue(q *shareQueue) {
 	if len(q.due.items) == 0 && q.inFlight == 0 && s.queues[q.share] == q {
 		delete(s.queues, q.share)
 	}
@@ -59,7 +62,7 @@ func (s *ProbeSchedule) dropUnusedQueue(q *shareQueue) {
 
 // requeue restores the order of the ready queues after the first key of a queue has changed. A blocked
 // queue stays blocked.
-func (s *ProbeSchedule) requeue(q *shareQueue) {
+func (s *Schedule) requeue(q *shareQueue) {
 	switch {
 	case q.blocked:
 	case len(q.due.items) == 0:
@@ -69,14 +72,14 @@ func (s *ProbeSchedule) requeue(q *shareQueue) {
 	}
 }
 
-func (s *ProbeSchedule) countStart(q *shareQueue) {
+func (s *Schedule) countStart(q *shareQueue) {
 	s.inFlight++
 	s.inFlightBySource[q.share.Source]++
 	q.inFlight++
 }
 
 // countEnd counts a probe that has ended, and unblocks the queues that have capacity again.
-func (s *ProbeSchedule) countEnd(q *shareQueue) {
+func (s *Schedule) countEnd(q *shareQueue) {
 	s.inFlight--
 	q.inFlight--
 	source := q.share.Source
@@ -92,4 +95,51 @@ func (s *ProbeSchedule) countEnd(q *shareQueue) {
 		s.requeue(q)
 		return true
 	})
+}
+
+// indexedHeap is a heap whose items know their place in it, so that each can be moved and removed.
+type indexedHeap[T any] struct {
+	items  []T
+	before func(a, b T) bool
+	place  func(T) *int // index + 1; 0: the item is not in the heap
+}
+
+// update adds an item, or moves one whose order has changed.
+func (h *indexedHeap[T]) update(item T) {
+	if place := *h.place(item); place > 0 {
+		heap.Fix(h, place-1)
+		return
+	}
+	heap.Push(h, item)
+}
+
+// remove removes an item if it is in the heap.
+func (h *indexedHeap[T]) remove(item T) {
+	if place := *h.place(item); place > 0 {
+		heap.Remove(h, place-1)
+	}
+}
+
+// Len, Less, Swap, Push and Pop are for container/heap alone.
+func (h *indexedHeap[T]) Len() int           { return len(h.items) }
+func (h *indexedHeap[T]) Less(i, j int) bool { return h.before(h.items[i], h.items[j]) }
+
+func (h *indexedHeap[T]) Swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	*h.place(h.items[i]), *h.place(h.items[j]) = i+1, j+1
+}
+
+func (h *indexedHeap[T]) Push(x any) {
+	item := x.(T)
+	h.items = append(h.items, item)
+	*h.place(item) = len(h.items)
+}
+
+func (h *indexedHeap[T]) Pop() any {
+	last := len(h.items) - 1
+	item := h.items[last]
+	clear(h.items[last:])
+	h.items = h.items[:last]
+	*h.place(item) = 0
+	return item
 }
