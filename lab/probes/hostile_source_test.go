@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/lab/netns"
@@ -77,13 +78,17 @@ type cluster struct {
 func (c *cluster) add(name, source string, port uint16) {
 	key := writertargets.Key{Namespace: "web", Name: name}
 	c.views[key] = writertargets.Resolution{
-		Synced: true, Relevant: true, ResourceVersion: "0",
-		ServiceRef: corev1.ObjectReference{Kind: "Service", Namespace: "web", Name: name, UID: types.UID(name)},
+		ResourceVersion: "0",
 		Target: writertargets.Target{
-			Key: key, UID: types.UID(name), ManagedBy: "slicefeed-default", FirstName: name + "-slicefeed",
-			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4}, ProbePort: port,
-			Ports:    []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)}},
-			Settings: writertargets.Settings{Sources: []string{source}, Probe: probe.Spec{Mode: probe.TCP}.Canonical(), ListUnready: true},
+			Key:       key,
+			State:     writertargets.Managed,
+			Owner:     metav1.OwnerReference{Kind: "Service", Name: name, UID: types.UID(name)},
+			ManagedBy: "slicefeed-default",
+			FirstName: name + "-slicefeed",
+			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			ProbePort: port,
+			Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)}},
+			Settings:  writertargets.Settings{Sources: []string{source}, Probe: probe.Spec{Mode: probe.TCP}.Canonical(), ListUnready: true},
 		},
 	}
 }

@@ -254,7 +254,7 @@ func (w *writer) planned() uint64 {
 	current := w.applier.Observed(view.Slices, view.ResourceVersion)
 	desired := view.Target.Desired()
 	writes := planner.Withdraw(desired, current).Writes()
-	if !view.OptedOut {
+	if view.State != targets.Leaving {
 		allows := func(_ string, port uint16) bool { return slices.Contains(w.allowed, port) }
 		desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(w.loop.Decision(target).Endpoints, allows)
 		writes = planner.Compute(desired, current).Writes()
@@ -359,7 +359,7 @@ func (c *catalog) Get(key targets.Key, leadingSince time.Time) targets.Resolutio
 	}
 	view, memory := targets.Resolve(c.cfg, found)
 	c.memory = memory
-	view.Synced, view.ResourceVersion = true, strconv.FormatUint(c.rv, 10)
+	view.ResourceVersion = strconv.FormatUint(c.rv, 10)
 	view.ClusterIPs = map[netip.Addr]struct{}{clusterIP: {}}
 	return view
 }
@@ -381,8 +381,8 @@ func (c *catalog) confide() {
 	is := oracle.Configured{
 		Writer:         c.w.name,
 		Target:         target.String(),
-		Out:            !view.Relevant || view.OptedOut || view.Rejection != nil && !view.ProbesOnly,
-		Paused:         view.Paused,
+		Out:            !view.Active(),
+		Paused:         view.Settings.Paused,
 		Sources:        s.AllSources(),
 		Failover:       s.Failover,
 		FailoverBelow:  max(1, s.FailoverBelow),

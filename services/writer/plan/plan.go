@@ -38,7 +38,7 @@ func Run(ctx context.Context, cfg reconciler.Config, b *report.Builder, timeout 
 		return nil, err
 	}
 	for i := range previews {
-		if p := &previews[i]; p.View.Relevant && p.View.Rejection != nil {
+		if p := &previews[i]; p.View.Rejection != nil {
 			err = errors.Join(
 				err,
 				fmt.Errorf("service %s is rejected, and nothing is added to its slices: %s", p.Key, p.View.Rejection.Message),

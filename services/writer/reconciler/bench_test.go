@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -180,13 +181,16 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 	port, protocol, name := int32(30080), corev1.ProtocolTCP, "http"
 	from := newHerd(b, nodes)
 	api := &shelf{view: targets.Resolution{
-		Synced: true, Relevant: true, ResourceVersion: "0",
-		ServiceRef: corev1.ObjectReference{Namespace: key.Namespace, Name: key.Name, UID: "uid"},
+		ResourceVersion: "0",
 		Target: targets.Target{
-			Key: key, UID: "uid", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed",
-			Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-			Ports:    []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
-			Settings: targets.Settings{Sources: []string{"default"}, Probe: probe.Spec{Mode: mode}, ListUnready: true},
+			Key:       key,
+			State:     targets.Managed,
+			Owner:     metav1.OwnerReference{UID: "uid"},
+			ManagedBy: "slicefeed-default",
+			FirstName: "shop-slicefeed",
+			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			Ports:     []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+			Settings:  targets.Settings{Sources: []string{"default"}, Probe: probe.Spec{Mode: mode}, ListUnready: true},
 		},
 	}}
 	reporter := events.NewReporter(events.Config{Logger: log})

@@ -99,8 +99,8 @@ func (r *Reconciler) input(
 		Current: current,
 		Limits:  limits,
 
-		Rejected:     view.Rejection != nil,
-		Paused:       view.Paused,
+		Rejected:     view.State == targets.ProbesOnly,
+		Paused:       view.Settings.Paused,
 		LeadingSince: s.term.since,
 	}
 }
@@ -141,8 +141,8 @@ func (r *Reconciler) sourceInputs(
 // applied returns the slices without what other clients changed in owned ones, unless the Service is rejected: then that
 // is not repaired.
 func (r *Reconciler) applied(s *state, view targets.Resolution, slices []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	if view.Rejection == nil {
-		slices = s.applier.LastApplied(view.ServiceRef, slices)
+	if view.State == targets.Managed {
+		slices = s.applier.LastApplied(view.Reference(), slices)
 	}
 	return slices
 }

@@ -298,8 +298,8 @@ func TestEndpointsOfARejectedServiceAreProbedAtTheirOwnPort(t *testing.T) {
 	listed := map[string]string{"1": "http:30080 ready", "2": "http:30090 ready"}
 	w.want("managed", listed)
 	view := &w.service.view
-	view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "HasSelector"}, true
-	view.Target.Ports, view.Target.KeepsPorts, view.Target.Settings.PortsFromSource = nil, true, false
+	view.State, view.Rejection = targets.ProbesOnly, &targets.Rejection{Reason: "HasSelector"}
+	view.Target.Ports, view.Target.Settings.PortsFromSource = nil, false
 	w.prober.failing = []uint16{30080}
 	clear(w.prober.probed)
 	w.forget(fixtureKey)

@@ -37,9 +37,8 @@ func (r *Reconciler) publish(
 	t.OutOfSync = t.CountOutOfSync()
 	s.health = s.health.With(report.OfService(view, &t, view.Active() && r.backoff.NumRequeues(key) > 0), now)
 	t.Health = s.health
-	stays := view.ReadOnly || view.Active() || view.Rejection != nil || view.OptedOut && view.Paused // else its slices go
 	switch {
-	case !stays:
+	case view.State == targets.Gone || view.State == targets.Leaving && !view.Settings.Paused: // its slices go
 		s.health = endpoints.Health{}
 		r.Board.Remove(key.Namespace, key.TargetName())
 	case len(key.Name) <= validation.DNS1123LabelMaxLength: // else a ServiceImport, rejected for it: the API has no room for it
@@ -48,8 +47,8 @@ func (r *Reconciler) publish(
 	if r.startup.done(key) {
 		r.Board.MarkSynced()
 	}
-	wake = r.Reporter.SetActive(view.ServiceRef, events.Current{
-		Problems: t.Problems, Managed: view.Active() && view.Rejection == nil, Leading: s.term.number != 0,
+	wake = r.Reporter.SetActive(view.Reference(), events.Current{
+		Problems: t.Problems, Managed: view.State == targets.Managed, Leading: s.term.number != 0,
 	}, now)
 	released, later := r.stepDown.update(key, s.decision, r.Lease, now)
 	if released {
@@ -84,11 +83,11 @@ func (r *Reconciler) target(
 		t.Sources = snapshots
 	}
 	switch {
-	case view.ReadOnly:
+	case view.State == targets.ReadOnly:
 		t.State = endpoints.ReadOnly
 	case view.Rejection != nil:
 		t.State, t.Reason, t.Message = endpoints.Rejected, view.Rejection.Reason, view.Rejection.Message
-	case view.Paused:
+	case view.Settings.Paused:
 		t.State, t.Reason, t.Message = endpoints.Paused, "Paused", "Paused by annotation: nothing is written."
 	}
 	t.Message = problem.WithAdvice(t.Reason, t.Message)

@@ -209,13 +209,13 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 		s.applier = r.Applier()
 	}
 	// Another leader may have written in between, a person edits the slices during a pause, or etcd was restored.
-	if s.term.number != before || view.Paused || applier.IsNewer(s.version, view.ResourceVersion) {
+	if s.term.number != before || view.Settings.Paused || applier.IsNewer(s.version, view.ResourceVersion) {
 		s.applier.StartTerm()
 	}
-	if s.version = view.ResourceVersion; !view.Synced {
+	if s.version = view.ResourceVersion; view.State == targets.Unknown {
 		return
 	}
-	r.startOver(s, view.ServiceRef.UID, now)
+	r.startOver(s, view.Owner.UID, now)
 	var input verdict.Input
 	var order *order
 	snapshots := r.snapshots(key, view)
@@ -249,7 +249,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	if !wake.IsZero() {
 		r.decisions.AddAfter(key, wake.Sub(now))
 	}
-	if !view.Relevant {
+	if view.State == targets.Gone {
 		r.forget(key)
 	}
 }

@@ -73,10 +73,10 @@ func newFixture(view targets.Resolution) *fixture {
 // managed is a Service that can be managed, without probes and without endpoints.
 func managed() targets.Resolution {
 	return targets.Resolution{
-		Synced: true, Relevant: true,
 		Target: targets.Target{
 			Key:       fixtureKey,
-			UID:       "uid",
+			State:     targets.Managed,
+			Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "uid"},
 			ManagedBy: "slicefeed-default",
 			FirstName: "shop-slicefeed",
 			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
@@ -87,7 +87,6 @@ func managed() targets.Resolution {
 				ListUnready: true,
 			},
 		},
-		ServiceRef: corev1.ObjectReference{Namespace: "web", Name: "shop", UID: "uid"},
 	}
 }
 
@@ -278,7 +277,7 @@ func TestServiceThatIsNoLongerRelevantIsForgotten(t *testing.T) {
 	f := newFixture(withSlice())
 	now := time.Now()
 	f.Decide(fixtureKey, now)
-	f.service.view = targets.Resolution{Synced: true}
+	f.service.view = targets.Resolution{Target: targets.Target{State: targets.Gone}}
 	f.Decide(fixtureKey, now)
 	if f.Write(t.Context(), fixtureKey, now); f.store.updated != nil || len(f.states) != 0 {
 		t.Errorf("written is %v, %d targets are known; want neither", f.store.updated, len(f.states))
@@ -354,7 +353,7 @@ func TestOnlyReportsOfTheTargetsSourcesConcernIt(t *testing.T) {
 			t.Errorf("a report of %s queues %d decisions, want %d", source, got, want)
 		}
 	}
-	f.service.view.Relevant, f.service.view.OptedOut = false, true
+	f.service.view.State = targets.Gone
 	f.Decide(fixtureKey, time.Now())
 	f.decided.take()
 	f.decideDependents(dependency{source: "default"})
@@ -367,7 +366,7 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 	for _, rejected := range []bool{true, false} {
 		view := withSlice()
 		if rejected {
-			view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}, true
+			view.State, view.Rejection = targets.ProbesOnly, &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}
 		}
 		f := newFixture(view)
 		f.Decide(fixtureKey, time.Now())
@@ -384,7 +383,7 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 // The cache shows the slices of the other class, which has deleted them since.
 func TestHandOverWaitsForWhatTheAPIServerHas(t *testing.T) {
 	view := withSlice()
-	view.OptedOut, view.Successor = true, "blue"
+	view.State, view.Successor = targets.Leaving, "blue"
 	theirs := view.Slices[0].DeepCopy()
 	theirs.Name, theirs.Labels[discoveryv1.LabelManagedBy] = "shop-of-blue", "slicefeed-blue"
 	f := newFixture(view)
@@ -437,13 +436,13 @@ func TestServiceThatIsManagedAgainIsReportedOnTime(t *testing.T) {
 		then func(*targets.Resolution)
 		want []string // reasons, newest first
 	}{
-		"managed":   {func(v *targets.Resolution) { v.Rejection, v.ProbesOnly = nil, false }, []string{"ServiceManaged", "ServiceHasSelector"}},
-		"opted out": {func(v *targets.Resolution) { v.Rejection, v.ProbesOnly, v.OptedOut = nil, false, true }, []string{"ServiceHasSelector"}},
+		"managed":   {func(v *targets.Resolution) { v.State, v.Rejection = targets.Managed, nil }, []string{"ServiceManaged", "ServiceHasSelector"}},
+		"opted out": {func(v *targets.Resolution) { v.State, v.Rejection = targets.Leaving, nil }, []string{"ServiceHasSelector"}},
 		"rejected":  {func(*targets.Resolution) {}, []string{"ServiceHasSelector"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := managed()
-			view.Rejection, view.ProbesOnly = &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}, true
+			view.State, view.Rejection = targets.ProbesOnly, &targets.Rejection{Reason: "ServiceHasSelector", Message: "Remove it."}
 			f := newFixture(view)
 			reported := &recordedEvents{Handler: slog.DiscardHandler}
 			f.Reporter = events.NewReporter(events.Config{Logger: slog.New(reported)})
@@ -473,7 +472,7 @@ func TestServiceThatIsManagedAgainIsReportedOnTime(t *testing.T) {
 func TestNothingIsWrittenForAServiceThatIsPaused(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		view := withSlice()
-		view.Paused = paused
+		view.Settings.Paused = paused
 		f := newFixture(view)
 		if f.Decide(fixtureKey, time.Now()); (f.written.added == 0) != paused {
 			t.Errorf("paused: %t: %d writes", paused, f.written.added)
@@ -484,7 +483,7 @@ func TestNothingIsWrittenForAServiceThatIsPaused(t *testing.T) {
 func TestPauseTakesTheOrderBack(t *testing.T) {
 	f := newFixture(withSlice())
 	f.Decide(fixtureKey, time.Now())
-	f.service.view.Paused = true
+	f.service.view.Settings.Paused = true
 	f.Decide(fixtureKey, time.Now())
 	if f.Write(t.Context(), fixtureKey, time.Now()); f.store.updated != nil {
 		t.Error("an order is carried out after the Service was paused")
@@ -498,7 +497,7 @@ func TestWhatAPersonEditsDuringAPauseStays(t *testing.T) {
 			f := newFixture(withSlice())
 			decide := func(slice *discoveryv1.EndpointSlice, paused bool) (written *discoveryv1.EndpointSlice) {
 				f.store.slices, f.store.updated = []*discoveryv1.EndpointSlice{slice}, nil
-				f.service.view.Slices, f.service.view.ResourceVersion, f.service.view.Paused = f.store.slices, slice.ResourceVersion, paused
+				f.service.view.Slices, f.service.view.ResourceVersion, f.service.view.Settings.Paused = f.store.slices, slice.ResourceVersion, paused
 				f.Decide(fixtureKey, time.Now())
 				f.Write(t.Context(), fixtureKey, time.Now())
 				return f.store.updated
@@ -671,7 +670,7 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	f.service.view.Target.Settings.SourceService = "shop/api"
 	f.Decide(fixtureKey, time.Now())
 	uses("shop/api", "10.0.0.2")
-	f.service.view.OptedOut = true
+	f.service.view.State = targets.Leaving
 	f.Decide(fixtureKey, time.Now())
 	if got, uses := feeds.used[fixtureKey.String()]; uses {
 		t.Errorf("a Service that is opted out uses %q", got)
@@ -731,7 +730,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	view := withSlice()
 	view.Slices[0].Labels[planner.LabelSource] = "blue"
-	view.Rejection, view.ProbesOnly, view.Target.KeepsPorts = &targets.Rejection{Reason: "HasSelector"}, true, true
+	view.State, view.Rejection = targets.ProbesOnly, &targets.Rejection{Reason: "HasSelector"}
 	settings := &view.Target.Settings
 	settings.Sources, settings.SourceService, settings.PortsFromSource, settings.ProbePort = []string{"blue"}, "shop/web", true, 0
 	settings.Probe = probe.Spec{Mode: probe.TCP}
@@ -771,7 +770,7 @@ func TestARejectedTargetShowsNoSource(t *testing.T) {
 	if got := sources(); !slices.Equal(got, []string{"blue/shop/web"}) {
 		t.Fatalf("managed: sources %v", got)
 	}
-	f.service.view.Rejection = &targets.Rejection{Reason: targets.ReasonUnknownSource}
+	f.service.view.State, f.service.view.Rejection = targets.Rejected, &targets.Rejection{Reason: targets.ReasonUnknownSource}
 	f.Decide(fixtureKey, time.Now())
 	if got := sources(); len(got) != 0 {
 		t.Errorf("rejected: sources %v", got)

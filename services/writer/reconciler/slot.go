@@ -23,24 +23,24 @@ type order struct {
 
 // orderOf returns what follows from a decision; nil: nothing may be written.
 func (r *Reconciler) orderOf(view targets.Resolution, decision verdict.Decision, current []*discoveryv1.EndpointSlice) *order {
-	if !decision.Write || view.Paused {
+	if !decision.Write || view.Settings.Paused {
 		return nil
 	}
 	return &order{Order: applier.Order{
-		Service: view.ServiceRef, Desired: r.desiredOf(view, decision), Current: current, Adjust: view.Rejection != nil,
+		Service: view.Reference(), Desired: r.desiredOf(view, decision), Current: current, Adjust: view.State == targets.ProbesOnly,
 		ReasonFor: func(address netip.Addr) string { return why(decision.Endpoints, address) },
 	}}
 }
 
-// withdrawal returns the deletion of the owned slices of a Service that is opted out, else nil.
+// withdrawal returns the deletion of the owned slices of a target that is leaving, else nil.
 func withdrawal(view targets.Resolution, current []*discoveryv1.EndpointSlice) *order {
-	if !view.OptedOut || view.Paused {
+	if view.State != targets.Leaving || view.Settings.Paused {
 		return nil
 	}
-	o := &order{Order: applier.Order{Service: view.ServiceRef, Desired: view.Target.Desired(), Current: current, Withdraw: true}}
+	o := &order{Order: applier.Order{Service: view.Reference(), Desired: view.Desired(), Current: current, Withdraw: true}}
 	if view.Successor != "" {
 		o.Condition = func(existing []*discoveryv1.EndpointSlice) bool {
-			return view.Target.IsReplaced(view.Successor, existing)
+			return view.IsReplaced(view.Successor, existing)
 		}
 	}
 	return o

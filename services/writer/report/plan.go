@@ -32,7 +32,7 @@ type Preview struct {
 
 // Managed reports whether there is anything to decide about the target.
 func (p *Preview) Managed() bool {
-	return p.View.Relevant && !p.View.OptedOut && p.View.Rejection == nil
+	return p.View.State == targets.Managed
 }
 
 // Text returns what would be written, for people.
@@ -74,12 +74,12 @@ func addPlan(all *writerv1.WriterReport, plan *writerv1.ServiceReport) {
 
 // plan returns what would be written for a target; nil: nothing, because it is rejected or none of this writer's.
 func (p *Preview) plan() *writerv1.ServiceReport {
-	if !p.View.Relevant || p.View.Rejection != nil {
+	if p.View.State != targets.Managed && p.View.State != targets.Leaving {
 		return nil
 	}
 	s, plan := &writerv1.ServiceReport{Namespace: p.Key.Namespace, Name: p.Key.TargetName()}, planner.Plan{}
 	switch {
-	case p.View.OptedOut:
+	case p.View.State == targets.Leaving:
 		plan.Delete = p.View.Slices
 		s.PlanNotes = append(s.PlanNotes, "opted out: its slices will be deleted")
 	case p.Decision.Write:
@@ -101,7 +101,7 @@ func (p *Preview) plan() *writerv1.ServiceReport {
 		s.Writes = append(s.Writes, plannedWrite("delete", slice.Name, slice, nil))
 	}
 	switch {
-	case p.View.Paused:
+	case p.View.Settings.Paused:
 		s.PlanNotes = append(s.PlanNotes, "paused by annotation slicefeed.dev/paused: nothing of this is written")
 	case len(s.GetWrites())+len(s.GetPlanNotes()) == 0:
 		s.PlanNotes = append(s.PlanNotes, "nothing to write")

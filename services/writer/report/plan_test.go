@@ -13,7 +13,7 @@ import (
 
 func TestPlansToDeleteSlicesOfServiceThatOptedOut(t *testing.T) {
 	p := Preview{Key: targets.Key{Namespace: "web", Name: "shop"}}
-	p.View.Relevant, p.View.OptedOut, p.View.Slices = true, true, []*discoveryv1.EndpointSlice{newSlice("10.0.1.1")}
+	p.View.State, p.View.Slices = targets.Leaving, []*discoveryv1.EndpointSlice{newSlice("10.0.1.1")}
 	var all writerv1.WriterReport
 	addPlan(&all, p.plan())
 	var text strings.Builder

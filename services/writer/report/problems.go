@@ -56,10 +56,10 @@ func OfService(view targets.Resolution, t *endpoints.Target, writeFails bool) []
 	if view.Rejection != nil {
 		s.addRejection(report.Error, view.Rejection)
 	}
-	if view.PendingOptOut != nil && view.PendingOptOut != view.Rejection {
-		s.addRejection(report.Warning, view.PendingOptOut)
+	if view.Warning != nil {
+		s.addRejection(report.Warning, view.Warning)
 	}
-	if view.Paused && view.Relevant && !view.ReadOnly {
+	if view.Settings.Paused && view.State != targets.Gone && view.State != targets.ReadOnly {
 		s.addf(report.Warning, "Paused", "Paused by annotation: nothing is written%s.", wouldChange(t.OutOfSync))
 	}
 	if view.Active() {
@@ -81,7 +81,7 @@ func wouldChange(differ int) string {
 func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writeFails bool) {
 	d := &t.Decision
 	switch {
-	case view.Paused:
+	case view.Settings.Paused:
 	case writeFails:
 		s.addf(
 			report.Error,
@@ -136,13 +136,10 @@ func whyNoEndpoint(t *endpoints.Target) string {
 // addNotices adds what else a person should know about a Service that is decided on.
 func (s *service) addNotices(view targets.Resolution, decided *endpoints.Target) {
 	t, snapshots, admitted, reported := &view.Target, decided.Sources, decided.Admitted, 0
-	if view.AnnotationError != nil {
-		s.addRejection(report.Warning, view.AnnotationError)
-	}
 	if len(t.ForeignSlices) > 0 { // consumers use them too
 		s.addf(report.Warning, "ForeignSlices", "EndpointSlices managed by others belong to it, too: %s.", display.List(t.ForeignSlices))
 	}
-	if len(t.OtherClassSlices) > 0 && view.PendingOptOut == nil {
+	if len(t.OtherClassSlices) > 0 {
 		s.addf(report.Warning, "OtherClass", "EndpointSlices of another class belong to it, too: %s.", display.List(t.OtherClassSlices))
 	}
 	if len(admitted) > 0 {

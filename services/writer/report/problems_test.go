@@ -38,32 +38,32 @@ func TestFindsTheProblemsOfAService(t *testing.T) {
 			t.Decision.Write, t.Decision.Guards, t.Input.Current = false, twoGuards()[:1], nil
 		}, want: []string{"ERROR AddressNotAllowed"}},
 		"paused, and changed by hand": {alter: func(v *targets.Resolution, t *endpoints.Target) {
-			v.Paused, t.State, t.Input.Current = true, endpoints.Paused, nil
+			v.Settings.Paused, t.State, t.Input.Current = true, endpoints.Paused, nil
 		}, want: []string{"WARNING Paused"}},
 		"opted out while paused": {alter: func(v *targets.Resolution, t *endpoints.Target) {
-			v.Paused, v.OptedOut, t.State = true, true, endpoints.Paused
+			v.Settings.Paused, v.State, t.State = true, targets.Leaving, endpoints.Paused
 		}, want: []string{"WARNING Paused"}},
-		"opted out": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.OptedOut = true }},
+		"opted out": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.State = targets.Leaving }},
 		"not a target, though annotated": {alter: func(v *targets.Resolution, t *endpoints.Target) {
-			v.Paused, v.Relevant, t.State = true, false, endpoints.Paused
+			v.Settings.Paused, v.State, t.State = true, targets.Gone, endpoints.Paused
 		}},
 		"read-only": {alter: func(v *targets.Resolution, t *endpoints.Target) {
-			v.ReadOnly, v.Paused, t.State = true, true, endpoints.ReadOnly
+			v.State, v.Settings.Paused, t.State = targets.ReadOnly, true, endpoints.ReadOnly
 		}},
 		"rejected": {alter: func(v *targets.Resolution, t *endpoints.Target) {
-			v.Rejection, t.State, t.Decision = rejection, endpoints.Rejected, verdict.Decision{}
+			v.State, v.Rejection, t.State, t.Decision = targets.Rejected, rejection, endpoints.Rejected, verdict.Decision{}
 		}, want: []string{"ERROR ServiceHasSelector"}},
 		"rejected, and a write fails": {alter: func(v *targets.Resolution, t *endpoints.Target) {
-			v.Rejection, v.ProbesOnly, t.State = rejection, true, endpoints.Rejected
+			v.State, v.Rejection, t.State = targets.ProbesOnly, rejection, endpoints.Rejected
 		}, writeFails: true, want: []string{"ERROR ServiceHasSelector", "ERROR OutOfSync"}},
 		"invalid annotations": {alter: func(v *targets.Resolution, _ *endpoints.Target) {
-			v.AnnotationError = &targets.Rejection{Reason: "InvalidAnnotation", Message: "a; b", Parts: []string{"a", "b"}}
+			v.Warning = &targets.Rejection{Reason: "InvalidAnnotation", Message: "a; b", Parts: []string{"a", "b"}}
 		}, want: []string{"WARNING InvalidAnnotation", "WARNING InvalidAnnotation"}},
 		"its label was removed": {alter: func(v *targets.Resolution, _ *endpoints.Target) {
-			v.PendingOptOut = &targets.Rejection{Reason: "LabelRemoved"}
+			v.Warning = &targets.Rejection{Reason: "LabelRemoved"}
 		}, want: []string{"WARNING LabelRemoved"}},
 		"the label, and nothing is known": {alter: func(v *targets.Resolution, t *endpoints.Target) {
-			v.PendingOptOut, v.Rejection, t.State = rejection, rejection, endpoints.Rejected
+			v.State, v.Rejection, t.State = targets.Rejected, rejection, endpoints.Rejected
 		}, want: []string{"ERROR ServiceHasSelector"}},
 		"slices of others":        {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.ForeignSlices = []string{"by-hand"} }, want: []string{"WARNING ForeignSlices"}},
 		"slices of another class": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.OtherClassSlices = []string{"blue-1"} }, want: []string{"WARNING OtherClass"}},
@@ -84,7 +84,7 @@ func TestFindsTheProblemsOfAService(t *testing.T) {
 		"a port of another protocol":    {alter: withPorts("UDP", 8080), want: []string{"NOTE SourcePortMismatch"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			view, target := targets.Resolution{Relevant: true}, newTarget("shop", "10.0.0.1")
+			view, target := targets.Resolution{Target: targets.Target{State: targets.Managed}}, newTarget("shop", "10.0.0.1")
 			c.alter(&view, &target)
 			target.OutOfSync = target.CountOutOfSync()
 			got := OfService(view, &target, c.writeFails)
@@ -149,7 +149,7 @@ func TestSaysWhyNoEndpointIsReady(t *testing.T) {
 		}, []string{"NoReadyEndpoints: No endpoint is ready"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			view, target := targets.Resolution{Relevant: true}, newTarget("shop", "10.0.0.1")
+			view, target := targets.Resolution{Target: targets.Target{State: targets.Managed}}, newTarget("shop", "10.0.0.1")
 			target.Decision.Write = true
 			c.alter(&view, &target)
 			var got []string

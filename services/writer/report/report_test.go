@@ -86,7 +86,9 @@ func newBuilder(all ...endpoints.Target) *Builder {
 	}
 	for _, t := range all {
 		t.OutOfSync = t.CountOutOfSync()
-		t.Problems = OfService(targets.Resolution{Relevant: true, Paused: t.State == endpoints.Paused}, &t, false)
+		view := targets.Resolution{Target: targets.Target{State: targets.Managed}}
+		view.Settings.Paused = t.State == endpoints.Paused
+		t.Problems = OfService(view, &t, false)
 		for range t.Problems {
 			t.Since = append(t.Since, now.Add(-90*time.Second))
 		}

@@ -53,11 +53,11 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 			svc.Annotations["slicefeed.dev/probe-timeout"] = "2s"
 			for range 2 { // the second resolution has the same accepted settings
 				resolution := h.resolve(svc)
-				if resolution.Rejection != nil || resolution.AnnotationError == nil {
-					t.Fatalf("rejected %v, annotation error %v", resolution.Rejection, resolution.AnnotationError)
+				if resolution.Rejection != nil || resolution.Warning == nil {
+					t.Fatalf("rejected %v, annotation error %v", resolution.Rejection, resolution.Warning)
 				}
-				if resolution.AnnotationError.Reason != tc.reason || !strings.Contains(resolution.AnnotationError.Message, tc.part) {
-					t.Errorf("annotation error: %v %s", resolution.AnnotationError.Reason, resolution.AnnotationError)
+				if resolution.Warning.Reason != tc.reason || !strings.Contains(resolution.Warning.Message, tc.part) {
+					t.Errorf("annotation error: %v %s", resolution.Warning.Reason, resolution.Warning)
 				}
 				s := resolution.Target.Settings
 				if diff := cmp.Diff(
@@ -72,8 +72,8 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 				if resolution := newResolver(
 					h.cfg,
 				).resolve(svc); resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason ||
-					resolution.AnnotationError != nil {
-					t.Errorf("rejected %v, annotation error %v", resolution.Rejection, resolution.AnnotationError)
+					resolution.Warning != nil {
+					t.Errorf("rejected %v, annotation error %v", resolution.Rejection, resolution.Warning)
 				}
 			})
 			t.Run("repaired, the annotations count again", func(t *testing.T) {
@@ -81,9 +81,9 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 				svc.Annotations["slicefeed.dev/probe-interval"] = "4s"
 				if resolution := h.resolve(
 					svc,
-				); resolution.AnnotationError != nil ||
+				); resolution.Warning != nil ||
 					resolution.Target.Settings.Probe.Interval != 4*time.Second {
-					t.Errorf("annotation error %v, settings %+v", resolution.AnnotationError, resolution.Target.Settings)
+					t.Errorf("annotation error %v, settings %+v", resolution.Warning, resolution.Target.Settings)
 				}
 			})
 		})
@@ -107,13 +107,13 @@ func TestOperatorLimitsOverrideAcceptedSettings(t *testing.T) {
 			if resolution := h.resolve(
 				svc,
 				mine,
-			); resolution.Rejection == nil || resolution.AnnotationError != nil ||
-				resolution.ProbesOnly {
+			); resolution.Rejection == nil || resolution.Warning != nil ||
+				resolution.State == ProbesOnly {
 				t.Errorf(
-					"rejected %v, annotation error %v, probed %t",
+					"rejected %v, annotation error %v, state %d",
 					resolution.Rejection,
-					resolution.AnnotationError,
-					resolution.ProbesOnly,
+					resolution.Warning,
+					resolution.State,
 				)
 			}
 		})
@@ -164,17 +164,17 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			svc := serviceWithSource()
 			tc.alter(&h.cfg, svc)
 			resolution := h.resolve(svc, mine)
-			if resolution.Rejection == nil || resolution.ProbesOnly != (tc.probes != 0) ||
+			if resolution.Rejection == nil || (resolution.State == ProbesOnly) != (tc.probes != 0) ||
 				tc.probes != 0 &&
 					(probedAt(resolution, mine) != tc.probes || !cmp.Equal(resolution.Target.Settings.Sources, []string{"blue"})) {
-				t.Errorf("rejected %v, probed %t at %d", resolution.Rejection, resolution.ProbesOnly, probedAt(resolution, mine))
+				t.Errorf("rejected %v, state %d at %d", resolution.Rejection, resolution.State, probedAt(resolution, mine))
 			}
 		})
 	}
 	t.Run("in a slice that waits for a finalizer, too", func(t *testing.T) {
 		svc, ending := serviceWithSource(), mine.DeepCopy()
 		svc.Spec.Selector, ending.DeletionTimestamp = map[string]string{"a": "b"}, &svc.CreationTimestamp
-		if resolution := newResolver(twoSources()).resolve(svc, ending); !resolution.ProbesOnly {
+		if resolution := newResolver(twoSources()).resolve(svc, ending); resolution.State != ProbesOnly {
 			t.Errorf("rejected %v, not probed", resolution.Rejection)
 		}
 	})
@@ -186,9 +186,9 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		if resolution := h.resolve(
 			svc,
 			mine,
-		); resolution.Rejection == nil || !resolution.ProbesOnly ||
+		); resolution.Rejection == nil || resolution.State != ProbesOnly ||
 			resolution.Target.Settings.Probe.Interval != 3*time.Second {
-			t.Errorf("rejected %v, probed %t", resolution.Rejection, resolution.ProbesOnly)
+			t.Errorf("rejected %v, state %d", resolution.Rejection, resolution.State)
 		}
 	})
 	t.Run("at the port that was probed before, whatever its place in the slices", func(t *testing.T) {
@@ -201,9 +201,9 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		if resolution := h.resolve(
 			svc,
 			mine,
-		); !resolution.ProbesOnly || probedAt(resolution, mine) != 30443 ||
+		); resolution.State != ProbesOnly || probedAt(resolution, mine) != 30443 ||
 			resolution.Target.Settings.Probe.Mode != probe.TCP {
-			t.Errorf("probed %t at %d", resolution.ProbesOnly, probedAt(resolution, mine))
+			t.Errorf("state %d at %d", resolution.State, probedAt(resolution, mine))
 		}
 	})
 	t.Run("but not beside another writer of our name", func(t *testing.T) {
@@ -212,14 +212,14 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 		if resolution := newResolver(
 			twoSources(),
 		).resolve(serviceWithSource(), theirs); resolution.Rejection == nil || resolution.Rejection.Reason != "OwnedByOtherWriter" ||
-			resolution.ProbesOnly {
-			t.Errorf("rejected %v, probed %t", resolution.Rejection, resolution.ProbesOnly)
+			resolution.State == ProbesOnly {
+			t.Errorf("rejected %v, state %d", resolution.Rejection, resolution.State)
 		}
 	})
 	t.Run("nor without a slice", func(t *testing.T) {
 		svc := serviceWithSource()
 		svc.Spec.Selector = map[string]string{"a": "b"}
-		if resolution := newResolver(twoSources()).resolve(svc); resolution.ProbesOnly {
+		if resolution := newResolver(twoSources()).resolve(svc); resolution.State == ProbesOnly {
 			t.Error("probed")
 		}
 	})

@@ -31,7 +31,7 @@ type Settings struct {
 	ProbePort       uint16        // 0: the first TCP port of the Service
 	ExpireAfter     time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
 	ListUnready     bool          // list endpoints that are not ready
-	Paused          bool          // no write of any kind
+	Paused          bool          // a person acts by hand: nothing is written, even if other annotations are invalid
 }
 
 // AllSources returns the names of the sources of all tiers, the first tier first.

@@ -64,7 +64,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 		}
 		source := rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?`)).Draw(t, "source")
 		desired := cfg.newTarget(key)
-		desired.UID, desired.Owner.UID = "u", "u"
+		desired.Owner.UID = "u"
 		d := desired.Desired()
 		d.Families = []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
 		d.MaxPerSlice = 1

@@ -102,7 +102,7 @@ func TestDocumentedServiceIsAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 		resolution := resolve(cfg, &svc)
-		if !resolution.Relevant || resolution.Rejection != nil || resolution.AnnotationError != nil ||
+		if resolution.State != Managed || resolution.Warning != nil ||
 			resolution.Target.ProbePort != 30080 ||
 			resolution.Target.FirstName != "shop-slicefeed" {
 			t.Errorf("%+v: rejected %v", resolution.Target, resolution.Rejection)

@@ -53,7 +53,7 @@ func setPort(field string, value any) func(map[string]any) {
 
 func TestResolvesTargetOfServiceImport(t *testing.T) {
 	resolution := resolve(configWithImports(), newImport())
-	if resolution.Rejection != nil || resolution.AnnotationError != nil || !resolution.Relevant {
+	if resolution.State != Managed || resolution.Warning != nil {
 		t.Fatalf("%+v", resolution)
 	}
 	settings := defaultSettings()
@@ -62,7 +62,7 @@ func TestResolvesTargetOfServiceImport(t *testing.T) {
 		return []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: &number}}
 	}
 	want := Target{
-		Key: shopImport, UID: "import-1",
+		Key: shopImport, State: Managed,
 		Owner:     metav1.OwnerReference{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "shop", UID: "import-1"},
 		ManagedBy: "slicefeed-default", Writer: "slicefeed", FirstName: "shop.serviceimport-slicefeed",
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
@@ -79,7 +79,7 @@ func TestResolvesTargetOfServiceImport(t *testing.T) {
 		Name:       "shop",
 		UID:        "import-1",
 	}
-	if diff := cmp.Diff(ref, resolution.ServiceRef); diff != "" {
+	if diff := cmp.Diff(ref, resolution.Reference()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -210,7 +210,7 @@ func TestRejectsInvalidServiceImports(t *testing.T) {
 				!strings.Contains(report.WithAdvice(resolution.Rejection.Reason, resolution.Rejection.Message), tc.advice) {
 				t.Errorf("rejected: %+v", resolution.Rejection)
 			}
-			if !resolution.Relevant || resolution.ServiceRef.Kind != "ServiceImport" || resolution.ServiceRef.UID != "import-1" {
+			if resolution.State == Gone || resolution.Owner.Kind != "ServiceImport" || resolution.Owner.UID != "import-1" {
 				t.Errorf("a rejected ServiceImport is relevant: %+v", resolution)
 			}
 		})
@@ -299,15 +299,15 @@ func TestServiceImportIsOptedOutLikeAService(t *testing.T) {
 	}
 	_, memory := at(newImport(), Memory{})
 	resolution, memory := at(unlabeled, memory)
-	if resolution.OptedOut || resolution.PendingOptOut == nil {
-		t.Errorf("it stays managed for a minute: %+v", resolution.PendingOptOut)
+	if resolution.State == Leaving || resolution.Warning == nil {
+		t.Errorf("it stays managed for a minute: %+v", resolution.Warning)
 	}
 	now = now.Add(time.Minute)
 	resolution, _ = at(unlabeled, memory)
-	if !resolution.OptedOut || len(resolution.Slices) != 1 || resolution.Slices[0] != mine {
-		t.Errorf("opted out %t, slices %v", resolution.OptedOut, sliceNames(resolution.Slices))
+	if resolution.State != Leaving || len(resolution.Slices) != 1 || resolution.Slices[0] != mine {
+		t.Errorf("state %d, slices %v", resolution.State, sliceNames(resolution.Slices))
 	}
-	if resolution, _ := at(nil, memory); resolution.Relevant {
+	if resolution, _ := at(nil, memory); resolution.State != Gone {
 		t.Error("a deleted one takes its slices with it")
 	}
 }
@@ -323,7 +323,7 @@ func TestUnlabeledServiceImportIsNoTarget(t *testing.T) {
 	} {
 		cfg := configWithImports()
 		cfg.NamedTarget = Target{Key: Key{Namespace: "web", Name: "shop"}} // names the Service
-		if resolution := resolve(cfg, newImport(alter)); resolution.Relevant {
+		if resolution := resolve(cfg, newImport(alter)); resolution.State != Gone {
 			t.Errorf("%s: %+v", name, resolution)
 		}
 	}

@@ -96,7 +96,7 @@ func TestFollowsServiceImports(t *testing.T) {
 			if _, ok := resolution.ClusterIPs[netip.MustParseAddr("10.112.0.7")]; !ok {
 				t.Error("the IP of the ServiceImport could become an endpoint")
 			}
-			r.poll("the Service is known", func() bool { return r.Get(shop).Synced })
+			r.poll("the Service is known", func() bool { return r.Get(shop).State != Unknown })
 			if resolution := r.Get(shop); len(resolution.Slices) != 1 || resolution.Target.Owner.Kind != "Service" {
 				t.Errorf("the Service of the same name: %+v", resolution)
 			}
@@ -116,11 +116,11 @@ func TestFollowsServiceImports(t *testing.T) {
 			if _, err := client.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r.waitFor(shopImport, "the label's removal", func(v Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
+			r.waitFor(shopImport, "the label's removal", func(v Resolution) bool { return isServed(v) && v.Warning != nil })
 			if err := client.Delete(t.Context(), "shop", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			r.waitFor(shopImport, "its end", func(v Resolution) bool { return v.Synced && !v.Relevant })
+			r.waitFor(shopImport, "its end", func(v Resolution) bool { return v.State == Gone })
 			if resolution := r.Get(shop); !isServed(resolution) {
 				t.Errorf("the Service of the same name: %+v", resolution)
 			}
@@ -160,7 +160,7 @@ func TestMissingServiceImportsDoNotConcernServices(t *testing.T) {
 		!strings.Contains(err.Error(), "install the CustomResourceDefinition") {
 		t.Error(err)
 	}
-	if resolution := r.Get(shopImport); resolution.Synced {
+	if resolution := r.Get(shopImport); resolution.State != Unknown {
 		t.Errorf("%+v", resolution)
 	}
 	version := "v1beta1"

@@ -29,7 +29,7 @@ const (
 func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates settingsCandidates) (Resolution, Memory) {
 	svc, before := in.Service, in.Previous
 	class := svc.Labels[LabelClass]
-	leftovers := planner.WithdrawnSlices(resolution.Target.Desired(), in.Slices)
+	leftovers := planner.WithdrawnSlices(resolution.Desired(), in.Slices)
 	since := before.UnlabeledSince
 	if since.IsZero() {
 		since = in.Now
@@ -45,27 +45,30 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 	// A Service that lost the label stays relevant without slices, too: the cache may not yet show what
 	// was written just before.
 	if len(leftovers) == 0 && (neverTarget || class != "" || expired) {
-		resolution.Relevant = false
+		resolution.State = Gone
 		return resolution, Memory{}
 	}
 	if neverTarget {
-		resolution.Rejection, resolution.Slices = rejectOrphanedSlices(leftovers), leftovers
+		resolution.Slices = leftovers
+		resolution.reject(rejectOrphanedSlices(leftovers))
 		return resolution, Memory{}
 	}
-	memory := Memory{Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
-	if certain := expired || class == ClassNone; certain || class != "" && resolution.Target.IsReplaced(class, in.Slices) {
-		resolution.OptedOut, resolution.Slices = true, leftovers
+	memory := Memory{UID: before.UID, Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
+	if certain := expired || class == ClassNone; certain || class != "" && resolution.IsReplaced(class, in.Slices) {
+		resolution.State, resolution.Slices = Leaving, leftovers
 		if !certain {
 			resolution.Successor = class
 		}
 		return resolution, memory
 	}
-	resolution.RecheckAt, resolution.PendingOptOut = since.Add(optOutGracePeriod), optOutNotice(svc)
-	if candidates.accepted != nil {
-		cfg.resolveService(&resolution, in, candidates)
-	} else { // its previous settings are unknown
-		resolution.Rejection = resolution.PendingOptOut
+	resolution.RecheckAt = since.Add(optOutGracePeriod)
+	notice := optOutNotice(svc)
+	if candidates.accepted == nil { // its previous settings are unknown
+		resolution.reject(notice)
+		return resolution, memory
 	}
+	cfg.resolveService(&resolution, in, candidates)
+	resolution.Warning, resolution.OtherClassSlices = notice, nil // the notice says that another class takes over
 	return resolution, memory
 }
 

@@ -60,15 +60,14 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 	mine := ownedSlice("shop-slicefeed", "svc-1")
 	managed := func(t *testing.T, resolution Resolution) {
 		t.Helper()
-		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.AnnotationError != nil ||
-			len(resolution.Target.Ports) != 1 ||
-			resolution.Target.Settings.Probe.Interval != 3*time.Second {
+		if resolution.State != Managed || len(resolution.Ports) != 1 || resolution.Settings.Probe.Interval != 3*time.Second {
 			t.Errorf(
-				"not managed as before: opted out %t, rejected %v, annotation error %v, target %+v",
-				resolution.OptedOut,
+				"not managed as before: state %d, rejected %v, warning %v, ports %v, settings %+v",
+				resolution.State,
 				resolution.Rejection,
-				resolution.AnnotationError,
-				resolution.Target,
+				resolution.Warning,
+				resolution.Ports,
+				resolution.Settings,
 			)
 		}
 	}
@@ -83,10 +82,10 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 			removed := h.now
 			resolution := h.resolve(missing, mine)
 			managed(t, resolution)
-			if resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "LabelRemoved" ||
-				!strings.Contains(resolution.PendingOptOut.Message, "slicefeed.dev/class was removed") ||
+			if resolution.Warning == nil || resolution.Warning.Reason != "LabelRemoved" ||
+				!strings.Contains(resolution.Warning.Message, "slicefeed.dev/class was removed") ||
 				!resolution.RecheckAt.Equal(removed.Add(time.Minute)) {
-				t.Errorf("%+v at %s", resolution.PendingOptOut, resolution.RecheckAt)
+				t.Errorf("%+v at %s", resolution.Warning, resolution.RecheckAt)
 			}
 			h.now = removed.Add(time.Minute - 1)
 			managed(t, h.resolve(missing, mine))
@@ -95,14 +94,14 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 			if diff := cmp.Diff(
 				[]string{"shop-slicefeed"},
 				sliceNames(resolution.Slices),
-			); !resolution.OptedOut || resolution.PendingOptOut != nil ||
+			); resolution.State != Leaving || resolution.Warning != nil ||
 				diff != "" {
-				t.Errorf("after the minute: opted out %t %s", resolution.OptedOut, diff)
+				t.Errorf("after the minute: state %d %s", resolution.State, diff)
 			}
-			if resolution = h.resolve(missing, mine); !resolution.OptedOut {
+			if resolution = h.resolve(missing, mine); resolution.State != Leaving {
 				t.Error("it stops leaving while a slice is left")
 			}
-			if resolution = h.resolve(missing); resolution.Relevant || h.memory != (Memory{}) {
+			if resolution = h.resolve(missing); resolution.State != Gone || h.memory != (Memory{}) {
 				t.Errorf("still relevant: %+v, remembered %+v", resolution, h.memory)
 			}
 		})
@@ -112,8 +111,8 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		h.resolve(tuned, mine)
 		h.resolve(serviceOfClass(""), mine)
 		h.now = h.now.Add(50 * time.Second)
-		if resolution := h.resolve(tuned, mine); resolution.PendingOptOut != nil || !resolution.RecheckAt.IsZero() {
-			t.Errorf("%+v at %s", resolution.PendingOptOut, resolution.RecheckAt)
+		if resolution := h.resolve(tuned, mine); resolution.Warning != nil || !resolution.RecheckAt.IsZero() {
+			t.Errorf("%+v at %s", resolution.Warning, resolution.RecheckAt)
 		}
 		h.now = h.now.Add(50 * time.Second)
 		managed(t, h.resolve(serviceOfClass(""), mine))
@@ -129,8 +128,8 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		h := newResolver(newConfig())
 		for range 3 {
 			resolution := h.resolve(serviceOfClass(""), mine)
-			if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" {
-				t.Errorf("opted out %t, rejected %v", resolution.OptedOut, resolution.Rejection)
+			if resolution.State == Leaving || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" {
+				t.Errorf("state %d, rejected %v", resolution.State, resolution.Rejection)
 			}
 			h.now = h.now.Add(time.Hour)
 		}
@@ -139,20 +138,20 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		former, other := ownedSlice("shop-nodes", "svc-1"), ownedSlice("shop-blue", "svc-1")
 		former.Labels[discoveryv1.LabelManagedBy], other.Labels[discoveryv1.LabelManagedBy] = "custom", "slicefeed-blue"
 		resolution := newResolver(newConfig()).resolve(serviceOfClass(""), former, other)
-		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
+		if resolution.State == Leaving || resolution.Rejection == nil || resolution.Rejection.Reason != "OrphanedSlices" ||
 			!strings.HasSuffix(resolution.Rejection.Message, ": shop-nodes.") {
-			t.Errorf("opted out %t, rejected %v", resolution.OptedOut, resolution.Rejection)
+			t.Errorf("state %d, rejected %v", resolution.State, resolution.Rejection)
 		}
 		other.Labels[discoveryv1.LabelManagedBy], other.Labels["slicefeed.dev/writer"] = "custom", "elsewhere"
-		if resolution := newResolver(newConfig()).resolve(serviceOfClass(""), other); resolution.Relevant {
+		if resolution := newResolver(newConfig()).resolve(serviceOfClass(""), other); resolution.State != Gone {
 			t.Errorf("it concerns another installation: %v", resolution.Rejection)
 		}
 	})
 	t.Run("class none acts immediately", func(t *testing.T) {
 		h := newResolver(newConfig())
 		h.resolve(tuned, mine)
-		if resolution := h.resolve(serviceOfClass("none"), mine); !resolution.OptedOut || resolution.PendingOptOut != nil {
-			t.Errorf("opted out %t, %v", resolution.OptedOut, resolution.PendingOptOut)
+		if resolution := h.resolve(serviceOfClass("none"), mine); resolution.State != Leaving || resolution.Warning != nil {
+			t.Errorf("state %d, %v", resolution.State, resolution.Warning)
 		}
 	})
 	t.Run("a pause counts", func(t *testing.T) {
@@ -160,15 +159,15 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		h.resolve(tuned, mine)
 		paused := serviceOfClass("")
 		paused.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
-		if resolution := h.resolve(paused, mine); !resolution.Paused || !resolution.Target.Settings.Paused {
+		if resolution := h.resolve(paused, mine); !resolution.Settings.Paused {
 			t.Errorf("%+v", resolution)
 		}
 	})
 	t.Run("the Service given by name has no label to lose", func(t *testing.T) {
 		h := newResolver(configWithNamedTarget())
 		h.resolve(newService(), mine)
-		if resolution := h.resolve(serviceOfClass(""), mine); resolution.PendingOptOut != nil || !resolution.Relevant {
-			t.Errorf("%+v", resolution.PendingOptOut)
+		if resolution := h.resolve(serviceOfClass(""), mine); resolution.Warning != nil || resolution.State == Gone {
+			t.Errorf("%+v", resolution.Warning)
 		}
 	})
 	t.Run("never accepted, it waits without a write", func(t *testing.T) {
@@ -177,9 +176,9 @@ func TestRemovedLabelOptsOutAfterGracePeriod(t *testing.T) {
 		invalid.Annotations["slicefeed.dev/probe"] = "icmp"
 		h.resolve(invalid, mine)
 		resolution := h.resolve(serviceOfClass(""), mine)
-		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "LabelRemoved" ||
+		if resolution.State == Leaving || resolution.Rejection == nil || resolution.Rejection.Reason != "LabelRemoved" ||
 			resolution.RecheckAt.IsZero() {
-			t.Errorf("opted out %t, rejected %v", resolution.OptedOut, resolution.Rejection)
+			t.Errorf("state %d, rejected %v", resolution.State, resolution.Rejection)
 		}
 	})
 }
@@ -218,23 +217,23 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 			h := newResolver(newConfig())
 			h.resolve(newService(), mine())
 			resolution := h.resolve(serviceOfClass("blue"), tc.existing...)
-			if resolution.OptedOut != tc.leaves || !resolution.Relevant {
-				t.Fatalf("opted out %t", resolution.OptedOut)
+			if (resolution.State == Leaving) != tc.leaves || resolution.State == Gone {
+				t.Fatalf("state %d", resolution.State)
 			}
 			if want := map[bool]string{true: "blue"}[tc.leaves]; resolution.Successor != want {
 				t.Errorf("successor %q, want %q", resolution.Successor, want)
 			}
 			if !tc.leaves &&
-				(resolution.Rejection != nil || resolution.PendingOptOut == nil || resolution.PendingOptOut.Reason != "ClassChanged" || len(resolution.Target.ForeignSlices) > 0) {
+				(resolution.Rejection != nil || resolution.Warning == nil || resolution.Warning.Reason != "ClassChanged" || len(resolution.Target.ForeignSlices) > 0) {
 				t.Errorf(
 					"rejected %v, departing %v, foreign %v",
 					resolution.Rejection,
-					resolution.PendingOptOut,
+					resolution.Warning,
 					resolution.Target.ForeignSlices,
 				)
 			}
 			h.now = h.now.Add(time.Minute)
-			if resolution := h.resolve(serviceOfClass("blue"), tc.existing...); !resolution.OptedOut || resolution.Successor != "" {
+			if resolution := h.resolve(serviceOfClass("blue"), tc.existing...); resolution.State != Leaving || resolution.Successor != "" {
 				t.Error("it stays for more than a minute")
 			}
 		})
@@ -242,11 +241,11 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 	t.Run("after a restart it waits as long, without a write", func(t *testing.T) {
 		h := newResolver(newConfig())
 		resolution := h.resolve(serviceOfClass("blue"), mine())
-		if resolution.OptedOut || resolution.Rejection == nil || resolution.Rejection.Reason != "ClassChanged" ||
+		if resolution.State == Leaving || resolution.Rejection == nil || resolution.Rejection.Reason != "ClassChanged" ||
 			!resolution.RecheckAt.Equal(h.now.Add(time.Minute)) {
-			t.Errorf("opted out %t, rejected %v, again at %s", resolution.OptedOut, resolution.Rejection, resolution.RecheckAt)
+			t.Errorf("state %d, rejected %v, again at %s", resolution.State, resolution.Rejection, resolution.RecheckAt)
 		}
-		if resolution := h.resolve(serviceOfClass("blue"), mine(), theirs(newEndpoint(true, true))); !resolution.OptedOut {
+		if resolution := h.resolve(serviceOfClass("blue"), mine(), theirs(newEndpoint(true, true))); resolution.State != Leaving {
 			t.Error("the new class serves, and it stays")
 		}
 	})
@@ -260,17 +259,20 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 			h.resolve(serviceOfClass(class), mine())
 			h.leadingSince = h.now
 			resolution := h.resolve(serviceOfClass(class), mine())
-			if end := h.now.Add(time.Minute); resolution.OptedOut || resolution.Rejection != nil || !resolution.RecheckAt.Equal(end) {
+			if end := h.now.Add(
+				time.Minute,
+			); resolution.State == Leaving || resolution.Rejection != nil ||
+				!resolution.RecheckAt.Equal(end) {
 				t.Errorf(
-					"class %q: opted out %t, rejected %v, again at %s",
+					"class %q: state %d, rejected %v, again at %s",
 					class,
-					resolution.OptedOut,
+					resolution.State,
 					resolution.Rejection,
 					resolution.RecheckAt,
 				)
 			}
 			h.now = h.now.Add(time.Minute)
-			if resolution := h.resolve(serviceOfClass(class), mine()); !resolution.OptedOut {
+			if resolution := h.resolve(serviceOfClass(class), mine()); resolution.State != Leaving {
 				t.Errorf("class %q: it stays for more than a minute", class)
 			}
 		}
@@ -282,14 +284,14 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 		h.now = h.now.Add(40 * time.Second)
 		h.resolve(serviceOfClass("red"), mine())
 		h.now = h.now.Add(20 * time.Second)
-		if resolution := h.resolve(serviceOfClass(""), mine()); !resolution.OptedOut {
+		if resolution := h.resolve(serviceOfClass(""), mine()); resolution.State != Leaving {
 			t.Error("it stays")
 		}
 	})
 	t.Run("without owned slices there is nothing to keep", func(t *testing.T) {
 		h := newResolver(newConfig())
 		h.resolve(newService())
-		if resolution := h.resolve(serviceOfClass("blue")); resolution.Relevant || h.memory != (Memory{}) {
+		if resolution := h.resolve(serviceOfClass("blue")); resolution.State != Gone || h.memory != (Memory{}) {
 			t.Errorf("%+v", resolution)
 		}
 	})

@@ -54,7 +54,7 @@ func (t Target) PortsOf(source string, known []contract.Port, allows Allows) (po
 	allowed := func(port uint16) bool { return t.Allows(allows)(source, port) }
 	var found []discoveryv1.EndpointPort
 	switch {
-	case t.KeepsPorts:
+	case t.State == ProbesOnly:
 		for _, p := range known {
 			if allowed(p.Number) {
 				found = append(found, endpointPort(p))
@@ -119,7 +119,7 @@ func (t Target) FollowsPorts(source string) bool {
 func (t Target) PortRule() string {
 	s := &t.Settings
 	return fmt.Sprint(
-		t.KeepsPorts,
+		t.State == ProbesOnly,
 		s.PortsFromSource,
 		s.Ports,
 		portsText(t.Ports),
@@ -187,7 +187,7 @@ func (t Target) probePortAmong(ports []discoveryv1.EndpointPort) (port uint16) {
 		return t.Settings.ProbePort
 	}
 	for _, p := range ports {
-		if number := uint16(*p.Port); *p.Protocol == corev1.ProtocolTCP && (port == 0 || t.KeepsPorts && number == t.ProbePort) {
+		if number := uint16(*p.Port); *p.Protocol == corev1.ProtocolTCP && (port == 0 || t.State == ProbesOnly && number == t.ProbePort) {
 			port = number
 		}
 	}

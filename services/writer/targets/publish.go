@@ -26,16 +26,12 @@ func (r *Resolution) publish(svc *corev1.Service) {
 	}
 	yes, err := strconv.ParseBool(strings.TrimSpace(text))
 	if err != nil {
-		r.Relevant, r.Rejection = true, newRejection(
-			ReasonInvalidAnnotation,
-			"%s%s is %.40q: want true or false.",
-			annotationPrefix,
-			publishAnnotation,
-			text,
-		)
+		r.reject(newRejection(ReasonInvalidAnnotation, "%s%s is %.40q: want true or false.", annotationPrefix, publishAnnotation, text))
 		return
 	}
-	r.Relevant, r.ReadOnly = yes, yes
+	if yes {
+		r.State = ReadOnly
+	}
 	r.Slices = slices.DeleteFunc(slices.Clone(r.Slices), func(s *discoveryv1.EndpointSlice) bool {
 		return s.Labels[discoveryv1.LabelServiceName] != svc.Name
 	})

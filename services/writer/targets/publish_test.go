@@ -39,11 +39,11 @@ func TestServiceThatIsNoTargetIsPublishedIfItAsks(t *testing.T) {
 			if resolution.Rejection != nil {
 				reason = resolution.Rejection.Reason
 			}
-			if resolution.ReadOnly != tc.published || reason != tc.reason || resolution.Active() != tc.managed {
-				t.Fatalf("published %t, reason %q, active %t", resolution.ReadOnly, reason, resolution.Active())
+			if (resolution.State == ReadOnly) != tc.published || reason != tc.reason || resolution.Active() != tc.managed {
+				t.Fatalf("state %d, reason %q, active %t", resolution.State, reason, resolution.Active())
 			}
-			if relevant := tc.published || tc.managed || tc.reason != ""; resolution.Relevant != relevant {
-				t.Errorf("relevant: %t", resolution.Relevant)
+			if relevant := tc.published || tc.managed || tc.reason != ""; (resolution.State != Gone) != relevant {
+				t.Errorf("state %d", resolution.State)
 			}
 			if tc.published && (len(resolution.Slices) != 1 || resolution.Slices[0] != foreign) {
 				t.Errorf("published from %v", sliceNames(resolution.Slices))

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -29,6 +30,7 @@ type Input struct {
 // Memory is what a Resolution depends on besides the cluster. It may be lost: then fewer mistakes are
 // tolerated, and nothing is deleted without certainty.
 type Memory struct {
+	UID            types.UID // of the Service: one that is created again starts without
 	Settings       *Settings // accepted last; nil: none yet
 	ProbePort      uint16    // derived from them
 	Labeled        bool      // the Service was seen with the label of this class
@@ -42,47 +44,37 @@ type settingsCandidates struct {
 	accepted  *Settings // accepted last, with the current value of Paused; nil: none
 }
 
-// Resolve evaluates a Service. It returns all of a Resolution except Synced, ResourceVersion and
-// ClusterIPs, and what to remember.
+// Resolve evaluates a Service. It returns all of a Resolution except ResourceVersion and ClusterIPs, and what to remember.
 func Resolve(cfg Config, in Input) (Resolution, Memory) {
-	key, svc := in.Key, in.Service
-	resolution := Resolution{
-		ServiceRef: corev1.ObjectReference{APIVersion: "v1", Kind: key.kind(), Namespace: key.Namespace, Name: key.Name},
-		Target:     cfg.newTarget(key),
-		Slices:     in.Slices,
-	}
+	svc := in.Service
+	resolution := Resolution{Target: cfg.newTarget(in.Key), Slices: in.Slices}
 	if svc == nil {
 		// The slices of a deleted Service are deleted with it, by their owner reference.
-		if resolution.Relevant = key == cfg.NamedTarget.Key; resolution.Relevant {
-			resolution.Rejection = newRejection(
-				ReasonServiceNotFound,
-				"The Service does not exist.",
-			)
+		resolution.State = Gone
+		if in.Key == cfg.NamedTarget.Key {
+			resolution.reject(newRejection(ReasonServiceNotFound, "The Service does not exist."))
 		}
 		return resolution, Memory{}
 	}
-	resolution.ServiceRef.UID, resolution.Target.UID = svc.UID, svc.UID
-	if key.Import {
-		resolution.ServiceRef.APIVersion = svc.APIVersion
+	resolution.Owner.UID = svc.UID
+	if in.Key.Import {
+		resolution.Owner.APIVersion = svc.APIVersion
 	}
-	resolution.Target.Owner = metav1.OwnerReference{
-		APIVersion: resolution.ServiceRef.APIVersion,
-		Kind:       key.kind(),
-		Name:       svc.Name,
-		UID:        svc.UID,
+	if in.Previous.UID != svc.UID {
+		in.Previous = Memory{UID: svc.UID}
 	}
 	settings, problems := parseAnnotations(cfg.Defaults, svc.Annotations)
-	resolution.Relevant, resolution.Paused = true, settings.Paused
+	resolution.Settings.Paused = settings.Paused
 	var candidates settingsCandidates
 	if in.Previous.Settings != nil {
 		accepted := *in.Previous.Settings
 		accepted.Paused = settings.Paused
 		candidates.accepted = &accepted
 	}
-	resolution.Target.Type, resolution.Target.ServicePorts = string(svc.Spec.Type), servicePorts(svc)
+	resolution.Type, resolution.ServicePorts = string(svc.Spec.Type), servicePorts(svc)
 	if !cfg.isLabeled(svc) {
 		resolution, memory := cfg.resolveOptOut(resolution, in, candidates)
-		if !resolution.Relevant && !key.Import {
+		if resolution.State == Gone && !in.Key.Import {
 			resolution.publish(svc)
 		}
 		return resolution, memory
@@ -98,7 +90,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 // resolveService completes the resolution of a target, or rejects it. It returns what to remember as
 // accepted.
 func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates settingsCandidates) Memory {
-	svc, memory := in.Service, Memory{Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
+	svc, memory := in.Service, Memory{UID: in.Previous.UID, Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
 	target, annotationError, rejection := cfg.chooseSettings(resolution.Target, svc, candidates)
 	if candidates.annotated != nil && annotationError == nil && rejection == nil {
 		settings := target.Settings
@@ -117,10 +109,14 @@ func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates s
 	if rejection == nil {
 		rejection = checkOtherSlices(&target, in.Slices)
 	}
-	if resolution.Rejection = rejection; rejection == nil {
-		resolution.AnnotationError = annotationError
-	} else if rejection.Reason != ReasonServiceTerminating && rejection.Reason != ReasonOwnedByOtherWriter {
-		resolution.ProbesOnly = cfg.resolveProbesOnly(&target, in, candidates)
+	resolution.Rejection = rejection
+	switch {
+	case rejection == nil:
+		target.State, resolution.Warning = Managed, annotationError
+	case rejection.Reason == ReasonServiceTerminating || rejection.Reason == ReasonOwnedByOtherWriter:
+		target.State = Rejected
+	default:
+		cfg.resolveProbesOnly(&target, in, candidates)
 	}
 	resolution.Target = target
 	return memory
@@ -220,16 +216,16 @@ func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
 	return given, nil
 }
 
-// resolveProbesOnly completes the target of a rejected Service so far that its listed endpoints can
-// follow their probes: with the first usable settings, and at ports that the slices list. It reports
-// whether that is possible.
-func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settingsCandidates) bool {
+// resolveProbesOnly completes a rejected target so far that its listed endpoints can follow their probes, if that is
+// possible: with the first usable settings, and at ports that the slices list.
+func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settingsCandidates) {
+	target.State = Rejected
 	for _, settings := range []*Settings{candidates.annotated, candidates.accepted} {
 		if settings == nil || settings.Probe.Mode == probe.Off {
 			continue
 		}
 		t := *target
-		t.Settings, t.ProbePort, t.KeepsPorts = cfg.withOnlySource(*settings), in.Previous.ProbePort, true
+		t.State, t.Settings, t.ProbePort = ProbesOnly, cfg.withOnlySource(*settings), in.Previous.ProbePort
 		sources, rejection := cfg.resolveSources(&t)
 		desired, bySource := t.Desired(), map[string]func(uint16) bool{}
 		for _, s := range sources {
@@ -240,10 +236,9 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 			return desired.Owns(slice) && problem == ""
 		}) {
 			*target = t
-			return true
+			return
 		}
 	}
-	return false
 }
 
 // isLabeled reports whether the Service has the label of this class, or counts as if it had.
@@ -253,7 +248,10 @@ func (cfg *Config) isLabeled(svc *corev1.Service) bool {
 
 // newTarget returns what is known of a target without its Service.
 func (cfg *Config) newTarget(key Key) Target {
-	t := Target{Key: key, ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.TargetName() + firstNameSuffix}
+	t := Target{
+		Key: key, Owner: metav1.OwnerReference{APIVersion: "v1", Kind: key.kind(), Name: key.Name},
+		ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.TargetName() + firstNameSuffix,
+	}
 	if named := cfg.NamedTarget; key == named.Key {
 		t.ManagedBy, t.FirstName, t.FixedPort = cmp.Or(named.ManagedBy, t.ManagedBy), cmp.Or(named.FirstName, t.FirstName), named.FixedPort
 	}

@@ -28,14 +28,14 @@ func resolve(cfg Config, svc *corev1.Service, existing ...*discoveryv1.EndpointS
 
 func TestResolvesTargetOfService(t *testing.T) {
 	resolution := resolve(newConfig(), newService())
-	if resolution.Rejection != nil || resolution.AnnotationError != nil || !resolution.Relevant || resolution.OptedOut ||
-		resolution.Paused {
+	if resolution.State != Managed || resolution.Warning != nil ||
+		resolution.Settings.Paused {
 		t.Fatalf("%+v", resolution)
 	}
 	settings := defaultSettings()
 	settings.Sources = []string{"default"}
 	want := Target{
-		Key: shop, UID: "svc-1",
+		Key: shop, State: Managed,
 		Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
 		ManagedBy: "slicefeed-default", Writer: "slicefeed", FirstName: "shop-slicefeed",
 		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
@@ -59,7 +59,7 @@ func TestNamedServiceIsTargetWithAnyLabel(t *testing.T) {
 		svc := newService()
 		svc.Labels = map[string]string{LabelClass: class}
 		resolution := resolve(cfg, svc)
-		if !resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || resolution.Target.ManagedBy != "custom" ||
+		if resolution.State != Managed || resolution.Target.ManagedBy != "custom" ||
 			resolution.Target.FirstName != "shop-nodes" {
 			t.Errorf("with the class %q: %+v", class, resolution)
 		}
@@ -183,8 +183,8 @@ func TestAcceptsValidServices(t *testing.T) {
 			cfg, svc := configWithNamedTarget(), newService()
 			tc.alter(&cfg, svc)
 			resolution := resolve(cfg, svc)
-			if resolution.Rejection != nil || resolution.AnnotationError != nil || !tc.check(resolution.Target) {
-				t.Errorf("%+v, rejected: %v, annotation error: %v", resolution.Target, resolution.Rejection, resolution.AnnotationError)
+			if resolution.Rejection != nil || resolution.Warning != nil || !tc.check(resolution.Target) {
+				t.Errorf("%+v, rejected: %v, annotation error: %v", resolution.Target, resolution.Rejection, resolution.Warning)
 			}
 		})
 	}
@@ -289,7 +289,7 @@ func TestRejectsInvalidServices(t *testing.T) {
 				!strings.Contains(report.WithAdvice(resolution.Rejection.Reason, resolution.Rejection.Message), tc.advice) {
 				t.Errorf("rejected: %+v", resolution.Rejection)
 			}
-			if !resolution.Relevant || resolution.ServiceRef.UID != "svc-1" {
+			if resolution.State == Gone || resolution.Owner.UID != "svc-1" {
 				t.Errorf("a rejected Service is relevant: %+v", resolution)
 			}
 		})
@@ -300,15 +300,15 @@ func TestRejectsMissingNamedService(t *testing.T) {
 	if resolution := resolve(
 		configWithNamedTarget(),
 		nil,
-	); !resolution.Relevant || resolution.Rejection == nil || resolution.Rejection.Reason != "ServiceNotFound" ||
-		resolution.ServiceRef.UID != "" {
+	); resolution.State == Gone || resolution.Rejection == nil || resolution.Rejection.Reason != "ServiceNotFound" ||
+		resolution.Owner.UID != "" {
 		t.Errorf("by name: %+v", resolution)
 	}
 	if resolution := resolve(
 		newConfig(),
 		nil,
 		ownedSlice("shop-slicefeed", "svc-1"),
-	); resolution.Relevant || resolution.OptedOut ||
+	); resolution.State != Gone ||
 		resolution.Rejection != nil {
 		t.Errorf("a labeled one that is gone takes its slices with it: %+v", resolution)
 	}
@@ -383,7 +383,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 	}
 
 	now := time.Unix(1_000_000, 0)
-	seen := Memory{Labeled: true, UnlabeledSince: now.Add(-time.Minute)}
+	seen := Memory{UID: "svc-1", Labeled: true, UnlabeledSince: now.Add(-time.Minute)}
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		before Memory
@@ -391,7 +391,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 	}{
 		"the label is gone for a minute":          {nil, seen, true},
 		"another class for a minute":              {map[string]string{LabelClass: "blue"}, seen, true},
-		"class none":                              {map[string]string{LabelClass: "none"}, Memory{Labeled: true}, true},
+		"class none":                              {map[string]string{LabelClass: "none"}, Memory{UID: "svc-1", Labeled: true}, true},
 		"class none, and we have just started":    {map[string]string{LabelClass: "none"}, Memory{}, true},
 		"no label, and none was seen before":      {nil, Memory{}, false},
 		"another label, and none was seen before": {map[string]string{"a": "b"}, Memory{}, false},
@@ -400,7 +400,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 			svc := newService()
 			svc.Labels = tc.labels
 			resolution, after := Resolve(newConfig(), Input{Key: shop, Service: svc, Slices: all, Previous: tc.before, Now: now})
-			if !resolution.Relevant || resolution.OptedOut != tc.leaves {
+			if resolution.State == Gone || (resolution.State == Leaving) != tc.leaves {
 				t.Fatalf("%+v", resolution)
 			}
 			if diff := cmp.Diff([]string{"shop-slicefeed", "orphan", "unlabeled", "ending"}, sliceNames(resolution.Slices)); diff != "" {
@@ -423,7 +423,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 			newConfig(),
 			Input{Key: shop, Service: svc, Slices: []*discoveryv1.EndpointSlice{foreign}, Previous: seen, Now: now},
 		)
-		if resolution.Relevant || resolution.OptedOut || resolution.Rejection != nil || after != (Memory{}) {
+		if resolution.State != Gone || after != (Memory{}) {
 			t.Errorf("%+v", resolution)
 		}
 	})
@@ -431,7 +431,7 @@ func TestOptOutDeletesOnlyOwnedSlices(t *testing.T) {
 		svc := newService()
 		svc.Labels, svc.Annotations = nil, map[string]string{"slicefeed.dev/paused": "true", "slicefeed.dev/prob": "?"}
 		resolution, _ := Resolve(newConfig(), Input{Key: shop, Service: svc, Slices: all, Previous: seen, Now: now})
-		if !resolution.OptedOut || !resolution.Paused {
+		if resolution.State != Leaving || !resolution.Settings.Paused {
 			t.Errorf("%+v", resolution)
 		}
 	})
@@ -448,14 +448,14 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	if resolution.Rejection != nil || resolution.Target.Settings.Probe.Interval.String() != "3s" || resolution.Target.ProbePort != 30080 {
 		t.Errorf("rejected %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
 	}
-	if resolution.AnnotationError == nil || resolution.AnnotationError.Reason != "InvalidAnnotation" ||
+	if resolution.Warning == nil || resolution.Warning.Reason != "InvalidAnnotation" ||
 		!strings.HasPrefix(
-			resolution.AnnotationError.Message,
+			resolution.Warning.Message,
 			"slicefeed.dev/probe-interval",
 		) {
-		t.Errorf("annotation error: %v", resolution.AnnotationError)
+		t.Errorf("annotation error: %v", resolution.Warning)
 	}
-	if !resolution.Paused || !resolution.Target.Settings.Paused {
+	if !resolution.Settings.Paused {
 		t.Error("paused must work with invalid annotations")
 	}
 
@@ -463,7 +463,7 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	if resolution, _ := Resolve(
 		newConfig(),
 		Input{Key: shop, Service: svc, Previous: after},
-	); resolution.Paused ||
+	); resolution.Settings.Paused ||
 		resolution.Target.Settings.Paused {
 		t.Error("and so must going on")
 	}

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
@@ -85,23 +84,24 @@ type Source struct {
 	AllowsPort func(port uint16) bool // ports that may be written and probed; nil: all
 }
 
-// Target is a Service or a ServiceImport that this writer can manage. If the Service is rejected or opted out, only what
-// identifies it and its slices is set, and the settings if they are valid.
+// Target is a Service or a ServiceImport that this writer can manage. If it is rejected or opted out, only what identifies
+// it and its slices is set, Settings.Paused, and the other settings if they are valid.
 type Target struct {
 	Key
 
-	UID       types.UID
-	Owner     metav1.OwnerReference // the Service or ServiceImport, without blockOwnerDeletion: some clusters forbid it
-	ManagedBy string                // managed-by label of owned slices
-	Writer    string                // value of slicefeed.dev/writer
-	FirstName string                // of the first slice
+	State State
+	// Owner is the Service or ServiceImport, without blockOwnerDeletion, which some clusters forbid. Its UID is empty if it
+	// does not exist.
+	Owner     metav1.OwnerReference
+	ManagedBy string // managed-by label of owned slices
+	Writer    string // value of slicefeed.dev/writer
+	FirstName string // of the first slice
 	// FixedPort is written for the only port of the Service, whatever its targetPort is, and is allowed whatever the
 	// allowlists of the sources say; 0: the numeric targetPorts are used.
 	FixedPort     uint16
 	Families      []discoveryv1.AddressType
 	Ports         []discoveryv1.EndpointPort
 	ProbePort     uint16   // 0: none, only if probing is off
-	KeepsPorts    bool     // the Service is rejected: each endpoint keeps the ports of its slice
 	ForeignSlices []string // slices of this Service that others manage; consumers use their endpoints too
 	// OtherClassSlices are slices of this Service that writers of other classes wrote.
 	OtherClassSlices []string
@@ -116,6 +116,13 @@ type Target struct {
 	ServicePorts             map[string]uint16 // the numbers of the Service's own ports, by name
 }
 
+// Reference identifies the target for Events.
+func (t Target) Reference() corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: t.Owner.APIVersion, Kind: t.Owner.Kind, Namespace: t.Namespace, Name: t.Name, UID: t.Owner.UID,
+	}
+}
+
 // Desired converts the target to the planner's input, without endpoints and their port groups.
 func (t Target) Desired() planner.Desired {
 	return planner.Desired{
@@ -125,43 +132,37 @@ func (t Target) Desired() planner.Desired {
 	}
 }
 
+// State is what a target is to this writer.
+type State int
+
+// States. Whatever the state, nothing is written while Settings.Paused.
+const (
+	Unknown    State = iota // the caches of its namespace have not synced
+	Gone                    // none of this writer's, and none of its slices remain: its reconcile loop ends
+	Managed                 // its endpoints are decided on and written
+	Rejected                // nothing is written and nothing is deleted
+	ProbesOnly              // rejected, but the endpoints that its slices list still follow their probes
+	Leaving                 // opted out: its remaining owned slices are deleted
+	ReadOnly                // none of this writer's; what its slices list is published
+)
+
 // Resolution is what is known of a target at one moment. Its objects are shared with the cache and must
 // not be modified.
 type Resolution struct {
-	// Synced reports whether the caches of the namespace have synced; before that, no other field means
-	// anything.
-	Synced bool
-	// Relevant reports whether the Service concerns this writer: it is a target, or owned slices remain.
-	// Once it is not, its reconcile loop ends.
-	Relevant bool
-	// OptedOut: the Service exists and was opted out. Slices are its remaining owned slices, all of
-	// which are deleted unless Paused.
-	OptedOut bool
-	// Successor is the class that the slices wait for, if its ready endpoints in Slices are why OptedOut: the cache may be
-	// behind, so they are deleted only once Target.IsReplaced is true of what the API server has.
-	Successor string
-	// ReadOnly: the Service is no target, and what its slices list is published. Nothing is written.
-	ReadOnly bool
-	// Paused: a person acts by hand, so nothing is written. It is known even if other annotations are
-	// invalid.
-	Paused bool
-	// Target is managed unless Rejection says why not.
-	Target    Target
+	Target
+
+	// Rejection is why the target is rejected; nil: it is not.
 	Rejection *Rejection
-	// ProbesOnly: the Service is rejected, but the endpoints that its slices list still follow their
-	// probes, for which Target has the settings and the port. Nothing else is written.
-	ProbesOnly bool
-	// AnnotationError is set if annotations are invalid and the target keeps the settings accepted last.
-	AnnotationError *Rejection
-	// PendingOptOut: the label no longer names this class. The Service is managed as before until
-	// RecheckAt, or rejected with the same notice if its previous settings are unknown.
-	PendingOptOut *Rejection
-	// RecheckAt is when to resolve the Service again without a change; zero: only on a change.
+	// Warning is what a person should know of a target that may be managed nevertheless: its annotations are invalid, so
+	// the settings accepted last stay in force; or its label no longer names this class, so it is managed until RecheckAt.
+	Warning *Rejection
+	// Successor is the class that the slices wait for, if its ready endpoints in Slices are why the target is Leaving: the
+	// cache may be behind, so they are deleted only once Target.IsReplaced is true of what the API server has.
+	Successor string
+	// RecheckAt is when to resolve the target again without a change; zero: only on a change.
 	RecheckAt time.Time
-	// ServiceRef identifies the Service for Events; its UID is empty if the Service does not exist.
-	ServiceRef corev1.ObjectReference
-	// Slices are all slices that the planner must see for this target. Of the endpoints in slices of others they have
-	// what is published: addresses, conditions and zone.
+	// Slices are all slices that the planner must see for this target; of one that is Leaving, those to delete. Of the
+	// endpoints in slices of others they have what is published: addresses, conditions and zone.
 	Slices []*discoveryv1.EndpointSlice
 	// ResourceVersion is a lower bound of how recent Slices are: a slice that was written before and is
 	// not among them has been deleted since. Empty: unknown.
@@ -171,8 +172,8 @@ type Resolution struct {
 	ClusterIPs map[netip.Addr]struct{}
 }
 
-// Active reports whether endpoints are decided on: not for a Service that is opted out, or rejected so that its
-// endpoints cannot even follow their probes.
-func (r *Resolution) Active() bool {
-	return r.Relevant && !r.OptedOut && !r.ReadOnly && (r.Rejection == nil || r.ProbesOnly)
-}
+// Active reports whether endpoints are decided on.
+func (r *Resolution) Active() bool { return r.State == Managed || r.State == ProbesOnly }
+
+// reject makes the target a rejected one.
+func (r *Resolution) reject(why *Rejection) { r.State, r.Rejection = Rejected, why }

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 )
@@ -28,25 +27,18 @@ type Watcher struct {
 	changed   chan struct{}
 
 	mu       sync.Mutex
-	dirty    map[Key]struct{}      // not yet returned by TakeChanged
-	memories map[Key]serviceMemory // of relevant Services
+	dirty    map[Key]struct{} // not yet returned by TakeChanged
+	memories map[Key]Memory   // of relevant Services
 	// Addresses that must not become endpoints, by the namespace of the target; see clusterIPsFor. The inner maps are
 	// never modified; nil: recompute.
 	clusterIPs map[string]map[netip.Addr]struct{}
-}
-
-// serviceMemory is the Memory of one Service; a recreated Service of the same name starts without it.
-type serviceMemory struct {
-	Memory
-
-	uid types.UID
 }
 
 // New creates the informers; Run starts them. Without cfg.ServiceImports their client is not used.
 func New(client kubernetes.Interface, imports dynamic.Interface, cfg Config, log *slog.Logger) (*Watcher, error) {
 	w := &Watcher{
 		cfg: cfg, log: log, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
-		dirty: map[Key]struct{}{}, memories: map[Key]serviceMemory{},
+		dirty: map[Key]struct{}{}, memories: map[Key]Memory{},
 	}
 	namespaces := slices.DeleteFunc(slices.Clone(cfg.Namespaces), func(n string) bool { return n == "" })
 	if slices.Contains(namespaces, "*") {
@@ -148,23 +140,16 @@ func (w *Watcher) Get(key Key, leadingSince time.Time) Resolution {
 	version := a.slices.GetStore().LastStoreSyncResourceVersion()
 	in := Input{Key: key, Service: a.getService(key), Now: time.Now(), LeadingSince: leadingSince}
 	in.Slices = a.slicesFor(key, in.Service)
-	var uid types.UID
-	if in.Service != nil {
-		uid = in.Service.UID
-	}
-
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if before := w.memories[key]; before.uid == uid {
-		in.Previous = before.Memory
-	}
+	in.Previous = w.memories[key]
 	resolution, after := Resolve(w.cfg, in)
 	if after == (Memory{}) {
 		delete(w.memories, key)
 	} else {
-		w.memories[key] = serviceMemory{after, uid}
+		w.memories[key] = after
 	}
-	resolution.Synced, resolution.ResourceVersion, resolution.ClusterIPs = true, version, w.clusterIPsFor(a, key.Namespace)
+	resolution.ResourceVersion, resolution.ClusterIPs = version, w.clusterIPsFor(a, key.Namespace)
 	return resolution
 }
 
@@ -228,8 +213,8 @@ func (w *Watcher) recordLabel(svc *corev1.Service) bool {
 	defer w.mu.Unlock()
 	key := keyOf(svc)
 	before := w.memories[key]
-	if before.uid != svc.UID {
-		before = serviceMemory{uid: svc.UID}
+	if before.UID != svc.UID {
+		before = Memory{UID: svc.UID}
 	}
 	if w.cfg.isLabeled(svc) {
 		before.Labeled, before.UnlabeledSince = true, time.Time{}

@@ -25,21 +25,21 @@ import (
 )
 
 func isServed(v Resolution) bool {
-	return v.Synced && v.Relevant && v.Rejection == nil && !v.OptedOut
+	return v.State == Managed
 }
 
 func TestFollowsNamedTarget(t *testing.T) {
 	r := startWatcher(t, configWithNamedTarget(), fake.NewClientset(newSlice("by-hand", "hand")))
 	unlabeled := newService()
 	unlabeled.Labels = nil
-	resolution := r.waitFor(shop, "no Service", func(v Resolution) bool { return v.Synced && v.Rejection != nil })
-	if resolution.Rejection.Reason != "ServiceNotFound" || resolution.ServiceRef.UID != "" {
+	resolution := r.waitFor(shop, "no Service", func(v Resolution) bool { return v.Rejection != nil })
+	if resolution.Rejection.Reason != "ServiceNotFound" || resolution.Owner.UID != "" {
 		t.Errorf("rejected: %v", resolution.Rejection)
 	}
 	r.applyService(unlabeled)
 	resolution = r.waitFor(shop, "the Service", isServed)
-	if resolution.Target.UID != "svc-1" || resolution.ServiceRef.UID != "svc-1" {
-		t.Errorf("UID is %s", resolution.Target.UID)
+	if resolution.Owner.UID != "svc-1" {
+		t.Errorf("UID is %s", resolution.Owner.UID)
 	}
 	if len(resolution.Slices) != 1 || len(resolution.Slices[0].Endpoints) != 1 || resolution.Slices[0].Endpoints[0].TargetRef != nil {
 		t.Errorf("a foreign slice should come with what is published of its endpoints: %+v", resolution.Slices)
@@ -48,7 +48,7 @@ func TestFollowsNamedTarget(t *testing.T) {
 	selecting.Spec.Selector = map[string]string{"app": "shop"}
 	r.applyService(selecting)
 	r.waitFor(shop, "the selector", func(v Resolution) bool {
-		return v.Rejection != nil && v.Rejection.Reason == "ServiceHasSelector" && v.ServiceRef.UID == "svc-1"
+		return v.Rejection != nil && v.Rejection.Reason == "ServiceHasSelector" && v.Owner.UID == "svc-1"
 	})
 	r.deleteService(shop)
 	r.waitFor(
@@ -75,7 +75,7 @@ func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
 	plain := newService()
 	plain.Labels = nil
 	r := startWatcher(t, newConfig(), fake.NewClientset(plain))
-	if resolution := r.Get(shop); resolution.Synced && resolution.Relevant {
+	if resolution := r.Get(shop); resolution.State > Gone {
 		t.Error("relevant without a label")
 	}
 	r.applyService(newService())
@@ -83,21 +83,21 @@ func TestFollowsLabeledServiceUntilOptOut(t *testing.T) {
 	r.applySlice(ownedSlice("shop-slicefeed", "svc-1"))
 	r.waitFor(shop, "our slice", func(v Resolution) bool { return isServed(v) && len(v.Slices) == 1 })
 	r.applyService(plain)
-	r.waitFor(shop, "the label's removal", func(v Resolution) bool { return isServed(v) && v.PendingOptOut != nil })
+	r.waitFor(shop, "the label's removal", func(v Resolution) bool { return isServed(v) && v.Warning != nil })
 	without := plain.DeepCopy()
 	without.Labels = map[string]string{LabelClass: "none"}
 	r.applyService(without)
 	r.waitFor(
 		shop,
 		"the opting out",
-		func(v Resolution) bool { return v.Relevant && v.OptedOut && len(v.Slices) == 1 && !v.Paused },
+		func(v Resolution) bool { return v.State == Leaving && len(v.Slices) == 1 && !v.Settings.Paused },
 	)
 	paused := without.DeepCopy()
 	paused.Annotations["slicefeed.dev/paused"] = "true"
 	r.applyService(paused)
-	r.waitFor(shop, "the pause", func(v Resolution) bool { return v.OptedOut && v.Paused })
+	r.waitFor(shop, "the pause", func(v Resolution) bool { return v.State == Leaving && v.Settings.Paused })
 	r.deleteSlice("web", "shop-slicefeed")
-	r.waitFor(shop, "the end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut })
+	r.waitFor(shop, "the end", func(v Resolution) bool { return v.State == Gone })
 	if len(r.memories) != 0 {
 		t.Errorf("memory of an irrelevant Service: %v", r.memories)
 	}
@@ -107,7 +107,7 @@ func TestDeletedServiceIsIrrelevant(t *testing.T) {
 	r := startWatcher(t, newConfig(), fake.NewClientset(newService(), ownedSlice("shop-slicefeed", "svc-1")))
 	r.waitFor(shop, "the Service", isServed)
 	r.deleteService(shop)
-	r.waitFor(shop, "its end", func(v Resolution) bool { return v.Synced && !v.Relevant && !v.OptedOut && v.Rejection == nil })
+	r.waitFor(shop, "its end", func(v Resolution) bool { return v.State == Gone })
 }
 
 func TestRecreatedServiceHasNoMemory(t *testing.T) {
@@ -117,12 +117,12 @@ func TestRecreatedServiceHasNoMemory(t *testing.T) {
 	invalid := newService()
 	invalid.Annotations["slicefeed.dev/probe"] = "ping"
 	r.applyService(invalid)
-	r.waitFor(shop, "the annotation error", func(v Resolution) bool { return isServed(v) && v.AnnotationError != nil })
+	r.waitFor(shop, "the annotation error", func(v Resolution) bool { return isServed(v) && v.Warning != nil })
 	// Deleted and recreated between two reads.
 	again := invalid.DeepCopy()
 	again.UID = "svc-2"
 	r.applyService(again)
-	resolution := r.waitFor(shop, "the new one", func(v Resolution) bool { return v.ServiceRef.UID == "svc-2" })
+	resolution := r.waitFor(shop, "the new one", func(v Resolution) bool { return v.Owner.UID == "svc-2" })
 	if resolution.Rejection == nil || resolution.Rejection.Reason != "InvalidAnnotation" {
 		t.Errorf("the settings of the one before are not its own: %v", resolution.Rejection)
 	}
@@ -191,7 +191,7 @@ func TestUnreadableNamespaceDelaysNoOther(t *testing.T) {
 	cfg.NamedTarget = Target{Key: Key{Namespace: "secret", Name: "shop"}}
 	r := startWatcher(t, cfg, client)
 	r.waitFor(shop, "the Service of the other namespace", isServed)
-	if resolution := r.Get(Key{Namespace: "secret", Name: "shop"}); resolution.Synced {
+	if resolution := r.Get(Key{Namespace: "secret", Name: "shop"}); resolution.State != Unknown {
 		t.Errorf("%+v", resolution)
 	}
 	if slices.ContainsFunc(r.taken, func(k Key) bool { return k.Namespace == "secret" }) {
@@ -393,7 +393,7 @@ func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
 		r.applyService(without)
 		synctest.Wait()
 		resolution := r.Get(shop)
-		if !isServed(resolution) || resolution.PendingOptOut == nil || len(resolution.Target.Ports) != 1 {
+		if !isServed(resolution) || resolution.Warning == nil || len(resolution.Target.Ports) != 1 {
 			t.Fatalf("the Service cannot be managed on: %+v, rejected %v", resolution, resolution.Rejection)
 		}
 		if others := resolution.Slices[0]; others.Name != "of-blue" || len(others.Endpoints) != 3 ||
@@ -401,7 +401,7 @@ func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
 			t.Errorf("whether another class serves is not known: %+v", others)
 		}
 		time.Sleep(time.Until(resolution.RecheckAt))
-		if resolution := r.Get(shop); !resolution.OptedOut {
+		if resolution := r.Get(shop); resolution.State != Leaving {
 			t.Errorf("it is not left: %+v", resolution)
 		}
 	})
