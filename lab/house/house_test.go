@@ -103,7 +103,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// Each stage may import those to its left, never one to its right. app, which
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
-		inventory: {"source", "resolve", "assign", "observe", "roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionoshttp", "ionos", "feed", "collector", "exports", "config", "report", "app"},
+		inventory: {"source", "resolve", "assign", "observe", "roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "collector", "exports", "config", "report", "app"},
 		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "targets", "config", "verdict", "inputs", "propagation", "endpoints", "election", "events", "report", "recorder", "reconciler", "plan", "app"},
 	} {
 		seen := map[string]bool{}

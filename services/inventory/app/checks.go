@@ -87,19 +87,18 @@ func checkLAN(d ionos.Description, allowed []netip.Prefix) (string, error) {
 	if d.Public {
 		return "", fmt.Errorf("%s is public; set IONOS_PRIVATE_LAN_ID to the private LAN", text)
 	}
-	prefixes := slices.DeleteFunc([]netip.Prefix{d.IPv4, d.IPv6}, func(p netip.Prefix) bool { return !p.IsValid() })
-	if len(prefixes) == 0 {
+	if len(d.Prefixes) == 0 {
 		return text + ", no known addresses", nil
 	}
-	if !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return slices.ContainsFunc(allowed, p.Overlaps) }) {
+	if !slices.ContainsFunc(d.Prefixes, func(p netip.Prefix) bool { return slices.ContainsFunc(allowed, p.Overlaps) }) {
 		return "", fmt.Errorf(
 			"%s has addresses in %s, none in %s; check SECURED_SUBNET_CIDR and IONOS_PRIVATE_LAN_ID",
 			text,
-			prefixes,
+			d.Prefixes,
 			allowed,
 		)
 	}
-	return fmt.Sprintf("%s, addresses in %s", text, prefixes), nil
+	return fmt.Sprintf("%s, addresses in %s", text, d.Prefixes), nil
 }
 
 // neededPermissions returns what the inventory does in the secured cluster.

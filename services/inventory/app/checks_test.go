@@ -211,20 +211,25 @@ func exporting(t *testing.T, services string) map[string]string {
 }
 
 func TestChecksLANAddresses(t *testing.T) {
-	block := netip.MustParsePrefix
+	blocks := func(all ...string) (prefixes []netip.Prefix) {
+		for _, text := range all {
+			prefixes = append(prefixes, netip.MustParsePrefix(text))
+		}
+		return prefixes
+	}
 	for _, tt := range []struct {
 		d  ionos.Description
 		ok bool
 	}{
-		{ionos.Description{IPv4: block("10.0.1.0/24")}, true},
-		{ionos.Description{IPv4: block("10.0.0.0/16")}, true},
-		{ionos.Description{IPv4: block("10.0.1.128/25"), IPv6: block("2001:db8::/64")}, true},
+		{ionos.Description{Prefixes: blocks("10.0.1.0/24")}, true},
+		{ionos.Description{Prefixes: blocks("10.0.0.0/16")}, true},
+		{ionos.Description{Prefixes: blocks("10.0.1.128/25", "2001:db8::/64")}, true},
 		{ionos.Description{}, true},
-		{ionos.Description{IPv4: block("10.0.2.0/24")}, false},
-		{ionos.Description{IPv6: block("2001:db8::/64")}, false},
-		{ionos.Description{IPv4: block("10.0.1.0/24"), Public: true}, false},
+		{ionos.Description{Prefixes: blocks("10.0.2.0/24")}, false},
+		{ionos.Description{Prefixes: blocks("2001:db8::/64")}, false},
+		{ionos.Description{Prefixes: blocks("10.0.1.0/24"), Public: true}, false},
 	} {
-		if _, err := checkLAN(tt.d, []netip.Prefix{block("10.0.1.0/24")}); (err == nil) != tt.ok {
+		if _, err := checkLAN(tt.d, blocks("10.0.1.0/24")); (err == nil) != tt.ok {
 			t.Errorf("%+v: %v", tt.d, err)
 		}
 	}

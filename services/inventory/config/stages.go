@@ -27,7 +27,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
@@ -180,7 +179,7 @@ func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
 	}
 	if checks.Strict {
 		problems = append(problems, settings.CheckFile("IONOS_TOKEN_FILE", c.TokenFile, func(path string) error {
-			_, err := ionoshttp.TokenSource{File: path}.Read()
+			_, err := ionos.TokenSource{File: path}.Read()
 			return err
 		}))
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 	"github.com/slicefeed/slicefeed/services/inventory/observe"
 	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -110,7 +109,7 @@ func badInputs() []badInput {
 	return []badInput{
 		// unreachable, slow
 		{name: "the connection is refused", prepare: func(s *cloudRoster) {
-			s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base = refusedTransport{}
+			s.transport.base = refusedTransport{}
 		}, wantAddresses: failed, wantReason: "connection refused", wantOmission: later},
 		{
 			name: "the connection breaks", fault: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -130,7 +129,7 @@ func badInputs() []badInput {
 			}, wantAddresses: failed, wantReason: "no complete response within", wantOmission: later,
 		},
 		{name: "the certificate is not trusted", prepare: func(s *cloudRoster) {
-			raw := s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base.(*http.Transport)
+			raw := s.transport.base.(*http.Transport)
 			raw.CloseIdleConnections()
 			raw.TLSClientConfig.RootCAs = nil
 		}, wantAddresses: failed, wantReason: "certificate", wantOmission: later},
@@ -151,7 +150,7 @@ func badInputs() []badInput {
 			respond(w, 200, complete)
 		}, wantAddresses: failed, wantReason: "not accepted (HTTP 401)", wantOmission: later},
 		{name: "the token file is missing", prepare: func(s *cloudRoster) {
-			s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Token.File = "/nowhere/token"
+			s.transport.token.File = "/nowhere/token"
 		}, wantAddresses: failed, wantReason: "/nowhere/token", wantOmission: later},
 		{name: "the cloud limits the rate of requests", fault: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "600")
@@ -209,7 +208,7 @@ func badInputs() []badInput {
 			wantOmission:  later,
 		},
 		{name: "the response is too long", prepare: func(s *cloudRoster) {
-			s.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Limit = 500
+			s.transport.limit = 500
 		}, wantAddresses: failed, wantReason: "longer than 500 bytes", wantOmission: later},
 
 		// partly valid
@@ -227,13 +226,13 @@ func badInputs() []badInput {
 			wantOmission:  source.InvalidRecord,
 		},
 		{
-			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.maxPageSize = 2; s.pageSize.Store(2) },
+			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.withPages(2) },
 			fault:         (&pager{servers: serverNumbers(10), before: func(_ int, p *pager) { p.servers = p.servers[1:] }}).ServeHTTP,
 			wantAddresses: failed, wantReason: "inconsistent pages", wantOmission: later,
 		},
 		{
 			name:          "a page repeats the previous one",
-			prepare:       func(s *cloudRoster) { s.maxPageSize = 2; s.pageSize.Store(2) },
+			prepare:       func(s *cloudRoster) { s.withPages(2) },
 			fault:         respondWith(serversJSON("next", one, two)),
 			wantAddresses: failed,
 			wantReason:    "inconsistent pages",

@@ -13,29 +13,27 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 )
 
-// testBudget is a budget whose requests need no network.
-type testBudget struct {
-	*budget
+// spender is a client that only spends its budget.
+type spender struct {
+	*Client
 
-	log *bytes.Buffer
+	out *bytes.Buffer
 
 	mu     sync.Mutex
 	sentAt []time.Time
 }
 
-func newTestBudget(perMinute int) *testBudget {
-	s := &testBudget{log: new(bytes.Buffer)}
-	s.budget = newBudget(perMinute, slog.New(slog.NewTextHandler(s.log, nil)))
-	s.waited = prometheus.NewCounter(prometheus.CounterOpts{Name: "x"})
-	return s
+func newSpender(tb testing.TB, perMinute int) *spender {
+	out := new(bytes.Buffer)
+	cfg := Config{Budget: perMinute, Log: slog.New(slog.NewTextHandler(out, nil))}
+	return &spender{Client: newOfflineClient(tb, cfg, nil), out: out}
 }
 
-func (s *testBudget) send(ctx context.Context) error {
+func (s *spender) send(ctx context.Context) error {
 	if err := s.acquire(ctx); err != nil {
 		return err
 	}
@@ -46,7 +44,7 @@ func (s *testBudget) send(ctx context.Context) error {
 }
 
 // maxPerMinute is the maximum number of requests sent in any minute.
-func (s *testBudget) maxPerMinute() int {
+func (s *spender) maxPerMinute() int {
 	most := 0
 	for i, from := range s.sentAt {
 		n := 0
@@ -65,7 +63,7 @@ func TestBudgetLimitsRequestsPerMinute(t *testing.T) {
 		t.Run(fmt.Sprintf("budget of %d", perMinute), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				pauses := rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, 90), 1, 2*perMinute), 1, 3).Draw(rt, "pauses in seconds")
-				s := newTestBudget(perMinute)
+				s := newSpender(t, perMinute)
 				synctest.Test(t, func(t *testing.T) {
 					var clients sync.WaitGroup
 					for _, list := range pauses {
@@ -90,7 +88,7 @@ func TestBudgetLimitsRequestsPerMinute(t *testing.T) {
 
 func TestConfirmationsFitIntoDefaultBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestBudget(DefaultBudget)
+		s := newSpender(t, testBudget)
 		start := time.Now()
 		listing := func() {
 			for range 7 { // 5,000 servers and a LAN
@@ -110,7 +108,7 @@ func TestConfirmationsFitIntoDefaultBudget(t *testing.T) {
 			listing()
 			time.Sleep(5 * time.Second)
 		}
-		if n := s.maxPerMinute(); n > DefaultBudget {
+		if n := s.maxPerMinute(); n > testBudget {
 			t.Errorf("%d in a minute", n)
 		}
 		if took, limit := time.Since(start), 110*7*time.Second; took > limit {
@@ -121,7 +119,7 @@ func TestConfirmationsFitIntoDefaultBudget(t *testing.T) {
 
 func TestBudgetWaitIsCountedAndLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestBudget(4) // two immediately, then one every 30 s
+		s := newSpender(t, 4) // two immediately, then one every 30 s
 		episode := func(n int) {
 			for range n {
 				if err := s.send(t.Context()); err != nil {
@@ -129,23 +127,23 @@ func TestBudgetWaitIsCountedAndLoggedOnce(t *testing.T) {
 				}
 			}
 		}
-		logged := func() int { return strings.Count(s.log.String(), "budget exhausted") }
-		if episode(2); logged() != 0 || testutil.ToFloat64(s.waited) != 0 {
+		logged := func() int { return strings.Count(s.out.String(), "budget exhausted") }
+		if episode(2); logged() != 0 || testutil.ToFloat64(s.metrics.budgetWait) != 0 {
 			t.Errorf("logged %d times without a wait", logged())
 		}
-		if episode(5); logged() != 1 || math.Abs(testutil.ToFloat64(s.waited)-150) > 0.001 {
-			t.Errorf("logged %d times, waited %v s, want once and 150 s", logged(), testutil.ToFloat64(s.waited))
+		if episode(5); logged() != 1 || math.Abs(testutil.ToFloat64(s.metrics.budgetWait)-150) > 0.001 {
+			t.Errorf("logged %d times, waited %v s, want once and 150 s", logged(), testutil.ToFloat64(s.metrics.budgetWait))
 		}
 		time.Sleep(10 * time.Minute)
-		if episode(4); logged() != 2 || !strings.Contains(s.log.String(), "budget=4") {
-			t.Errorf("logged %d times in two episodes: %s", logged(), s.log)
+		if episode(4); logged() != 2 || !strings.Contains(s.out.String(), "budget=4") {
+			t.Errorf("logged %d times in two episodes: %s", logged(), s.out)
 		}
 	})
 }
 
 func TestDeadlineBeforeBudgetFailsAtOnceAndTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestBudget(2) // one immediately, then one per minute
+		s := newSpender(t, 2) // one immediately, then one per minute
 		if err := s.send(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -169,8 +167,8 @@ func TestBudgetDelaysButNeverFailsListing(t *testing.T) {
 				p.servers = append([]int{99}, p.servers...) // inconsistent: read twice
 			}
 		}}
-		reg := prometheus.NewRegistry()
-		c := newOfflineClient(t, Config{PageSize: 4, Budget: 2, Timeout: time.Second, Registerer: reg}, p)
+		c := newOfflineClient(t, Config{Budget: 2}, p).withPages(4)
+		c.timeout = time.Second
 		start := time.Now()
 		got, err := c.List(t.Context())
 		if err != nil || len(got.Servers) != 11 {

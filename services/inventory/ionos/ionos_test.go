@@ -2,11 +2,13 @@ package ionos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,8 +21,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
-
-	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,7 +117,6 @@ func startCloud(t *testing.T, h http.Handler) (Config, *requestLog) {
 	writeFile(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	return Config{
 		APIURL: s.URL, CAFile: ca, Token: testToken, Pairs: []Pair{{testDatacenter, "2"}},
-		Registerer: prometheus.NewRegistry(), Timeout: time.Minute, // far beyond a busy machine
 	}, j
 }
 
@@ -130,23 +129,40 @@ func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// newOfflineClient is a client of h without a network.
-func newOfflineClient(t testing.TB, cfg Config, h http.Handler) *Client {
-	t.Helper()
+// testBudget is the default of IONOS_REQUEST_BUDGET.
+const testBudget = 120
+
+// withDefaults completes a configuration as the settings do.
+func (cfg Config) withDefaults() Config {
+	cfg.APIURL, cfg.Budget = cmp.Or(cfg.APIURL, "https://api.ionos.com"), cmp.Or(cfg.Budget, testBudget)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Registerer == nil {
 		cfg.Registerer = prometheus.NewRegistry()
-	}
-	if cfg.TokenFile == "" {
-		cfg.Token = testToken
 	}
 	if cfg.Pairs == nil {
 		cfg.Pairs = []Pair{{testDatacenter, "2"}}
 	}
-	c, err := New(cfg)
+	return cfg
+}
+
+// withPages makes a client read pages of at most so many servers.
+func (c *Client) withPages(size int) *Client {
+	c.maxPageSize = size
+	c.pageSize.Store(int64(size))
+	return c
+}
+
+// newOfflineClient is a client of h without a network.
+func newOfflineClient(t testing.TB, cfg Config, h http.Handler) *Client {
+	t.Helper()
+	if cfg.TokenFile == "" {
+		cfg.Token = testToken
+	}
+	c, err := New(cfg.withDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base = handlerTransport{h}
+	c.transport.base = handlerTransport{h}
 	return c
 }
 
@@ -159,11 +175,12 @@ func writeFile(t *testing.T, file string, content []byte) {
 
 func newTestClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
-	c, err := New(cfg)
+	c, err := New(cfg.withDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.api.GetConfig().HTTPClient.Transport.(*ionoshttp.Transport).Base.(*http.Transport).CloseIdleConnections)
+	c.timeout = time.Minute // far beyond a busy machine
+	t.Cleanup(c.transport.base.(*http.Transport).CloseIdleConnections)
 	return c
 }
 
@@ -186,11 +203,6 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"a bare name":                       {func(c *Config) { c.APIURL = "api.ionos.com" }, "https://host"},
 		"plain http, which shows the token": {func(c *Config) { c.APIURL = "http://api.ionos.com" }, "https://host"},
 		"a URL with a user":                 {func(c *Config) { c.APIURL = "https://u:p4ss@api.ionos.com" }, "neither user"},
-		"no pairs":                          {func(c *Config) { c.Pairs = nil }, "no pair"},
-		"a datacenter that is not a UUID":   {func(c *Config) { c.Pairs = []Pair{{"frankfurt", "2"}} }, `"frankfurt"`},
-		"a LAN that is not a number":        {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "private"}} }, `"private"`},
-		"a LAN beyond the cloud's numbers":  {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "9999999999"}} }, `"9999999999"`},
-		"a LAN with a leading zero":         {func(c *Config) { c.Pairs = []Pair{{testDatacenter, "02"}} }, `"02"`},
 		"no token":                          {func(c *Config) { c.Token = "" }, "want a token"},
 		"a token with blanks":               {func(c *Config) { c.Token = "Bearer p4ss" }, "bare token"},
 		"a missing CA":                      {func(c *Config) { c.CAFile = "/nowhere/ca.pem" }, "/nowhere/ca.pem"},
@@ -198,7 +210,7 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"CAs of which some cannot be read":  {func(c *Config) { c.CAFile = joined }, "joined.pem: only 1 of 3 PEM blocks"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{Token: testToken, Pairs: []Pair{{testDatacenter, "2"}}, Registerer: prometheus.NewRegistry()}
+			cfg := Config{Token: testToken}.withDefaults()
 			tc.change(&cfg)
 			_, err := New(cfg)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -213,7 +225,6 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 
 func TestParseAPIURL(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                       "https://api.ionos.com/cloudapi/v6",
 		"https://api.ionos.com":                  "https://api.ionos.com/cloudapi/v6",
 		"https://api.ionos.com///":               "https://api.ionos.com/cloudapi/v6",
 		"https://api.ionos.com/cloudapi/v6":      "https://api.ionos.com/cloudapi/v6",
@@ -243,7 +254,7 @@ func TestTrailingSlashInAPIURL(t *testing.T) {
 func TestNewRejectsPinnedCertificate(t *testing.T) {
 	t.Setenv("IONOS_PINNED_CERT", "aa:bb")
 	cfg, _ := startCloud(t, serveFixed(serversJSON(""), plainLANJSON))
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "IONOS_PINNED_CERT") {
+	if _, err := New(cfg.withDefaults()); err == nil || !strings.Contains(err.Error(), "IONOS_PINNED_CERT") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -263,7 +274,7 @@ func TestIgnoresEnvironmentOfSDK(t *testing.T) {
 	}
 	stderr := os.Stderr
 	os.Stderr = w
-	c, err := New(cfg)
+	c, err := New(cfg.withDefaults())
 	if err == nil {
 		_, err = c.List(t.Context())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 )
 
 // List reads a complete, consistent listing of all pairs, or returns an error. A server whose data is
-// invalid is in the listing's Bad and not among its Servers. Servers are sorted by ID. States such as
+// invalid is in the listing's Invalid and not among its Servers. Servers are sorted by ID. States such as
 // BUSY only mean that a change is pending, and are ignored.
 func (c *Client) List(ctx context.Context) (source.Listing, error) {
 	out := source.Listing{Invalid: make(map[string]string)}
@@ -41,7 +42,7 @@ func (c *Client) List(ctx context.Context) (source.Listing, error) {
 		for _, lan := range dc.lans {
 			failover, err := c.readFailover(ctx, dc.id, lan)
 			if err != nil {
-				return source.Listing{}, fmt.Errorf("read LAN %s of datacenter %s: %w", lan, dc.id, err)
+				return source.Listing{}, err
 			}
 			out.Failover = append(out.Failover, failover...)
 		}
@@ -49,7 +50,7 @@ func (c *Client) List(ctx context.Context) (source.Listing, error) {
 	slices.SortFunc(out.Servers, func(a, b source.Server) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(out.Failover, netip.Addr.Compare)
 	out.Failover = slices.Compact(out.Failover)
-	c.lastListing.SetToCurrentTime()
+	c.metrics.lastListing.SetToCurrentTime()
 	return out, nil
 }
 
@@ -64,7 +65,7 @@ func (c *Client) readFailover(ctx context.Context, dc, number string) ([]netip.A
 	for _, f := range ionoscloud.ToValueDefault(lan.IpFailover) {
 		addr, err := parseAddress(ionoscloud.ToValueDefault(f.Ip))
 		if err != nil {
-			return nil, fmt.Errorf("failover group: %w", err)
+			return nil, fmt.Errorf("failover group of LAN %s of datacenter %s: %w", number, dc, err)
 		}
 		out = append(out, addr)
 	}
@@ -75,14 +76,14 @@ func (c *Client) readLAN(ctx context.Context, dc, number string) (*ionoscloud.La
 	lan, err := callAPI(ctx, c, func(ctx context.Context) (ionoscloud.Lan, *ionoscloud.APIResponse, error) {
 		return c.api.LANsApi.DatacentersLansFindById(ctx, dc, number).Depth(0).Pretty(false).Execute()
 	})
+	if err == nil {
+		err = checkIdentity("lan", number, lan.Type, lan.Id)
+	}
+	if err == nil && lan.Properties == nil {
+		err = errors.New("response without properties")
+	}
 	if err != nil {
-		return nil, err
-	}
-	if err := checkIdentity("lan", number, lan.Type, lan.Id); err != nil {
-		return nil, err
-	}
-	if lan.Properties == nil {
-		return nil, errors.New("response without properties")
+		return nil, fmt.Errorf("read LAN %s of datacenter %s: %w", number, dc, err)
 	}
 	return lan.Properties, nil
 }
@@ -93,6 +94,8 @@ const (
 	maxNICs       = 32   // on the configured LANs
 	maxAddresses  = 256  // of a NIC
 )
+
+var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // convertServer converts a server of the SDK, any of whose fields may be nil.
 func convertServer(s ionoscloud.Server, dc datacenter) (source.Server, error) {
@@ -107,10 +110,9 @@ func convertServer(s ionoscloud.Server, dc datacenter) (source.Server, error) {
 	case s.Entities == nil || s.Entities.Nics == nil || s.Entities.Nics.Items == nil:
 		return out, errors.New("no list of NICs") // an empty list is valid
 	}
-	if name := ionoscloud.ToValueDefault(s.Properties.Name); len(name) > maxTextLength {
-		return out, fmt.Errorf("name has %d bytes, want at most %d", len(name), maxTextLength)
+	if out.Name = ionoscloud.ToValueDefault(s.Properties.Name); len(out.Name) > maxTextLength {
+		return out, fmt.Errorf("name has %d bytes, want at most %d", len(out.Name), maxTextLength)
 	}
-	out.Name = ionoscloud.ToValueDefault(s.Properties.Name)
 	nics := s.Entities.Nics
 	if hasNextPage(nics.Links) {
 		return out, errors.New("list of NICs is incomplete")
@@ -125,7 +127,7 @@ func convertServer(s ionoscloud.Server, dc datacenter) (source.Server, error) {
 		}
 		if onLAN {
 			if len(out.NICs) == maxNICs {
-				return source.Server{ID: out.ID, Datacenter: out.Datacenter}, fmt.Errorf("more than %d NICs on the LANs", maxNICs)
+				return out, fmt.Errorf("more than %d NICs on the LANs", maxNICs)
 			}
 			out.NICs = append(out.NICs, nic)
 		}
@@ -161,7 +163,7 @@ func convertNIC(n ionoscloud.Nic, lans []string) (source.NIC, bool, error) {
 				continue
 			}
 			if len(out.Addresses) == maxAddresses {
-				return source.NIC{ID: out.ID}, false, fmt.Errorf("more than %d addresses", maxAddresses)
+				return out, false, fmt.Errorf("more than %d addresses", maxAddresses)
 			}
 			out.Addresses = append(out.Addresses, addr)
 		}

@@ -9,7 +9,6 @@ import (
 
 	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 
-	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
@@ -105,7 +104,7 @@ type page struct {
 func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page, error) {
 	var servers []serverResult
 	size := int(c.pageSize.Load())
-	ctx = ionoshttp.WithServerSink(ctx, func(s ionoscloud.Server) error {
+	ctx = withServerSink(ctx, func(s ionoscloud.Server) error {
 		position := offset + len(servers)
 		switch id := serverID(s); {
 		case len(servers) == size:
@@ -116,6 +115,9 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 			return fmt.Errorf("id of server at position %d has %d bytes, want at most %d", position, len(id), maxTextLength)
 		}
 		server, err := convertServer(s, dc)
+		if err != nil {
+			server = source.Server{ID: server.ID} // nothing else of it is kept
+		}
 		servers = append(servers, serverResult{server, err})
 		return nil
 	})
@@ -142,7 +144,7 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 		return page{}, errors.New("response without items")
 	}
 	if len(*response.Items) > 0 {
-		return page{}, errors.New("servers are not in JSON") // ionoshttp takes the servers out of JSON only
+		return page{}, errors.New("servers are not in JSON") // the transport takes the servers out of JSON only
 	}
 	if response.Offset != nil && *response.Offset != float32(offset) {
 		return page{}, fmt.Errorf("%w: want position %d, got %g", errInconsistentPages, offset, *response.Offset)

@@ -102,7 +102,7 @@ func TestPagesAreAsLargeAsTheAPICanServeInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowTransport{handlerTransport{&pager{servers: serverNumbers(600)}}, 21 * time.Millisecond, nil}
 		c := newOfflineClient(t, Config{}, slow.Handler)
-		c.transport.Base = slow
+		c.transport.base = slow
 		list := func(want error, limits ...int) {
 			t.Helper()
 			slow.limits = nil
@@ -131,8 +131,7 @@ func TestReadsAllPages(t *testing.T) {
 		for _, p := range []*pager{{}, {noLinks: true}, {maxPage: 3}, {maxPage: 3, noLinks: true}, {maxPage: 2, noLinks: true}} {
 			p.servers = serverNumbers(count)
 			cfg, _ := startCloud(t, p)
-			cfg.PageSize = 4
-			got, err := newTestClient(t, cfg).List(t.Context())
+			got, err := newTestClient(t, cfg).withPages(4).List(t.Context())
 			if err != nil || !slices.Equal(listedNumbers(got), serverNumbers(count)) {
 				t.Errorf("%d servers, silent %t, cap %d: got %v, %v", count, p.noLinks, p.maxPage, listedNumbers(got), err)
 			}
@@ -202,8 +201,7 @@ func TestRereadsInconsistentPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.p.servers = serverNumbers(10)
 			cfg, _ := startCloud(t, tc.p)
-			cfg.PageSize = 4
-			got, err := newTestClient(t, cfg).List(t.Context())
+			got, err := newTestClient(t, cfg).withPages(4).List(t.Context())
 			if err != nil || !slices.Equal(listedNumbers(got), tc.want) {
 				t.Errorf("got %v, %v", listedNumbers(got), err)
 			}
@@ -217,8 +215,7 @@ func TestRereadsInconsistentPages(t *testing.T) {
 func TestPersistentlyInconsistentPagesAreAnError(t *testing.T) {
 	p := &pager{servers: serverNumbers(10), before: func(_ int, p *pager) { p.servers = p.servers[1:] }}
 	cfg, _ := startCloud(t, p)
-	cfg.PageSize = 4
-	_, err := newTestClient(t, cfg).List(t.Context())
+	_, err := newTestClient(t, cfg).withPages(4).List(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "inconsistent pages") || p.requests != 4 {
 		t.Errorf("got %v after %d requests", err, p.requests)
 	}
@@ -233,8 +230,7 @@ func TestErrorOnLaterPageFailsListing(t *testing.T) {
 		}
 		p.ServeHTTP(w, r)
 	}))
-	cfg.PageSize = 4
-	if got, err := newTestClient(t, cfg).List(t.Context()); err == nil || got.Servers != nil {
+	if got, err := newTestClient(t, cfg).withPages(4).List(t.Context()); err == nil || got.Servers != nil {
 		t.Errorf("got %v, %v", listedNumbers(got), err)
 	}
 }
@@ -254,8 +250,7 @@ func TestChangedServerDoesNotMakePagesInconsistent(t *testing.T) {
 		}
 	}
 	cfg, _ := startCloud(t, p)
-	cfg.PageSize = 4
-	if got, err := newTestClient(t, cfg).List(t.Context()); err != nil || len(got.Servers) != 10 || p.requests != 4 {
+	if got, err := newTestClient(t, cfg).withPages(4).List(t.Context()); err != nil || len(got.Servers) != 10 || p.requests != 4 {
 		t.Errorf("got %v, %v after %d requests", listedNumbers(got), err, p.requests)
 	}
 }
@@ -269,8 +264,7 @@ func TestRejectsImpossibleEchoedLimit(t *testing.T) {
 	}{{"0", true}, {"-1", true}, {"1", true}, {"5", true}, {"1000", true}, {"2.5", true}, {"2", false}, {"4", false}, {"4.0", false}, {"null", false}} {
 		for _, count := range []int{0, 3, 10} {
 			cfg, _ := startCloud(t, &pager{servers: serverNumbers(count), echoedLimit: tc.echo})
-			cfg.PageSize = 4
-			got, err := newTestClient(t, cfg).List(t.Context())
+			got, err := newTestClient(t, cfg).withPages(4).List(t.Context())
 			if tc.rejected {
 				if err == nil || !strings.Contains(err.Error(), "limit") || got.Servers != nil {
 					t.Errorf("limit %s, %d servers: got %v, %v", tc.echo, count, listedNumbers(got), err)
@@ -287,8 +281,7 @@ func TestRejectsImpossibleEchoedLimit(t *testing.T) {
 // A cloud that limits its pages to one server cannot be read to the end.
 func TestPageCapOfOneServerIsAnError(t *testing.T) {
 	cfg, _ := startCloud(t, &pager{servers: serverNumbers(10), maxPage: 1, noLinks: true})
-	cfg.PageSize = 4
-	if got, err := newTestClient(t, cfg).List(t.Context()); err == nil || got.Servers != nil {
+	if got, err := newTestClient(t, cfg).withPages(4).List(t.Context()); err == nil || got.Servers != nil {
 		t.Errorf("got %v, %v", listedNumbers(got), err)
 	}
 }

@@ -32,10 +32,10 @@ func TestParseRetryAfter(t *testing.T) {
 		"a success":                          {200, "7", "", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := http.Header{}
-			h.Set("Retry-After", tc.value)
-			h.Set("Date", tc.date)
-			if got, requested := parseRetryAfter(tc.status, h, now); got != tc.want || requested != tc.requested {
+			r := &http.Response{StatusCode: tc.status, Header: http.Header{}}
+			r.Header.Set(retryAfterHeader, tc.value)
+			r.Header.Set("Date", tc.date)
+			if got, requested := parseRetryAfter(r, now); got != tc.want || requested != tc.requested {
 				t.Errorf("got %v, %t, want %v, %t", got, requested, tc.want, tc.requested)
 			}
 		})

@@ -94,12 +94,13 @@ func TestRejectsRedirects(t *testing.T) {
 func TestLimitsResponseSize(t *testing.T) {
 	body := serversJSON("", serverJSON(1))
 	cfg, _ := startCloud(t, serveFixed(body, plainLANJSON))
-	cfg.MaxResponse = int64(len(body)) - 1
-	if _, err := newTestClient(t, cfg).List(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
+	c := newTestClient(t, cfg)
+	c.transport.limit = int64(len(body)) - 1
+	if _, err := c.List(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("got %v", err)
 	}
-	cfg.MaxResponse, cfg.Registerer = int64(len(body)), prometheus.NewRegistry()
-	if _, err := newTestClient(t, cfg).List(t.Context()); err != nil {
+	c.transport.limit++
+	if _, err := c.List(t.Context()); err != nil {
 		t.Errorf("one of exactly the largest size: %v", err)
 	}
 }
@@ -116,8 +117,9 @@ func TestSlowResponseTimesOut(t *testing.T) {
 				<-done
 			}))
 			defer close(done)
-			cfg.Timeout = 50 * time.Millisecond
-			_, err := newTestClient(t, cfg).List(t.Context())
+			c := newTestClient(t, cfg)
+			c.timeout = 50 * time.Millisecond
+			_, err := c.List(t.Context())
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
 				t.Errorf("got %v", err)
 			}
@@ -164,9 +166,15 @@ func TestASilentConnectionIsReplaced(t *testing.T) {
 	})
 	defer conns.Wait()
 	defer proxy.Close()
-	cfg.APIURL, cfg.Timeout = "https://"+proxy.Addr().String(), 2*time.Second
+	cfg.APIURL = "https://" + proxy.Addr().String()
 	c := newTestClient(t, cfg)
-	defer c.transport.Base.(*http.Transport).CloseIdleConnections()
+	c.timeout = 2 * time.Second
+	pings := c.transport.base.(*http.Transport).HTTP2
+	if pings.SendPingTimeout+pings.PingTimeout > requestTimeout {
+		t.Errorf("a silent connection is found after %s and %s", pings.SendPingTimeout, pings.PingTimeout)
+	}
+	pings.SendPingTimeout, pings.PingTimeout = time.Second, time.Second
+	defer c.transport.base.(*http.Transport).CloseIdleConnections()
 	if _, err := c.List(t.Context()); err != nil || j.all()[0].ProtoMajor != 2 {
 		t.Fatalf("%v, over HTTP/%d", err, j.all()[0].ProtoMajor)
 	}

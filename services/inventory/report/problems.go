@@ -10,7 +10,7 @@ import (
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/report"
-	"github.com/slicefeed/slicefeed/services/inventory/ionoshttp"
+	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
@@ -116,10 +116,10 @@ func (all *problems) addCloud(c *inventoryv1.CloudReport) {
 	}
 	level := warning
 	switch left := c.GetTokenExpiresIn().AsDuration(); {
-	case c.GetTokenExpiresIn() == nil || left > ionoshttp.ExpiryWarning:
+	case c.GetTokenExpiresIn() == nil || left > ionos.ExpiryWarning:
 	case left <= 0:
 		all.add(severe, "TokenExpired", "", "the IONOS token expired %s ago", duration.HumanDuration(-left))
-	case left <= ionoshttp.ExpiryCritical:
+	case left <= ionos.ExpiryCritical:
 		level = severe
 		fallthrough
 	default:

@@ -1,4 +1,4 @@
-package ionoshttp
+package ionos
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 
 // Limits of the parts of a response that are held in memory, in bytes.
 const (
-	MaxServerBytes = 256 << 10 // of one server; real ones have about 10 KB
-	MaxOtherBytes  = 1 << 20   // of a response that is not a page of servers, and of the rest of a page
+	maxPartBytes  = 256 << 10 // of one server, which has about 10 KB, and of the rest of its page
+	maxOtherBytes = 1 << 20   // of a response that is not a page of servers
 )
 
 // serverSink receives a server of a page. Its error ends the reading.
@@ -31,8 +31,8 @@ type serverSink func(ionoscloud.Server) error
 
 type serverSinkKey struct{}
 
-// WithServerSink returns a context in which the transport passes the servers of a page to the sink.
-func WithServerSink(ctx context.Context, sink serverSink) context.Context {
+// withServerSink returns a context in which the transport passes the servers of a page to the sink.
+func withServerSink(ctx context.Context, sink serverSink) context.Context {
 	return context.WithValue(ctx, serverSinkKey{}, sink)
 }
 
@@ -40,7 +40,7 @@ func WithServerSink(ctx context.Context, sink serverSink) context.Context {
 func limitBody(r *http.Response, limit int64) io.ReadCloser {
 	sink, isPage := r.Request.Context().Value(serverSinkKey{}).(serverSink)
 	if !isPage || r.StatusCode >= 300 || !strings.Contains(strings.ToLower(r.Header.Get("Content-Type")), "json") {
-		return http.MaxBytesReader(nil, r.Body, min(limit, MaxOtherBytes))
+		return http.MaxBytesReader(nil, r.Body, min(limit, maxOtherBytes))
 	}
 	return &pageBody{ReadCloser: http.MaxBytesReader(nil, r.Body, limit), sink: sink}
 }
@@ -71,7 +71,7 @@ func extractServers(body io.Reader, sink serverSink) (rest []byte, err error) {
 	err = p.readPage()
 	switch {
 	case err != nil && p.input.N <= 0:
-		return nil, fmt.Errorf("part of the response is longer than %d bytes", p.partLimit)
+		return nil, fmt.Errorf("part of the response is longer than %d bytes", maxPartBytes)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("unexpected end of JSON input (%w)", err)
 	case err != nil:
@@ -81,61 +81,59 @@ func extractServers(body io.Reader, sink serverSink) (rest []byte, err error) {
 }
 
 type pageReader struct {
-	input     io.LimitedReader // up to the limit of the part that is read now
-	partLimit int64
-	decoder   *json.Decoder
-	sink      serverSink
-	rest      map[string]json.RawMessage // members by name in lower case: encoding/json ignores the case
-	restBytes int
+	input   io.LimitedReader // up to the limit of the part that is read now
+	decoder *json.Decoder
+	sink    serverSink
+	rest    map[string]json.RawMessage // members by name in lower case: encoding/json ignores the case
+}
+
+// next returns the decoder for one token or value. It limits how much is read, and thus held, for it.
+func (p *pageReader) next() *json.Decoder {
+	p.input.N = maxPartBytes
+	return p.decoder
 }
 
 func (p *pageReader) readPage() error {
 	if err := p.expectToken(json.Delim('{')); err != nil {
 		return err
 	}
-	for p.hasMore() {
-		token, err := p.nextToken(MaxServerBytes)
+	restBytes := 0
+	for p.next().More() {
+		token, err := p.next().Token()
 		if err != nil {
 			return err
 		}
 		name := strings.ToLower(token.(string)) // a key is always a string
 		if name == "items" {
-			err = p.readItems()
-		} else {
-			err = p.readMember(name)
+			if err := p.readItems(); err != nil {
+				return err
+			}
+			continue
 		}
-		if err != nil {
+		var value json.RawMessage
+		if err := p.next().Decode(&value); err != nil {
 			return err
+		}
+		p.rest[name] = value
+		if restBytes += len(name) + len(value); restBytes > maxPartBytes {
+			return fmt.Errorf("response without its servers is longer than %d bytes", maxPartBytes)
 		}
 	}
 	if err := p.expectToken(json.Delim('}')); err != nil {
 		return err
 	}
-	token, err := p.nextToken(MaxOtherBytes)
+	token, err := p.next().Token()
 	if errors.Is(err, io.EOF) && p.input.N > 0 {
 		return nil
 	}
 	return cmp.Or(err, fmt.Errorf("trailing data after the response: %.40v", token))
 }
 
-func (p *pageReader) readMember(name string) error {
-	p.limitNext(MaxOtherBytes)
-	var value json.RawMessage
-	if err := p.decoder.Decode(&value); err != nil {
-		return err
-	}
-	p.rest[name] = value
-	if p.restBytes += len(name) + len(value); p.restBytes > MaxOtherBytes {
-		return fmt.Errorf("response without its servers is longer than %d bytes", MaxOtherBytes)
-	}
-	return nil
-}
-
 func (p *pageReader) readItems() error {
 	if p.rest["items"] != nil {
 		return errors.New("response has items twice")
 	}
-	token, err := p.nextToken(MaxServerBytes)
+	token, err := p.next().Token()
 	switch {
 	case err != nil:
 		return err
@@ -146,10 +144,9 @@ func (p *pageReader) readItems() error {
 		return fmt.Errorf("items are not a list but %.40v", token)
 	}
 	p.rest["items"] = json.RawMessage("[]")
-	for p.hasMore() {
-		p.limitNext(MaxServerBytes)
+	for p.next().More() {
 		var s ionoscloud.Server
-		if err := p.decoder.Decode(&s); err != nil {
+		if err := p.next().Decode(&s); err != nil {
 			return err
 		}
 		if err := p.sink(s); err != nil {
@@ -160,22 +157,9 @@ func (p *pageReader) readItems() error {
 }
 
 func (p *pageReader) expectToken(want json.Token) error {
-	token, err := p.nextToken(MaxServerBytes)
+	token, err := p.next().Token()
 	if err == nil && token != want {
 		err = fmt.Errorf("unexpected %.40v in the response, want %s", token, want)
 	}
 	return err
 }
-
-func (p *pageReader) nextToken(maxBytes int64) (json.Token, error) {
-	p.limitNext(maxBytes)
-	return p.decoder.Token()
-}
-
-func (p *pageReader) hasMore() bool {
-	p.limitNext(MaxServerBytes)
-	return p.decoder.More()
-}
-
-// limitNext limits how much is read, and thus held, for the next token or value.
-func (p *pageReader) limitNext(maxBytes int64) { p.partLimit, p.input.N = maxBytes, maxBytes }
