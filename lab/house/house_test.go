@@ -103,7 +103,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// Each stage may import those to its left, never one to its right. app, which
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
-		inventory: {"source", "resolve", "assign", "observe", "roster", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "collector", "exports", "config", "report", "app"},
+		inventory: {"roster", "sourcetest", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "collector", "exports", "config", "report", "app"},
 		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "targets", "config", "verdict", "inputs", "propagation", "endpoints", "election", "events", "report", "recorder", "reconciler", "plan", "app"},
 	} {
 		seen := map[string]bool{}
@@ -139,7 +139,7 @@ func TestPureCoresImportNoClient(t *testing.T) {
 		`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`,
 	)
 	for _, core := range []string{
-		inventory + "/source", inventory + "/resolve", inventory + "/assign", inventory + "/observe", inventory + "/roster", writer + "/subscriber", writer + "/verdict", writer + "/inputs", slicesModule + "/planner",
+		inventory + "/roster", writer + "/subscriber", writer + "/verdict", writer + "/inputs", slicesModule + "/planner",
 	} {
 		for _, p := range list(t, core) {
 			for _, imported := range p.Imports {
@@ -164,10 +164,6 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		`\btime\.(Now|Since|Until|After|AfterFunc|NewTimer|NewTicker|Sleep|Tick)\(|^\s*go (func\b|\w+[.(])|\brand\.`,
 	)
 	files := []string{
-		"inventory/source/*.go",
-		"inventory/resolve/*.go",
-		"inventory/assign/*.go",
-		"inventory/observe/*.go",
 		"inventory/roster/*.go",
 		"inventory/feed/set.go",
 		"internal/stream/set.go",

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // machine is a server of the cloud, as it is.
@@ -91,21 +91,21 @@ func (d *cloud) move(id string, to netip.Addr) {
 }
 
 // list answers a whole listing, or with an error.
-func (d *cloud) list(at func(time.Time, func()) *event, answer func(source.Listing, error, time.Duration)) {
+func (d *cloud) list(at func(time.Time, func()) *event, answer func(roster.Listing, error, time.Duration)) {
 	now := time.Now()
 	took := 50*time.Millisecond + time.Duration(d.rand.IntN(400))*time.Millisecond
 	if d.hanging > 0 {
-		at(now.Add(30*time.Second), func() { answer(source.Listing{}, errors.New("no answer in 30s"), 0) })
+		at(now.Add(30*time.Second), func() { answer(roster.Listing{}, errors.New("no answer in 30s"), 0) })
 		return
 	}
 	at(now.Add(took), func() {
 		switch {
 		case d.hanging > 0:
-			at(now.Add(30*time.Second), func() { answer(source.Listing{}, errors.New("no answer in 30s"), 0) })
+			at(now.Add(30*time.Second), func() { answer(roster.Listing{}, errors.New("no answer in 30s"), 0) })
 		case d.retryAfter > 0:
-			answer(source.Listing{}, errors.New("429 Too Many Requests"), d.retryAfter)
+			answer(roster.Listing{}, errors.New("429 Too Many Requests"), d.retryAfter)
 		case d.failing > 0:
-			answer(source.Listing{}, errors.New("the answer cannot be used"), 0)
+			answer(roster.Listing{}, errors.New("the answer cannot be used"), 0)
 		default:
 			answer(d.listing(), nil, 0)
 		}
@@ -113,13 +113,13 @@ func (d *cloud) list(at func(time.Time, func()) *event, answer func(source.Listi
 }
 
 // listing is what the cloud says now, be it wrong.
-func (d *cloud) listing() source.Listing {
+func (d *cloud) listing() roster.Listing {
 	all, _ := d.machines.asOf(time.Now().Add(-d.lag))
-	l := source.Listing{Invalid: map[string]string{}}
+	l := roster.Listing{Invalid: map[string]string{}}
 	ids := slices.Sorted(maps.Keys(all))
 	for i, id := range ids {
 		m := all[id]
-		nic := source.NIC{ID: "nic-" + id, LAN: "3", Addresses: []netip.Addr{m.address}}
+		nic := roster.NIC{ID: "nic-" + id, LAN: "3", Addresses: []netip.Addr{m.address}}
 		if i == d.victim%len(ids) {
 			if d.hiding > 0 {
 				nic.Addresses = nil
@@ -131,9 +131,9 @@ func (d *cloud) listing() source.Listing {
 		} else if d.sharing > 0 {
 			nic.Addresses = append(nic.Addresses, all[ids[d.victim%len(ids)]].address)
 		}
-		s := source.Server{ID: id, Datacenter: "0dc00000-0000-4000-8000-000000000000", Name: m.name}
+		s := roster.Server{ID: id, Datacenter: "0dc00000-0000-4000-8000-000000000000", Name: m.name}
 		if len(nic.Addresses) > 0 {
-			s.NICs = []source.NIC{nic}
+			s.NICs = []roster.NIC{nic}
 		}
 		l.Servers = append(l.Servers, s)
 	}

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // lies are what an inventory with a valid certificate may say that is not so.
@@ -36,7 +34,7 @@ func (r *replica) utter() {
 	for _, name := range r.names() {
 		n := r.nodes.now[name]
 		told := &roster.Node{
-			Name: name, UID: n.uid, Addresses: []netip.Addr{n.address}, State: source.Ready, Since: r.begun,
+			Name: name, UID: n.uid, Addresses: []netip.Addr{n.address}, State: roster.Ready, Since: r.begun,
 			Labels: map[string]string{poolLabel: n.pool}, Ports: portsOf(n.port).Ports,
 		}
 		if !r.says(told) {
@@ -45,8 +43,8 @@ func (r *replica) utter() {
 		changes = append(changes, roster.Change{Name: name, Node: told})
 	}
 	now := time.Now()
-	well := source.PartStatus{Sync: source.Synced, Since: r.begun}
-	r.set.Publish(source.Status{
+	well := roster.PartStatus{Sync: roster.Synced, Since: r.begun}
+	r.set.Publish(roster.Status{
 		Membership: well, Addresses: well, Observation: uint64(1_000_000 + r.tick), ObservedAt: now, Publishable: true,
 	}, changes)
 	r.pump()
@@ -65,9 +63,9 @@ func (r *replica) says(n *roster.Node) bool {
 	case 1: // nobody is there
 		return false
 	case 2:
-		n.State = source.NotReady
+		n.State = roster.NotReady
 	case 3:
-		n.State = source.Draining
+		n.State = roster.Draining
 	case 4: // where no machine of ours is
 		a := n.Addresses[0].As4()
 		n.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, a[3]})}

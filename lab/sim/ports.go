@@ -3,11 +3,12 @@ package sim
 import (
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -20,7 +21,7 @@ const (
 )
 
 // portsOf has the ports of a node; 0: it reports none.
-func portsOf(port uint16) (of source.Candidate) {
+func portsOf(port uint16) (of roster.Node) {
 	name := "http"
 	of.Ports = targets.ListedPorts(&discoveryv1.EndpointSlice{Ports: []discoveryv1.EndpointPort{{Name: &name, Port: new(int32(port))}}})
 	return of

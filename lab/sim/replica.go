@@ -8,10 +8,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // heartbeat is how often an inventory speaks at least.
@@ -56,9 +53,9 @@ func (r *replica) start() {
 	r.alive = true
 	epoch := fmt.Sprintf("%s-%d-%d", r.cluster.name, slices.Index(r.replicas, r), r.lives)
 	r.tellf("%s starts, epoch %s", r.name, epoch)
-	cfg := roster.Config{Method: resolve.ByNodeAddress, CIDRs: prefixes(r.cidr(16)), ExportLabels: []string{poolLabel}}
+	cfg := roster.Config{Method: roster.ByNodeAddress, CIDRs: prefixes(r.cidr(16)), ExportLabels: []string{poolLabel}}
 	if r.script.Setup.ByCloud {
-		cfg.Method = resolve.ByCloud
+		cfg.Method = roster.ByCloud
 	}
 	r.roster, r.set = roster.New(cfg), feed.NewSet("", epoch)
 	r.watch, r.readers, r.poked, r.lying = newWatched(r), nil, false, 0
@@ -88,12 +85,12 @@ func (r *replica) poke() {
 	r.poked = true
 	r.at(time.Now(), func() {
 		r.poked = false
-		r.step(roster.Update{})
+		r.step(roster.Input{})
 	})
 }
 
 // step is what the collector does, and what the server does then.
-func (r *replica) step(update roster.Update) {
+func (r *replica) step(update roster.Input) {
 	now := time.Now()
 	update.Source = r.watch.take()
 	changes := r.roster.Apply(now, update)
@@ -105,18 +102,18 @@ func (r *replica) step(update roster.Update) {
 	}
 	r.set.Publish(r.roster.Status(now), changes)
 	next := r.roster.NextActions(now)
-	if next.Verify != source.NoVerification {
+	if next.Verify != roster.NoVerification {
 		r.watch.look(next.Verify, func(number uint64, err error) {
-			r.step(roster.Update{Verification: &observe.VerificationResult{StartedAt: now, Mode: next.Verify, Number: number, Err: err}})
+			r.step(roster.Input{Verification: &roster.VerificationResult{StartedAt: now, Mode: next.Verify, Number: number, Err: err}})
 		})
 	}
 	if next.List {
-		r.cloud.list(r.at, func(l source.Listing, err error, after time.Duration) {
-			r.step(roster.Update{Listing: &observe.ListingResult{StartedAt: now, Listing: l, Err: err, RetryAfter: after}})
+		r.cloud.list(r.at, func(l roster.Listing, err error, after time.Duration) {
+			r.step(roster.Input{Listing: &roster.ListingResult{StartedAt: now, Listing: l, Err: err, RetryAfter: after}})
 		})
 	}
 	r.wake.cancel()
-	r.wake = r.at(next.Wake, func() { r.step(roster.Update{}) })
+	r.wake = r.at(next.Wake, func() { r.step(roster.Input{}) })
 	r.pump()
 }
 

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // watched is the source of an inventory: what its watch of the Nodes has told, judged as the
@@ -89,8 +90,8 @@ func (w *watched) hear(rv uint64) {
 }
 
 // take is what was told since the last time.
-func (w *watched) take() source.Update {
-	n := source.Update{Failure: w.failure}
+func (w *watched) take() roster.Update {
+	n := roster.Update{Failure: w.failure}
 	w.failure = ""
 	for _, name := range slices.Sorted(maps.Keys(w.dirty)) {
 		if is, ok := w.known[name]; ok {
@@ -117,7 +118,7 @@ func (w *watched) take() source.Update {
 }
 
 // look asks the API server, by quorum, whether the watch can be believed.
-func (w *watched) look(look source.Verification, answer func(mark uint64, err error)) {
+func (w *watched) look(look roster.Verification, answer func(mark uint64, err error)) {
 	c, began := w.r.cluster, time.Now()
 	if c.frozen > 0 || c.hanging > 0 {
 		w.at(began.Add(5*time.Second), func() { answer(0, errors.New("context deadline exceeded")) })
@@ -129,7 +130,7 @@ func (w *watched) look(look source.Verification, answer func(mark uint64, err er
 			return
 		}
 		number := func() uint64 { w.last++; return w.last }
-		if look == source.LightVerification {
+		if look == roster.LightVerification {
 			n := number()
 			w.looks = append(w.looks, mark{n, c.nodes.rv})
 			answer(n, nil)

@@ -1,11 +1,10 @@
 // Command inventory publishes the worker nodes of a secured cluster and their private addresses.
 //
-// The life of one change: a source (package kubenodes, kubeservice or records) reports a node in the
-// terms of package source. Package collector, the event loop, passes the update to package roster, which
-// joins three decisions: package resolve finds the node's server, in a listing of the cloud that package
-// ionos reads, and its private addresses; package assign gives each address to one node; package observe
-// decides how far this can be trusted, and what to request next. Package feed makes a changed node a change of the set,
-// and sends every subscriber what is new to it.
+// The life of one change: a source (package kubenodes, kubeservice or records) reports a node. Package collector, the
+// event loop, passes the update to package roster, which finds the node's server, in a listing of the cloud that
+// package ionos reads, and its private addresses, gives each address to one node, and decides how far this can be
+// trusted, and what to request next. Package feed makes a changed node a change of the set, and sends every subscriber
+// what is new to it.
 //
 // Package app creates these stages in this order. Start with package roster: the others serve it.
 package main

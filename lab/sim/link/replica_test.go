@@ -18,7 +18,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // nodes are a roster by name.
@@ -33,7 +32,7 @@ type replica struct {
 	lis    *bufconn.Listener
 
 	holds  nodes // what it was told, by us
-	status source.Status
+	status roster.Status
 	lags   bool // it is not told what changes
 
 	stopRun context.CancelFunc
@@ -116,7 +115,7 @@ func (r *replica) learn(all nodes, note func(life, set string)) {
 	r.feed.Publish(r.status, changes)
 }
 
-func (r *replica) say(s source.Status) {
+func (r *replica) say(s roster.Status) {
 	r.status = s
 	r.feed.Publish(s, nil)
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // steps are what can befall a world, each as often as it is likely.
@@ -70,7 +68,7 @@ func (w *world) grow(n int) {
 		one := &roster.Node{
 			Name:      name,
 			UID:       "uid-" + name,
-			State:     source.Ready,
+			State:     roster.Ready,
 			Since:     time.Now(),
 			Zone:      []string{"", "a", "b"}[w.rand.IntN(3)],
 			Hostname:  []string{"", "db-0", "db-1"}[w.named%3],
@@ -110,7 +108,7 @@ func (w *world) change() {
 		one := *w.truth[name]
 		switch w.rand.IntN(3) {
 		case 0:
-			one.State, one.Since = source.NodeState(1+w.rand.IntN(3)), time.Now()
+			one.State, one.Since = roster.NodeState(1+w.rand.IntN(3)), time.Now()
 		case 1:
 			one.Labels = map[string]string{"pool": []string{"blue", "red"}[w.rand.IntN(2)], "rack": fmt.Sprint(w.rand.IntN(4))}
 		case 2:
@@ -139,11 +137,11 @@ func (w *world) reuse() {
 // doubtful changes what the roster is worth, or tells of an observation.
 func (w *world) doubtful() {
 	now := time.Now()
-	part := func() source.PartStatus {
+	part := func() roster.PartStatus {
 		if w.rand.IntN(2) == 0 {
-			return source.PartStatus{Sync: source.Synced, Since: now}
+			return roster.PartStatus{Sync: roster.Synced, Since: now}
 		}
-		return source.PartStatus{Sync: source.Degraded, Since: now, Reason: fmt.Sprintf("the API answers %d", 500+w.rand.IntN(5))}
+		return roster.PartStatus{Sync: roster.Degraded, Since: now, Reason: fmt.Sprintf("the API answers %d", 500+w.rand.IntN(5))}
 	}
 	w.status.Membership, w.status.Addresses = part(), part()
 	w.status.Observation += uint64(w.rand.IntN(2))
@@ -184,9 +182,9 @@ func (w *world) restart(crash bool) int {
 // blind is a start that takes its time: no set is told before the first word.
 func (w *world) blind() {
 	was := w.status
-	w.status = source.Status{
-		Membership: source.PartStatus{Sync: source.Unsynced, Since: time.Now(), Reason: "starting"},
-		Addresses:  source.PartStatus{Sync: source.Unsynced, Since: time.Now()},
+	w.status = roster.Status{
+		Membership: roster.PartStatus{Sync: roster.Unsynced, Since: time.Now(), Reason: "starting"},
+		Addresses:  roster.PartStatus{Sync: roster.Unsynced, Since: time.Now()},
 	}
 	i := w.restart(true)
 	w.status = was

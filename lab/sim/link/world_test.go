@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -20,7 +22,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
@@ -35,7 +36,7 @@ type world struct {
 
 	truth    nodes
 	named    int // nodes there ever were
-	status   source.Status
+	status   roster.Status
 	lives    int
 	replicas [2]*replica
 	active   int // which one the name leads to
@@ -210,10 +211,10 @@ func (w *world) begin(i int) {
 }
 
 // word is a status without a fault.
-func word(observation uint64) source.Status {
+func word(observation uint64) roster.Status {
 	now := time.Now()
-	part := source.PartStatus{Sync: source.Synced, Since: now}
-	return source.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Publishable: true}
+	part := roster.PartStatus{Sync: roster.Synced, Since: now}
+	return roster.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Publishable: true}
 }
 
 // spread tells the truth to all replicas that do not lag.
@@ -274,10 +275,10 @@ func (w *world) quiet() {
 	}
 }
 
-var syncs = map[source.SyncState]int{
-	source.Degraded: int(subscriber.Degraded),
-	source.Synced:   int(subscriber.Synced),
-	source.Unsynced: int(subscriber.Unsynced),
+var syncs = map[roster.SyncState]int{
+	roster.Degraded: int(subscriber.Degraded),
+	roster.Synced:   int(subscriber.Synced),
+	roster.Unsynced: int(subscriber.Unsynced),
 }
 
 // settle ends all faults, and waits until the subscriber is in step.

@@ -15,7 +15,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // listedNode is a node in the format that sources of kind file and command read.
@@ -59,8 +58,8 @@ func runList(ctx context.Context, inv command.Invocation[config.Config]) error {
 func toListed(members []roster.Member) []listedNode {
 	list := []listedNode{}
 	for _, m := range members {
-		if n := m.Node; n != nil {
-			list = append(list, listedNode{Name: n.Name, PrivateIP: n.Addresses[0], Ready: n.State == source.Ready, Worker: true})
+		if n := m.Published; n != nil {
+			list = append(list, listedNode{Name: n.Name, PrivateIP: n.Addresses[0], Ready: n.State == roster.Ready, Worker: true})
 		}
 	}
 	return list

@@ -19,15 +19,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Config holds what a collector connects.
 type Config struct {
-	Source      source.Source
+	Source      roster.Source
 	Cloud       Cloud // nil if the roster never requests a listing
 	Roster      roster.Config
 	Set         *feed.Set
@@ -38,14 +35,14 @@ type Config struct {
 
 // Cloud lists the servers of the cloud.
 type Cloud interface {
-	List(ctx context.Context) (source.Listing, error)
+	List(ctx context.Context) (roster.Listing, error)
 }
 
 // Collector observes the secured cluster and the cloud, and publishes in a set.
 type Collector struct {
 	Set *feed.Set
 
-	source  source.Source
+	source  roster.Source
 	cloud   Cloud
 	metrics *metrics
 	log     *slog.Logger
@@ -65,10 +62,10 @@ type Listing struct {
 
 // Snapshot is the state of the roster and of the last listing at one moment.
 type Snapshot struct {
-	Status   source.Status
+	Status   roster.Status
 	Counts   roster.Counts
 	Members  []roster.Member // sorted by name; only from Snapshot
-	Resolver resolve.Resolver
+	Resolver roster.Resolver
 	Listing  Listing
 }
 
@@ -78,7 +75,7 @@ func New(cfg Config) *Collector {
 		source: cfg.Source, cloud: cfg.Cloud, metrics: newMetrics(cfg.Registerer, cfg.Propagation), log: cfg.Log,
 		Set: cfg.Set, roster: roster.New(cfg.Roster),
 	}
-	c.metrics.update(c.roster.Counts(), source.Status{}, time.Time{}) // so that the first scrape has all series
+	c.metrics.update(c.roster.Counts(), roster.Status{}, time.Time{}) // so that the first scrape has all series
 	return c
 }
 
@@ -95,10 +92,10 @@ func (c *Collector) Cloud() Cloud { return c.cloud }
 
 // runLoop updates the set until ctx is done, and waits for requests that are in flight.
 func (c *Collector) runLoop(ctx context.Context) error {
-	results := make(chan roster.Update)
+	results := make(chan roster.Input)
 	var requests sync.WaitGroup
 	defer requests.Wait()
-	startRequest := func(request func() roster.Update) {
+	startRequest := func(request func() roster.Input) {
 		requests.Go(func() {
 			result := request()
 			select {
@@ -111,7 +108,7 @@ func (c *Collector) runLoop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		var update roster.Update
+		var update roster.Input
 		select {
 		case <-ctx.Done():
 			return nil
@@ -120,11 +117,11 @@ func (c *Collector) runLoop(ctx context.Context) error {
 		case <-timer.C:
 		}
 		next := c.step(update)
-		if next.Verify != source.NoVerification {
-			startRequest(func() roster.Update { return c.verifySource(ctx, next.Verify) })
+		if next.Verify != roster.NoVerification {
+			startRequest(func() roster.Input { return c.verifySource(ctx, next.Verify) })
 		}
 		if next.List {
-			startRequest(func() roster.Update { return c.listCloud(ctx) })
+			startRequest(func() roster.Input { return c.listCloud(ctx) })
 		}
 		timer.Reset(time.Until(next.Wake))
 	}
@@ -132,7 +129,7 @@ func (c *Collector) runLoop(ctx context.Context) error {
 
 // step applies the result of a request, if there is one, and the source's update to the roster and then
 // to the set. It returns the requests to send next.
-func (c *Collector) step(update roster.Update) observe.Actions {
+func (c *Collector) step(update roster.Input) roster.Actions {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -163,24 +160,24 @@ func (c *Collector) step(update roster.Update) observe.Actions {
 	return c.roster.NextActions(now)
 }
 
-func (c *Collector) verifySource(ctx context.Context, mode source.Verification) roster.Update {
-	result := observe.VerificationResult{StartedAt: time.Now(), Mode: mode}
+func (c *Collector) verifySource(ctx context.Context, mode roster.Verification) roster.Input {
+	result := roster.VerificationResult{StartedAt: time.Now(), Mode: mode}
 	result.Number, result.Err = c.source.Verify(ctx, mode)
 	if result.Err != nil {
 		c.log.Warn("source verification failed", "mode", mode.String(), "error", result.Err)
 	}
-	return roster.Update{Verification: &result}
+	return roster.Input{Verification: &result}
 }
 
-func (c *Collector) listCloud(ctx context.Context) roster.Update {
-	result := observe.ListingResult{StartedAt: time.Now()}
+func (c *Collector) listCloud(ctx context.Context) roster.Input {
+	result := roster.ListingResult{StartedAt: time.Now()}
 	result.Listing, result.Err = c.cloud.List(ctx)
 	result.Duration = time.Since(result.StartedAt)
 	if result.Err != nil {
 		result.RetryAfter, _ = ionos.RetryAfter(result.Err)
 		c.log.Warn("cloud listing failed, keeping known addresses", "error", result.Err, "retryAfter", result.RetryAfter)
 	}
-	return roster.Update{Listing: &result}
+	return roster.Input{Listing: &result}
 }
 
 // Summary returns the state without the nodes. Its cost does not depend on their number.

@@ -7,11 +7,10 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // logUpdate logs what the source delivered, one line per node.
-func logUpdate(log *slog.Logger, update source.Update) {
+func logUpdate(log *slog.Logger, update roster.Update) {
 	for i := range update.Changed {
 		c := &update.Changed[i]
 		attrs := []slog.Attr{slog.String("node", c.Name), slog.String("state", c.State.String())}

@@ -16,9 +16,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,11 +24,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakeSource delivers the updates that a test puts in.
 type fakeSource struct {
 	mu      sync.Mutex
-	update  source.Update
+	update  roster.Update
 	changed chan struct{}
 }
 
-func (s *fakeSource) put(update source.Update) {
+func (s *fakeSource) put(update roster.Update) {
 	s.mu.Lock()
 	s.update = update
 	s.mu.Unlock()
@@ -40,16 +38,16 @@ func (s *fakeSource) put(update source.Update) {
 func (s *fakeSource) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (s *fakeSource) Changed() <-chan struct{}      { return s.changed }
 
-func (s *fakeSource) Take() source.Update {
+func (s *fakeSource) Take() roster.Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	update := s.update
 	update.LastContact = time.Now()
-	s.update = source.Update{}
+	s.update = roster.Update{}
 	return update
 }
 
-func (s *fakeSource) Verify(context.Context, source.Verification) (uint64, error) { return 0, nil }
+func (s *fakeSource) Verify(context.Context, roster.Verification) (uint64, error) { return 0, nil }
 
 // logLines returns the lines of a log without time and epoch.
 func logLines(t *testing.T, out *bytes.Buffer) (lines []map[string]any) {
@@ -67,8 +65,8 @@ func logLines(t *testing.T, out *bytes.Buffer) (lines []map[string]any) {
 }
 
 func TestDebugLogFollowsChange(t *testing.T) {
-	node := func(name, address string, state source.NodeState) source.Candidate {
-		return source.Candidate{Name: name, UID: name, InternalIPs: []netip.Addr{netip.MustParseAddr(address)}, State: state}
+	node := func(name, address string, state roster.NodeState) roster.Node {
+		return roster.Node{Name: name, UID: name, InternalIPs: []netip.Addr{netip.MustParseAddr(address)}, State: state}
 	}
 	for level, want := range map[string][]map[string]any{
 		"info": nil,
@@ -95,7 +93,7 @@ func TestDebugLogFollowsChange(t *testing.T) {
 						CIDRs: []netip.Prefix{
 							netip.MustParsePrefix("10.0.1.0/24"),
 						},
-						Method:          resolve.ByRecord,
+						Method:          roster.ByRecord,
 						ListInterval:    time.Minute,
 						ConfirmInterval: time.Second,
 					},
@@ -103,14 +101,14 @@ func TestDebugLogFollowsChange(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				done := make(chan error)
 				go func() { done <- c.Run(ctx) }()
-				nodes.put(source.Update{Changed: []source.Candidate{
+				nodes.put(roster.Update{Changed: []roster.Node{
 					node(
 						"worker-1",
 						"10.0.1.11",
-						source.Ready,
+						roster.Ready,
 					),
-					node("worker-2", "10.0.1.12", source.Ready),
-					node("worker-3", "10.0.1.13", source.Ready),
+					node("worker-2", "10.0.1.12", roster.Ready),
+					node("worker-3", "10.0.1.13", roster.Ready),
 				}})
 				synctest.Wait()
 				if status, _ := set.Status(); !status.Publishable {
@@ -118,8 +116,8 @@ func TestDebugLogFollowsChange(t *testing.T) {
 				}
 				out.Reset()
 				nodes.put(
-					source.Update{
-						Changed: []source.Candidate{node("worker-1", "10.0.1.11", source.Draining)},
+					roster.Update{
+						Changed: []roster.Node{node("worker-1", "10.0.1.11", roster.Draining)},
 						Removed: []string{"worker-2"},
 					},
 				)

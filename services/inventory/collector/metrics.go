@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // metrics describe the roster. The collector updates them, because the roster is pure.
@@ -98,7 +97,7 @@ func (m *metrics) observePropagation(stage string) {
 	}
 }
 
-func (m *metrics) update(counts roster.Counts, status source.Status, lastContact time.Time) {
+func (m *metrics) update(counts roster.Counts, status roster.Status, lastContact time.Time) {
 	if !lastContact.IsZero() {
 		m.lastContact.Set(unixSeconds(lastContact))
 	}
@@ -108,9 +107,9 @@ func (m *metrics) update(counts roster.Counts, status source.Status, lastContact
 	for reason, n := range counts.Omitted {
 		m.omitted.WithLabelValues(reason.String()).Set(float64(n))
 	}
-	for part, p := range map[string]source.PartStatus{"membership": status.Membership, "addresses": status.Addresses} {
+	for part, p := range map[string]roster.PartStatus{"membership": status.Membership, "addresses": status.Addresses} {
 		v := 0.0
-		if p.Sync == source.Synced {
+		if p.Sync == roster.Synced {
 			v = 1
 		}
 		m.partSynced.WithLabelValues(part).Set(v)

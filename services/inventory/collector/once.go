@@ -8,20 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // ObservationTimeout is how long the command list waits for the first complete observation.
 const ObservationTimeout = time.Minute
 
 // checkPublishable returns why the nodes cannot be published as complete, or nil.
-func checkPublishable(s source.Status) error {
+func checkPublishable(s roster.Status) error {
 	problem := "no complete observation yet"
 	switch {
 	case s.Publishable:
 		return nil
-	case s.Observation > 0 && max(s.Membership.Sync, s.Addresses.Sync) >= source.Unsynced:
+	case s.Observation > 0 && max(s.Membership.Sync, s.Addresses.Sync) >= roster.Unsynced:
 		problem = "nodes cannot be published"
 	case s.Observation > 0:
 		problem = "a ready node has no address, which another listing must confirm"
@@ -29,7 +30,7 @@ func checkPublishable(s source.Status) error {
 	return fmt.Errorf("%s: membership is %s, addresses are %s", problem, describePart(s.Membership), describePart(s.Addresses))
 }
 
-func describePart(p source.PartStatus) string {
+func describePart(p roster.PartStatus) string {
 	if p.Reason == "" {
 		return p.Sync.String()
 	}
@@ -63,10 +64,10 @@ func (c *Collector) ObserveOnce(ctx context.Context, timeout time.Duration, repo
 		if status.Observation > 0 {
 			reportOnce("  " + display.Sanitize(missing.Error()))
 		}
-		if status.Membership.Sync == source.Synced && c.cloud != nil {
+		if status.Membership.Sync == roster.Synced && c.cloud != nil {
 			reportOnce("listing the cloud…")
 		}
-		for _, part := range []source.PartStatus{status.Membership, status.Addresses} {
+		for _, part := range []roster.PartStatus{status.Membership, status.Addresses} {
 			if _, cause, ok := strings.Cut(part.Reason, ": "); ok { // "what failed: the error"
 				reportOnce("  retrying: " + display.Sanitize(cause))
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestEveryKindOfSourceIsCreatedAndTested(t *testing.T) {
-	suite, err := os.ReadFile("../source/sourcetest/sourcetest_test.go")
+	suite, err := os.ReadFile("../sourcetest/sourcetest_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,13 +31,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // NewSource creates the source that SOURCE_KIND names.
-func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (source.Source, error) {
+func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (roster.Source, error) {
 	if !cfg.UsesCluster() {
 		return newRecordsSource(cfg, log, registry)
 	}
@@ -109,7 +107,7 @@ func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {
 	return rules, err
 }
 
-func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (source.Source, error) {
+func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registerer) (roster.Source, error) {
 	var reader records.Reader
 	var name string
 	var err error
@@ -147,11 +145,11 @@ func newRosterConfig(cfg *Config) roster.Config {
 	}
 	switch {
 	case cfg.UsesCloud():
-		c.Method = resolve.ByCloud
+		c.Method = roster.ByCloud
 	case cfg.SourceKind == "kubernetes":
-		c.Method = resolve.ByNodeAddress
+		c.Method = roster.ByNodeAddress
 	default:
-		c.Method = resolve.ByRecord
+		c.Method = roster.ByRecord
 	}
 	if !cfg.UsesCluster() {
 		c.VerifyInterval = cfg.SourcePollInterval // a verification is the only read

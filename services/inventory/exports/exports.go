@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,7 +28,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -279,10 +280,10 @@ func (e *Exports) update(x *export) {
 		c = all
 	}
 	var problem string
-	sync := source.Withheld
+	sync := roster.Withheld
 	switch {
 	case !c.Has(name) && c.Problem() != "":
-		sync, problem = source.Unsynced, fmt.Sprintf("service %s: %s", name, c.Problem())
+		sync, problem = roster.Unsynced, fmt.Sprintf("service %s: %s", name, c.Problem())
 	case !c.Has(name):
 		problem = kubeservice.NotExported(name, e.cfg.Selector)
 	case e.inUse >= e.max && !e.free(func(*export) bool { return true }):
@@ -292,9 +293,9 @@ func (e *Exports) update(x *export) {
 		return
 	}
 	if now, _ := x.set.Status(); now.Membership.Reason != problem {
-		x.set.Publish(source.Status{
-			Membership: source.PartStatus{Sync: sync, Reason: problem, Since: time.Now()},
-			Addresses:  source.PartStatus{Sync: source.Unsynced, Reason: problem, Since: time.Now()},
+		x.set.Publish(roster.Status{
+			Membership: roster.PartStatus{Sync: sync, Reason: problem, Since: time.Now()},
+			Addresses:  roster.PartStatus{Sync: roster.Unsynced, Reason: problem, Since: time.Now()},
 		}, nil)
 	}
 }

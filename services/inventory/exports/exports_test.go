@@ -23,9 +23,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,13 +38,13 @@ type growing struct {
 func (s *growing) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (s *growing) Changed() <-chan struct{}      { return s.changed }
 
-func (s *growing) Verify(context.Context, source.Verification) (uint64, error) { return 1, nil }
+func (s *growing) Verify(context.Context, roster.Verification) (uint64, error) { return 1, nil }
 
-func (s *growing) Take() source.Update {
-	update := source.Update{LastContact: time.Now(), Verified: 1}
+func (s *growing) Take() roster.Update {
+	update := roster.Update{LastContact: time.Now(), Verified: 1}
 	if s.taken == 0 || s.taken == 1 && time.Since(s.start) >= 30*time.Second {
 		address := netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + s.taken)})
-		update.Changed = []source.Candidate{{Name: address.String(), InternalIPs: []netip.Addr{address}, State: source.Ready}}
+		update.Changed = []roster.Node{{Name: address.String(), InternalIPs: []netip.Addr{address}, State: roster.Ready}}
 		s.taken++
 	}
 	return update
@@ -100,7 +98,7 @@ func run(t *testing.T, test func(h *harness)) {
 				h.started = append(h.started, service.String())
 				return collector.New(collector.Config{
 					Source:      &growing{start: time.Now(), changed: make(chan struct{}, 1)},
-					Roster:      roster.Config{Method: resolve.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+					Roster:      roster.Config{Method: roster.ByRecord, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 					Set:         set,
 					Registerer:  registerer,
 					Propagation: propagation,
@@ -234,12 +232,12 @@ func TestAServiceStartsWhenItIsExportedAndIsReadAgainWhenItIsNot(t *testing.T) {
 			!strings.Contains(now.Status.Membership.Reason, "service shop/later is not exported") {
 			t.Errorf("published %+v", now)
 		}
-		if state := later.Since(nil, nil).Status.Membership.Sync; state != source.Withheld {
+		if state := later.Since(nil, nil).Status.Membership.Sync; state != roster.Withheld {
 			t.Errorf("it is %s", state)
 		}
 		h.catalogs["shop"].problem = "no permission"
 		h.setExported("shop", "shop/later", false)
-		if state := later.Since(nil, nil).Status.Membership.Sync; state != source.Unsynced {
+		if state := later.Since(nil, nil).Status.Membership.Sync; state != roster.Unsynced {
 			t.Errorf("it is %s while nothing is known of it", state)
 		}
 		h.catalogs["shop"].problem = ""

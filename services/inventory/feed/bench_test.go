@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // BenchmarkChange changes one node and updates many readers that were up to date, up to the messages that
@@ -28,8 +27,8 @@ func BenchmarkChange(b *testing.B) {
 				step(readers[i])
 			}
 			both := [2][]roster.Change{
-				{{Name: "worker-00007", Node: newNode("worker-00007", 7, source.Ready)}},
-				{{Name: "worker-00007", Node: newNode("worker-00007", 7, source.NotReady)}},
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, roster.Ready)}},
+				{{Name: "worker-00007", Node: newNode("worker-00007", 7, roster.NotReady)}},
 			}
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {

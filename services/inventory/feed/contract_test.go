@@ -9,10 +9,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -37,14 +34,14 @@ var anyAddress = rapid.SampledFrom([]netip.Addr{
 	netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("ff02::1"),
 })
 
-var anyCandidate = rapid.Custom(func(t *rapid.T) source.Candidate {
-	return source.Candidate{
+var anyCandidate = rapid.Custom(func(t *rapid.T) roster.Node {
+	return roster.Node{
 		Name:        anyText("a", "b", "c").Draw(t, "name"),
 		UID:         anyText("1", "1", "2").Draw(t, "uid"),
 		ProviderID:  anyText("", "ionos://"+serverID).Draw(t, "provider ID"),
 		SystemUUID:  anyText("", serverID).Draw(t, "system UUID"),
 		InternalIPs: rapid.SliceOfN(anyAddress, 0, 3).Draw(t, "InternalIPs"),
-		State:       source.NodeState(rapid.SampledFrom([]uint8{1, 1, 1, 2, 3, 0, 4, 255}).Draw(t, "state")),
+		State:       roster.NodeState(rapid.SampledFrom([]uint8{1, 1, 1, 2, 3, 0, 4, 255}).Draw(t, "state")),
 		Zone:        anyText("z").Draw(t, "zone"),
 		Region:      anyText("r").Draw(t, "region"),
 		Hostname:    anyText("", "db-0", "DB", "db.0", "-").Draw(t, "hostname"),
@@ -57,23 +54,23 @@ var anyCandidate = rapid.Custom(func(t *rapid.T) source.Candidate {
 		Labels: map[string]string{
 			"pool": anyText("blue", "red").Draw(t, "pool"), anyText("k").Draw(t, "key"): anyText("v").Draw(t, "value"),
 		},
-		Excluded: source.OmissionReason(rapid.SampledFrom([]uint8{0, 0, 0, 1}).Draw(t, "excluded")),
+		Excluded: roster.OmissionReason(rapid.SampledFrom([]uint8{0, 0, 0, 1}).Draw(t, "excluded")),
 		Invalid:  rapid.SampledFrom([]string{"", "", "", "bad"}).Draw(t, "bad"),
 	}
 })
 
-var anyUpdate = rapid.Custom(func(t *rapid.T) source.Update {
-	return source.Update{
+var anyUpdate = rapid.Custom(func(t *rapid.T) roster.Update {
+	return roster.Update{
 		Changed:  rapid.SliceOfN(anyCandidate, 0, 4).Draw(t, "changed"),
 		Removed:  rapid.SliceOfN(anyText("a", "b"), 0, 1).Draw(t, "removed"),
 		Verified: 1, PartialError: anyText("", "").Draw(t, "flaw"), Failure: anyText("", "").Draw(t, "failure"),
 	}
 })
 
-var anyListing = rapid.Custom(func(t *rapid.T) source.Listing {
-	var l source.Listing
+var anyListing = rapid.Custom(func(t *rapid.T) roster.Listing {
+	var l roster.Listing
 	for _, id := range []string{serverID, "22222222-2222-4222-8222-222222222222", "\xff"} {
-		l.Servers = append(l.Servers, source.Server{ID: id, Name: anyText("a", "b").Draw(t, "server"), NICs: []source.NIC{
+		l.Servers = append(l.Servers, roster.Server{ID: id, Name: anyText("a", "b").Draw(t, "server"), NICs: []roster.NIC{
 			{ID: "n", LAN: "1", Addresses: rapid.SliceOfN(anyAddress, 0, 3).Draw(t, "server's addresses")},
 		}})
 	}
@@ -85,10 +82,10 @@ var anyListing = rapid.Custom(func(t *rapid.T) source.Listing {
 func TestR13AnyReportKeepsTheContract(t *testing.T) {
 	anywhere := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	rapid.Check(t, func(t *rapid.T) {
-		method := rapid.SampledFrom([]resolve.Method{resolve.ByCloud, resolve.ByNodeAddress, resolve.ByRecord}).Draw(t, "method")
+		method := rapid.SampledFrom([]roster.Method{roster.ByCloud, roster.ByNodeAddress, roster.ByRecord}).Draw(t, "method")
 		exported := rapid.SampledFrom([][]string{nil, {"pool", "k", "", strings.Repeat("x", 129)}}).Draw(t, "exported labels")
 		nodes, set := roster.New(roster.Config{Method: method, CIDRs: anywhere, ExportLabels: exported}), NewSet("", "epoch")
-		publish := func(now time.Time, update roster.Update) {
+		publish := func(now time.Time, update roster.Input) {
 			changes := nodes.Apply(now, update)
 			set.Publish(nodes.Status(now), changes)
 		}
@@ -103,13 +100,13 @@ func TestR13AnyReportKeepsTheContract(t *testing.T) {
 			now = now.Add(time.Minute)
 			update := anyUpdate.Draw(t, "update")
 			update.LastContact = now
-			publish(now, roster.Update{
-				Source: update, Verification: &observe.VerificationResult{StartedAt: now, Mode: source.FullVerification, Number: 1},
+			publish(now, roster.Input{
+				Source: update, Verification: &roster.VerificationResult{StartedAt: now, Mode: roster.FullVerification, Number: 1},
 			})
 			if rapid.Bool().Draw(t, "listed") {
 				l := anyListing.Draw(t, "listing")
-				publish(now, roster.Update{
-					Source: source.Update{LastContact: now}, Listing: &observe.ListingResult{StartedAt: now, Listing: l},
+				publish(now, roster.Input{
+					Source: roster.Update{LastContact: now}, Listing: &roster.ListingResult{StartedAt: now, Listing: l},
 				})
 			}
 			if err := receiveAll(&client, reader); err != nil {

@@ -8,12 +8,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // encode encodes one message.
-func (s *Set) encode(p stream.Part[*roster.Node, source.Status]) *inventoryv1.WatchNodesResponse {
+func (s *Set) encode(p stream.Part[*roster.Node, roster.Status]) *inventoryv1.WatchNodesResponse {
 	now := time.Now()
 	m := &inventoryv1.WatchNodesResponse{
 		Reset_: p.Reset, Status: EncodeStatus(p.Status, now), Removed: p.Removed, Upserts: make([]*inventoryv1.Node, len(p.Upserts)),
@@ -58,7 +57,7 @@ func encodeNode(n *roster.Node, now time.Time) *inventoryv1.Node {
 }
 
 // EncodeStatus encodes the status of a set.
-func EncodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
+func EncodeStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
 	encoded := &inventoryv1.SourceStatus{
 		Membership: encodePart(s.Membership, now), Addresses: encodePart(s.Addresses, now), Observation: s.Observation,
 	}
@@ -69,7 +68,7 @@ func EncodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
 }
 
 // encodePart encodes a part of the status. A part that was never reported is unsynced.
-func encodePart(p source.PartStatus, now time.Time) *inventoryv1.PartStatus {
+func encodePart(p roster.PartStatus, now time.Time) *inventoryv1.PartStatus {
 	if p.Sync == 0 {
 		return &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
 	}

@@ -9,7 +9,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -24,11 +23,11 @@ func nextMessages(r *Reader) (sent []*inventoryv1.WatchNodesResponse) {
 }
 
 // replaceAll returns the messages of a delta, and of a reset, in which other nodes take the place of as many as these.
-func replaceAll(status source.Status, nodes []roster.Change, rename func(i int) string) (delta, reset []*inventoryv1.WatchNodesResponse) {
+func replaceAll(status roster.Status, nodes []roster.Change, rename func(i int) string) (delta, reset []*inventoryv1.WatchNodesResponse) {
 	s := NewSet("", "epoch")
 	var old, removals []roster.Change
 	for i := range 2 * len(nodes) {
-		old = append(old, roster.Change{Name: rename(i), Node: newNode(rename(i), i, source.Ready)})
+		old = append(old, roster.Change{Name: rename(i), Node: newNode(rename(i), i, roster.Ready)})
 		removals = append(removals, roster.Change{Name: rename(i)})
 	}
 	s.Publish(status, old)
@@ -46,7 +45,7 @@ func TestR3MessagesStayBelowMaxSize(t *testing.T) {
 		heavy[fmt.Sprintf("%03d/%s", i, strings.Repeat("k", 310))] = strings.Repeat("v", 63)
 	}
 	status := publishedStatus(1)
-	status.Membership = source.PartStatus{Sync: source.Degraded, Reason: strings.Repeat("r", 1<<20)}
+	status.Membership = roster.PartStatus{Sync: roster.Degraded, Reason: strings.Repeat("r", 1<<20)}
 	changes := nodeChanges(100)
 	for _, c := range changes {
 		c.Node.Labels = heavy
@@ -75,7 +74,7 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 	var changes []roster.Change
 	for i := range 2000 {
 		name := fmt.Sprintf("worker-%d.a-region.example", i)
-		n := newNode(name, i, source.Ready)
+		n := newNode(name, i, roster.Ready)
 		n.Labels = map[string]string{"topology.kubernetes.io/zone": "zone-a"}
 		changes = append(changes, roster.Change{Name: name, Node: n})
 	}
@@ -97,15 +96,15 @@ func TestLargeSetIsSentInSmallMessages(t *testing.T) {
 }
 
 func TestR12StatesMatchProto(t *testing.T) {
-	for own, encoded := range map[source.NodeState]inventoryv1.NodeState{
-		source.Ready: inventoryv1.NodeState_NODE_STATE_READY, source.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
-		source.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
+	for own, encoded := range map[roster.NodeState]inventoryv1.NodeState{
+		roster.Ready: inventoryv1.NodeState_NODE_STATE_READY, roster.Draining: inventoryv1.NodeState_NODE_STATE_DRAINING,
+		roster.NotReady: inventoryv1.NodeState_NODE_STATE_NOT_READY,
 	} {
 		checkEqual(t, own.String(), inventoryv1.NodeState(own), encoded)
 	}
-	for own, encoded := range map[source.SyncState]inventoryv1.SyncState{
-		source.Synced: inventoryv1.SyncState_SYNC_STATE_SYNCED, source.Degraded: inventoryv1.SyncState_SYNC_STATE_DEGRADED,
-		source.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
+	for own, encoded := range map[roster.SyncState]inventoryv1.SyncState{
+		roster.Synced: inventoryv1.SyncState_SYNC_STATE_SYNCED, roster.Degraded: inventoryv1.SyncState_SYNC_STATE_DEGRADED,
+		roster.Unsynced: inventoryv1.SyncState_SYNC_STATE_UNSYNCED,
 	} {
 		checkEqual(t, own.String(), inventoryv1.SyncState(own), encoded)
 	}

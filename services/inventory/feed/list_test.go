@@ -6,14 +6,13 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
 // publishThree publishes red, worker-00000 and worker-00001.
 func publishThree(h *harness) {
-	apply(h.nodes, append(nodeChanges(2), roster.Change{Name: "red", Node: newNode("red", 9, source.Ready)}))
+	apply(h.nodes, append(nodeChanges(2), roster.Change{Name: "red", Node: newNode("red", 9, roster.Ready)}))
 	h.nodes.Publish(publishedStatus(1), nil)
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -40,7 +39,7 @@ func checkEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-func newNode(name string, i int, state source.NodeState) *roster.Node {
+func newNode(name string, i int, state roster.NodeState) *roster.Node {
 	return &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: time.Now().Add(-time.Minute),
 		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})},
@@ -51,15 +50,15 @@ func newNode(name string, i int, state source.NodeState) *roster.Node {
 func nodeChanges(n int) (changes []roster.Change) {
 	for i := range n {
 		name := fmt.Sprintf("worker-%05d", i)
-		changes = append(changes, roster.Change{Name: name, Node: newNode(name, i, source.Ready)})
+		changes = append(changes, roster.Change{Name: name, Node: newNode(name, i, roster.Ready)})
 	}
 	return changes
 }
 
-func publishedStatus(observation uint64) source.Status {
+func publishedStatus(observation uint64) roster.Status {
 	now := time.Now()
-	part := source.PartStatus{Sync: source.Synced, Since: now}
-	return source.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Publishable: true}
+	part := roster.PartStatus{Sync: roster.Synced, Since: now}
+	return roster.Status{Membership: part, Addresses: part, Observation: observation, ObservedAt: now, Publishable: true}
 }
 
 type harness struct {
@@ -310,7 +309,7 @@ func TestR6ResumesByCursorAndR7Resets(t *testing.T) {
 		c := h.watch(emptyRequest, "writer")
 		c.untilSynced()
 		c.cancel()
-		apply(h.nodes, []roster.Change{{Name: "worker-00001"}, {Name: "new", Node: newNode("new", 99, source.Draining)}})
+		apply(h.nodes, []roster.Change{{Name: "worker-00001"}, {Name: "new", Node: newNode("new", 99, roster.Draining)}})
 
 		m := h.resume(c).next()
 		checkEqual(t, "reset", m.GetReset_(), false)
@@ -350,7 +349,7 @@ func TestR8SendsStatusBeforeFirstPublication(t *testing.T) {
 		checkEqual(t, "health after it", check(), grpc_health_v1.HealthCheckResponse_SERVING)
 
 		degraded := publishedStatus(1)
-		degraded.Addresses = source.PartStatus{Sync: source.Degraded, Reason: "IONOS API: 503", Since: time.Now()}
+		degraded.Addresses = roster.PartStatus{Sync: roster.Degraded, Reason: "IONOS API: 503", Since: time.Now()}
 		h.nodes.Publish(degraded, nil)
 		m = c.next()
 		checkEqual(t, "addresses", m.GetStatus().GetAddresses().GetReason(), "IONOS API: 503")
@@ -406,7 +405,7 @@ func TestR10SlowReadersSkipStates(t *testing.T) {
 		synctest.Wait()
 		for i := range 25 {
 			at := time.Now()
-			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: newNode("busy", 70000+i, source.Ready)}}
+			batch := []roster.Change{{Name: fmt.Sprintf("worker-%05d", i)}, {Name: "busy", Node: newNode("busy", 70000+i, roster.Ready)}}
 			apply(h.nodes, batch)
 			quick.next()
 			checkEqual(t, "delay of the fast client", time.Since(at), 0)

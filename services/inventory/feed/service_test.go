@@ -3,8 +3,9 @@ package feed
 import (
 	"testing"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestOnlyTheFirstMessageOfAStreamNamesItsService(t *testing.T) {
@@ -12,7 +13,7 @@ func TestOnlyTheFirstMessageOfAStreamNamesItsService(t *testing.T) {
 		return func(s *Set) { apply(s, nodeChanges(nodes)); s.Publish(publishedStatus(1), nil) }
 	}
 	for name, prepare := range map[string]func(*Set){
-		"a status without a set": func(s *Set) { s.Publish(source.Status{}, nil) },
+		"a status without a set": func(s *Set) { s.Publish(roster.Status{}, nil) },
 		"an empty reset":         published(0),
 		"a reset of one message": published(1),
 		"a reset of chunks":      published(2*contract.MaxChunk + 1),

@@ -6,7 +6,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -14,13 +13,13 @@ import (
 // Set has the nodes of one source and the status of its roster. All clients that may read it see the same. It is safe
 // for concurrent use.
 type Set struct {
-	*stream.Feed[*roster.Node, source.Status, inventoryv1.WatchNodesResponse]
+	*stream.Feed[*roster.Node, roster.Status, inventoryv1.WatchNodesResponse]
 
 	service string
 }
 
 // Reader is the state of one subscriber.
-type Reader = stream.Reader[*roster.Node, source.Status, inventoryv1.WatchNodesResponse]
+type Reader = stream.Reader[*roster.Node, roster.Status, inventoryv1.WatchNodesResponse]
 
 // minWindow is how many changes a small set keeps: a Service may have many in a moment.
 const minWindow = 64
@@ -33,16 +32,16 @@ func NewSet(service, epoch string) *Set { return newSet(service, epoch, stream.W
 func newSet(service, epoch string, window int) *Set {
 	s := &Set{service: service}
 	nodes := stream.NewSet[*roster.Node](epoch, min(window, minWindow), window)
-	s.Feed = stream.NewFeed(nodes, stream.FeedConfig[*roster.Node, source.Status, inventoryv1.WatchNodesResponse]{
+	s.Feed = stream.NewFeed(nodes, stream.FeedConfig[*roster.Node, roster.Status, inventoryv1.WatchNodesResponse]{
 		Encode: s.encode,
-		Same:   func(a, b source.Status, _ *stream.Selection) bool { return sameStatus(a, b) },
+		Same:   func(a, b roster.Status, _ *stream.Selection) bool { return sameStatus(a, b) },
 	})
 	return s
 }
 
 // Publish applies changes of the roster, and sets its status of the same moment: the number of an observation is never
 // published with an older set. Readers get no nodes before the status is publishable (rule R8).
-func (s *Set) Publish(status source.Status, changes []roster.Change) {
+func (s *Set) Publish(status roster.Status, changes []roster.Change) {
 	s.Feed.Publish(status, status.Publishable, func(set *stream.Set[*roster.Node]) {
 		if len(changes) == 0 {
 			return
@@ -62,8 +61,8 @@ func (s *Set) Publish(status source.Status, changes []roster.Change) {
 }
 
 // sameStatus reports whether two statuses differ in nothing but ages.
-func sameStatus(a, b source.Status) bool {
-	samePart := func(a, b source.PartStatus) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
+func sameStatus(a, b roster.Status) bool {
+	samePart := func(a, b roster.PartStatus) bool { return a.Sync == b.Sync && a.Reason == b.Reason }
 	return a.Publishable == b.Publishable && a.Observation == b.Observation &&
 		samePart(a.Membership, b.Membership) && samePart(a.Addresses, b.Addresses)
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func testNode(name string, state source.NodeState, more ...func(*roster.Node)) *roster.Node {
+func testNode(name string, state roster.NodeState, more ...func(*roster.Node)) *roster.Node {
 	n := &roster.Node{
 		Name: name, UID: "uid-" + name, State: state, Since: start,
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
@@ -51,7 +50,7 @@ func removals(names ...string) (changes []roster.Change) {
 
 func publish(s *Set) *Set { s.Publish(publishedStatus(1), nil); return s }
 
-func upsertNames(u stream.Update[*roster.Node, source.Status]) []string {
+func upsertNames(u stream.Update[*roster.Node, roster.Status]) []string {
 	var all []string
 	for _, e := range u.Upserts {
 		all = append(all, e.Value.Name)
@@ -73,7 +72,7 @@ func apply(s *Set, changes []roster.Change) {
 }
 
 func TestR4FingerprintIsStable(t *testing.T) {
-	n := testNode("worker-1", source.Ready, withLabels("zone", "a", "pool", "blue"))
+	n := testNode("worker-1", roster.Ready, withLabels("zone", "a", "pool", "blue"))
 	n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1"))
 	n.Zone, n.Region = "de/fra/1", "de/fra"
 	got := fingerprint(n)
@@ -84,7 +83,7 @@ func TestR4FingerprintIsStable(t *testing.T) {
 
 func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 	base := func() *roster.Node {
-		return testNode("a", source.Ready, withLabels("k", "v", "k2", "v2"))
+		return testNode("a", roster.Ready, withLabels("k", "v", "k2", "v2"))
 	}
 	of := fingerprint
 	seen := map[contract.Digest]string{of(base()): "the unchanged node"}
@@ -93,7 +92,7 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 		"uid":                                    func(n *roster.Node) { n.UID = "other" },
 		"address":                                func(n *roster.Node) { n.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.2")} },
 		"another address":                        func(n *roster.Node) { n.Addresses = append(n.Addresses, netip.MustParseAddr("fd00::1")) },
-		"state":                                  func(n *roster.Node) { n.State = source.NotReady },
+		"state":                                  func(n *roster.Node) { n.State = roster.NotReady },
 		"zone":                                   func(n *roster.Node) { n.Zone = "z" },
 		"region":                                 func(n *roster.Node) { n.Region = "z" },
 		"hostname":                               func(n *roster.Node) { n.Hostname = "db-0" },
@@ -119,8 +118,8 @@ func TestR4FingerprintCoversPublishedContent(t *testing.T) {
 
 func TestR4DigestIsXOROfFingerprints(t *testing.T) {
 	s := publish(NewSet("", "e"))
-	apply(s, upserts(testNode("a", source.Ready), testNode("b", source.Ready), testNode("c", source.Draining)))
-	apply(s, upserts(testNode("b", source.NotReady)))
+	apply(s, upserts(testNode("a", roster.Ready), testNode("b", roster.Ready), testNode("c", roster.Draining)))
+	apply(s, upserts(testNode("b", roster.NotReady)))
 	apply(s, removals("a", "unknown"))
 	var sum contract.Digest
 	u := s.Since(nil, nil)
@@ -134,9 +133,9 @@ func TestR4DigestIsXOROfFingerprints(t *testing.T) {
 
 func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
 	a, b := publish(NewSet("", "replica-a")), publish(NewSet("", "replica-b"))
-	apply(a, upserts(testNode("x", source.NotReady), testNode("y", source.Ready)))
-	apply(a, upserts(testNode("x", source.Ready)))
-	apply(b, upserts(testNode("y", source.Ready), testNode("x", source.Ready)))
+	apply(a, upserts(testNode("x", roster.NotReady), testNode("y", roster.Ready)))
+	apply(a, upserts(testNode("x", roster.Ready)))
+	apply(b, upserts(testNode("y", roster.Ready), testNode("x", roster.Ready)))
 	at := a.Since(nil, nil).At
 	u := b.Since(&at, nil)
 	if !u.Synced || u.Reset || u.Size() > 0 || u.Count != 2 || u.At.Epoch != "replica-b" || u.At.Revision != 2 {
@@ -150,29 +149,29 @@ func TestR5MatchingDigestNeedsNoChanges(t *testing.T) {
 
 func TestR6ReturnsChangesSinceCursor(t *testing.T) {
 	s := publish(NewSet("", "e"))
-	apply(s, upserts(testNode("a", source.Ready), testNode("b", source.Ready), testNode("c", source.Ready)))
+	apply(s, upserts(testNode("a", roster.Ready), testNode("b", roster.Ready), testNode("c", roster.Ready)))
 	at := s.Since(nil, nil).At
-	apply(s, upserts(testNode("d", source.Ready), testNode("a", source.NotReady)))
+	apply(s, upserts(testNode("d", roster.Ready), testNode("a", roster.NotReady)))
 	apply(s, removals("b", "d")) // d was added and removed
-	apply(s, upserts(testNode("a", source.Draining), testNode("e", source.Ready)))
+	apply(s, upserts(testNode("a", roster.Draining), testNode("e", roster.Ready)))
 	apply(s, removals("c"))
-	apply(s, upserts(testNode("c", source.Ready, func(n *roster.Node) { n.UID = "another" })))
+	apply(s, upserts(testNode("c", roster.Ready, func(n *roster.Node) { n.UID = "another" })))
 	u := s.Since(&at, nil)
 	if u.Reset || !u.Synced {
 		t.Fatalf("update: %+v", u)
 	}
 	checkEqual(t, "upserts", upsertNames(u), []string{"a", "c", "e"})
 	checkEqual(t, "removed", u.Removed, []string{"b"})
-	checkEqual(t, "newest state", u.Upserts[0].Value.State, source.Draining)
+	checkEqual(t, "newest state", u.Upserts[0].Value.State, roster.Draining)
 }
 
 func TestR7ResetsForUnknownPosition(t *testing.T) {
 	s := publish(newSet("", "e", 4))
-	apply(s, upserts(testNode("a", source.Ready)))
+	apply(s, upserts(testNode("a", roster.Ready)))
 	var past []stream.Position
 	for i := range 6 {
 		past = append(past, s.Since(nil, nil).At)
-		apply(s, upserts(testNode("b", source.Ready, func(n *roster.Node) { n.UID = strconv.Itoa(i) })))
+		apply(s, upserts(testNode("b", roster.Ready, func(n *roster.Node) { n.UID = strconv.Itoa(i) })))
 	}
 	last := past[len(past)-1]
 	alter := func(f func(*stream.Position)) *stream.Position { p := last; f(&p); return &p }
@@ -200,8 +199,8 @@ func TestR7ResetsForUnknownPosition(t *testing.T) {
 
 func TestR8SendsOnlyStatusBeforeFirstPublication(t *testing.T) {
 	s := NewSet("", "e")
-	apply(s, upserts(testNode("a", source.Ready)))
-	s.Publish(source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Reason: "starting"}}, nil)
+	apply(s, upserts(testNode("a", roster.Ready)))
+	s.Publish(roster.Status{Membership: roster.PartStatus{Sync: roster.Unsynced, Reason: "starting"}}, nil)
 	if u := s.Since(nil, nil); u.Synced || u.Reset || u.Size() > 0 || u.Status.Membership.Reason != "starting" {
 		t.Errorf("before the first publication: %+v", u)
 	}
@@ -222,7 +221,7 @@ func TestChangedWakesReaders(t *testing.T) {
 	older := publishedStatus(1)
 	older.ObservedAt, older.Membership.Since = start.Add(time.Hour), start.Add(time.Hour)
 	degraded := publishedStatus(1)
-	degraded.Addresses = source.PartStatus{Sync: source.Degraded, Reason: "503"}
+	degraded.Addresses = roster.PartStatus{Sync: roster.Degraded, Reason: "503"}
 	for _, c := range []struct {
 		name  string
 		do    func(*Set)
@@ -236,7 +235,7 @@ func TestChangedWakesReaders(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := publish(NewSet("", "e"))
-			apply(s, upserts(testNode("a", source.Ready)))
+			apply(s, upserts(testNode("a", roster.Ready)))
 			_, changed := s.Status()
 			c.do(s)
 			select {
@@ -251,17 +250,17 @@ func TestChangedWakesReaders(t *testing.T) {
 
 func TestSameStatusIgnoresAges(t *testing.T) {
 	for name, tc := range map[string]struct {
-		alter func(*source.Status)
+		alter func(*roster.Status)
 		same  bool
 	}{
-		"nothing":              {func(*source.Status) {}, true},
-		"ages":                 {func(s *source.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
-		"published":            {func(s *source.Status) { s.Publishable = false }, false},
-		"the observation":      {func(s *source.Status) { s.Observation++ }, false},
-		"membership":           {func(s *source.Status) { s.Membership.Sync = source.Degraded }, false},
-		"reason of membership": {func(s *source.Status) { s.Membership.Reason = "503" }, false},
-		"addresses":            {func(s *source.Status) { s.Addresses.Sync = source.Degraded }, false},
-		"reason of addresses":  {func(s *source.Status) { s.Addresses.Reason = "503" }, false},
+		"nothing":              {func(*roster.Status) {}, true},
+		"ages":                 {func(s *roster.Status) { s.ObservedAt, s.Membership.Since = time.Time{}, start }, true},
+		"published":            {func(s *roster.Status) { s.Publishable = false }, false},
+		"the observation":      {func(s *roster.Status) { s.Observation++ }, false},
+		"membership":           {func(s *roster.Status) { s.Membership.Sync = roster.Degraded }, false},
+		"reason of membership": {func(s *roster.Status) { s.Membership.Reason = "503" }, false},
+		"addresses":            {func(s *roster.Status) { s.Addresses.Sync = roster.Degraded }, false},
+		"reason of addresses":  {func(s *roster.Status) { s.Addresses.Reason = "503" }, false},
 	} {
 		s := publishedStatus(1)
 		tc.alter(&s)

@@ -9,7 +9,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 	"pgregory.net/rapid"
 )
 
@@ -117,7 +116,7 @@ func shareMessages(t *rapid.T, shared *int) {
 				i := rapid.IntRange(0, 7).Draw(t, "node")
 				c := roster.Change{Name: fmt.Sprintf("n%d", i)}
 				if rapid.IntRange(0, 2).Draw(t, "removed or upserted") > 0 {
-					c.Node = newNode(c.Name, i, source.NodeState(rapid.IntRange(1, 3).Draw(t, "state")))
+					c.Node = newNode(c.Name, i, roster.NodeState(rapid.IntRange(1, 3).Draw(t, "state")))
 					c.Node.Labels = map[string]string{"pool": rapid.SampledFrom(pools).Draw(t, "pool")}
 				}
 				changes = append(changes, c)

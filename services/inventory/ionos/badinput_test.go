@@ -14,10 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // cloudRoster is a client with the roster that uses its listings.
@@ -30,28 +27,28 @@ type cloudRoster struct {
 	listings int
 }
 
-func (s *cloudRoster) candidate(name string, server int) source.Candidate {
-	return source.Candidate{Name: name, UID: name, ProviderID: "ionos://" + testServerID(server), State: source.Ready}
+func (s *cloudRoster) candidate(name string, server int) roster.Node {
+	return roster.Node{Name: name, UID: name, ProviderID: "ionos://" + testServerID(server), State: roster.Ready}
 }
 
 // poll advances time by a poll interval. Kubernetes adds the nodes, and its responses are valid.
-func (s *cloudRoster) poll(added ...source.Candidate) {
+func (s *cloudRoster) poll(added ...roster.Node) {
 	s.now = s.now.Add(time.Minute)
 	for range 4 {
-		s.roster.Apply(s.now, roster.Update{Source: source.Update{Changed: added, LastContact: s.now, Verified: 1}})
+		s.roster.Apply(s.now, roster.Input{Source: roster.Update{Changed: added, LastContact: s.now, Verified: 1}})
 		added = nil
 		actions := s.roster.NextActions(s.now)
-		if actions.Verify != source.NoVerification {
+		if actions.Verify != roster.NoVerification {
 			s.roster.Apply(
 				s.now,
-				roster.Update{Verification: &observe.VerificationResult{StartedAt: s.now, Mode: actions.Verify, Number: 1}},
+				roster.Input{Verification: &roster.VerificationResult{StartedAt: s.now, Mode: actions.Verify, Number: 1}},
 			)
 		}
 		if actions.List {
 			s.listings++
 			l, err := s.List(s.t.Context())
 			after, _ := RetryAfter(err)
-			s.roster.Apply(s.now, roster.Update{Listing: &observe.ListingResult{StartedAt: s.now, Listing: l, Err: err, RetryAfter: after}})
+			s.roster.Apply(s.now, roster.Input{Listing: &roster.ListingResult{StartedAt: s.now, Listing: l, Err: err, RetryAfter: after}})
 		}
 	}
 }
@@ -59,8 +56,8 @@ func (s *cloudRoster) poll(added ...source.Candidate) {
 func (s *cloudRoster) nodes() []string {
 	var out []string
 	for _, m := range s.roster.Members(func(string) bool { return false }) {
-		if m.Node != nil {
-			out = append(out, strings.Join(append([]string{m.Name}, addressStrings(m.Node.Addresses)...), " "))
+		if m.Published != nil {
+			out = append(out, strings.Join(append([]string{m.Name}, addressStrings(m.Published.Addresses)...), " "))
 		}
 	}
 	slices.Sort(out)
@@ -81,9 +78,9 @@ type badInput struct {
 	name          string
 	fault         http.HandlerFunc
 	prepare       func(*cloudRoster)
-	wantAddresses source.SyncState
+	wantAddresses roster.SyncState
 	wantReason    string                // in the reason
-	wantOmission  source.OmissionReason // why c is left out; 0: it is listed
+	wantOmission  roster.OmissionReason // why c is left out; 0: it is listed
 	wantNodes     []string              // that are listed; none: a and b as they were, and c unless it is left out
 }
 
@@ -105,7 +102,7 @@ func badInputs() []badInput {
 	status := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { respond(w, status, body) }
 	}
-	const failed, later = source.Degraded, source.NotResolvedYet
+	const failed, later = roster.Degraded, roster.NotResolvedYet
 	return []badInput{
 		// unreachable, slow
 		{name: "the connection is refused", prepare: func(s *cloudRoster) {
@@ -223,7 +220,7 @@ func badInputs() []badInput {
 			fault:         respondWith(serversJSON("", one, two, strings.Replace(three, `"lan":2,`, ``, 1))),
 			wantAddresses: failed,
 			wantReason:    "invalid data for the servers of 1 node",
-			wantOmission:  source.InvalidRecord,
+			wantOmission:  roster.InvalidRecord,
 		},
 		{
 			name: "the pages are inconsistent", prepare: func(s *cloudRoster) { s.withPages(2) },
@@ -242,7 +239,7 @@ func badInputs() []badInput {
 			offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
 			page := serversJSON("", all[min(offset, 3):min(offset+2, 3)]...)
 			serveFixed(strings.Replace(page, `"items"`, `"limit":2,"items"`, 1), plainLANJSON).ServeHTTP(w, r)
-		}, wantAddresses: source.Synced},
+		}, wantAddresses: roster.Synced},
 		{
 			name: "a page echoes an impossible limit", fault: respondWith(strings.Replace(complete, `"items"`, `"limit":0,"items"`, 1)),
 			wantAddresses: failed, wantReason: "echoes the limit 0", wantOmission: later,
@@ -257,22 +254,22 @@ func badInputs() []badInput {
 		{
 			name:          "the new server has no NIC yet",
 			fault:         respondWith(serversJSON("", one, two, serverJSON(3))),
-			wantAddresses: source.Synced,
-			wantOmission:  source.NoAddressOnLAN,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.NoAddressOnLAN,
 		},
 		{
 			name:          "the new NIC reports 0.0.0.0, a loopback or a link-local address",
 			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "0.0.0.0", "127.0.0.1", "169.254.0.1")))),
-			wantAddresses: source.Synced,
-			wantOmission:  source.NoAddressOnLAN,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.NoAddressOnLAN,
 		},
 		{
 			name:          "the new NIC has no address yet",
 			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2")))),
-			wantAddresses: source.Synced,
-			wantOmission:  source.NoAddressOnLAN,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.NoAddressOnLAN,
 		},
-		{name: "a server is BUSY", fault: respondWith(strings.ReplaceAll(complete, "AVAILABLE", "BUSY")), wantAddresses: source.Synced},
+		{name: "a server is BUSY", fault: respondWith(strings.ReplaceAll(complete, "AVAILABLE", "BUSY")), wantAddresses: roster.Synced},
 
 		// empty
 		{
@@ -306,14 +303,14 @@ func badInputs() []badInput {
 		{
 			name:          "the list of servers is empty",
 			fault:         respondWith(serversJSON("")),
-			wantAddresses: source.Synced,
-			wantOmission:  source.NotFoundInIONOS,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.NotFoundInIONOS,
 		},
 		{
 			name:          "no server has a NIC any more",
 			fault:         respondWith(serversJSON("", serverJSON(1), serverJSON(2), serverJSON(3))),
-			wantAddresses: source.Synced,
-			wantOmission:  source.NoAddressOnLAN,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.NoAddressOnLAN,
 		},
 
 		// contradictory
@@ -334,19 +331,19 @@ func badInputs() []badInput {
 		{
 			name:          "a known address is on two servers",
 			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
-			wantAddresses: source.Synced,
-			wantOmission:  source.SharedAddress,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.SharedAddress,
 		},
 		{
 			name:          "a known address is a failover address now",
 			fault:         serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.1"}]}}`).ServeHTTP,
-			wantAddresses: source.Synced,
+			wantAddresses: roster.Synced,
 		},
 		{
 			name:          "the new server has a failover address only",
 			fault:         serveFixed(complete, `{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.3"}]}}`).ServeHTTP,
-			wantAddresses: source.Synced,
-			wantOmission:  source.SharedAddress,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.SharedAddress,
 		},
 		{name: "failover addresses come before a server's own", fault: serveFixed(
 			serversJSON(
@@ -356,34 +353,34 @@ func badInputs() []badInput {
 				serverJSON(3, nicJSON("2", "10.0.0.99", "10.0.0.3")),
 			),
 			`{"id":"2","type":"lan","properties":{"ipFailover":[{"ip":"10.0.0.99"}]}}`,
-		).ServeHTTP, wantAddresses: source.Synced},
+		).ServeHTTP, wantAddresses: roster.Synced},
 		{
 			name:          "the new server has two candidate addresses",
 			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "10.0.0.3", "10.0.0.4")))),
-			wantAddresses: source.Synced,
+			wantAddresses: roster.Synced,
 		},
 		{
 			name:          "the new server's address is outside the subnet",
 			fault:         respondWith(serversJSON("", one, two, serverJSON(3, nicJSON("2", "192.168.7.3")))),
-			wantAddresses: source.Synced,
-			wantOmission:  source.OutsideSubnet,
+			wantAddresses: roster.Synced,
+			wantOmission:  roster.OutsideSubnet,
 		},
 		{
 			name:          "a server's only address has changed",
 			fault:         respondWith(serversJSON("", serverJSON(1, nicJSON("2", "10.0.0.7")), two, three)),
-			wantAddresses: source.Synced,
+			wantAddresses: roster.Synced,
 			wantNodes:     []string{"a 10.0.0.7", "b 10.0.0.2", "c 10.0.0.3"},
 		},
 		{
 			name:          "the replacement has the address of an old Node that still exists",
 			fault:         respondWith(serversJSON("", two, serverJSON(3, nicJSON("2", "10.0.0.1")))),
-			wantAddresses: source.Synced,
+			wantAddresses: roster.Synced,
 			wantNodes:     []string{"b 10.0.0.2", "c 10.0.0.1"},
 		},
 		{
 			name:          "all servers have one name",
 			fault:         respondWith(regexp.MustCompile(`node-\d`).ReplaceAllString(complete, "node")),
-			wantAddresses: source.Synced,
+			wantAddresses: roster.Synced,
 		},
 	}
 }
@@ -411,7 +408,7 @@ func TestBadInput(t *testing.T) {
 				good.ServeHTTP(w, r)
 			}))
 			s := &cloudRoster{Client: newTestClient(t, cfg), t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-			s.roster = roster.New(roster.Config{Method: resolve.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}})
+			s.roster = roster.New(roster.Config{Method: roster.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}})
 			s.poll(s.candidate("a", 1), s.candidate("b", 2))
 			known := []string{"a 10.0.0.1", "b 10.0.0.2"}
 			if diff := cmp.Diff(known, s.nodes()); diff != "" {
@@ -438,7 +435,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("nodes: %s", diff)
 			}
 			status := s.roster.Status(s.now)
-			if status.Membership.Sync != source.Synced || status.Addresses.Sync != tc.wantAddresses ||
+			if status.Membership.Sync != roster.Synced || status.Addresses.Sync != tc.wantAddresses ||
 				!strings.Contains(status.Addresses.Reason, tc.wantReason) {
 				t.Errorf(
 					"membership %v, addresses %v, want %v with %q",
@@ -449,7 +446,7 @@ func TestBadInput(t *testing.T) {
 				)
 			}
 			for _, m := range s.roster.Members(func(string) bool { return false }) {
-				if m.Name == "c" && m.Node == nil && m.Omission.Reason != tc.wantOmission {
+				if m.Name == "c" && m.Published == nil && m.Omission.Reason != tc.wantOmission {
 					t.Errorf("c is omitted with %v, want %s", m.Omission, tc.wantOmission)
 				}
 			}
@@ -494,18 +491,18 @@ func TestListsAllPairsOrNone(t *testing.T) {
 				}
 				return
 			}
-			want := source.Listing{Invalid: map[string]string{}, Servers: []source.Server{
+			want := roster.Listing{Invalid: map[string]string{}, Servers: []roster.Server{
 				{
 					ID:         testServerID(1),
 					Datacenter: testDatacenter,
 					Name:       "node-1",
-					NICs:       []source.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: parseAddrs("10.0.0.1")}},
+					NICs:       []roster.NIC{{ID: "nic-2-10.0.0.1", LAN: "2", Addresses: parseAddrs("10.0.0.1")}},
 				},
 				{
 					ID:         testServerID(2),
 					Datacenter: other,
 					Name:       "node-2",
-					NICs:       []source.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: parseAddrs("10.0.1.2")}},
+					NICs:       []roster.NIC{{ID: "nic-3-10.0.1.2", LAN: "3", Addresses: parseAddrs("10.0.1.2")}},
 				},
 			}}
 			if diff := cmp.Diff(want, got, compareAddrs); err != nil || diff != "" {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // fuzzedCloud is a cloud with arbitrary responses, and a client of it with the real SDK. There is no
@@ -89,7 +89,7 @@ func FuzzListing(f *testing.F) {
 	})
 }
 
-func checkListing(t *testing.T, l source.Listing) {
+func checkListing(t *testing.T, l roster.Listing) {
 	t.Helper()
 	canonical := func(addrs []netip.Addr) {
 		for _, a := range addrs {

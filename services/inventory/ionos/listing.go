@@ -10,25 +10,25 @@ import (
 	"strconv"
 	"strings"
 
-	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
 
 // List reads a complete, consistent listing of all pairs, or returns an error. A server whose data is
 // invalid is in the listing's Invalid and not among its Servers. Servers are sorted by ID. States such as
 // BUSY only mean that a change is pending, and are ignored.
-func (c *Client) List(ctx context.Context) (source.Listing, error) {
-	out := source.Listing{Invalid: make(map[string]string)}
+func (c *Client) List(ctx context.Context) (roster.Listing, error) {
+	out := roster.Listing{Invalid: make(map[string]string)}
 	datacenterOf := make(map[string]string) // by server ID
 	for _, dc := range c.datacenters {
 		servers, err := c.listServers(ctx, dc)
 		if err != nil {
-			return source.Listing{}, err
+			return roster.Listing{}, err
 		}
 		for _, s := range servers {
 			if other, ok := datacenterOf[s.ID]; ok {
-				return source.Listing{}, fmt.Errorf("server %s is in datacenter %s and in %s", truncate(s.ID), other, dc.id)
+				return roster.Listing{}, fmt.Errorf("server %s is in datacenter %s and in %s", truncate(s.ID), other, dc.id)
 			}
 			datacenterOf[s.ID] = dc.id
 			if s.err != nil {
@@ -42,12 +42,12 @@ func (c *Client) List(ctx context.Context) (source.Listing, error) {
 		for _, lan := range dc.lans {
 			failover, err := c.readFailover(ctx, dc.id, lan)
 			if err != nil {
-				return source.Listing{}, err
+				return roster.Listing{}, err
 			}
 			out.Failover = append(out.Failover, failover...)
 		}
 	}
-	slices.SortFunc(out.Servers, func(a, b source.Server) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Servers, func(a, b roster.Server) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(out.Failover, netip.Addr.Compare)
 	out.Failover = slices.Compact(out.Failover)
 	c.metrics.lastListing.SetToCurrentTime()
@@ -98,8 +98,8 @@ const (
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // convertServer converts a server of the SDK, any of whose fields may be nil.
-func convertServer(s ionoscloud.Server, dc datacenter) (source.Server, error) {
-	out := source.Server{ID: serverID(s), Datacenter: dc.id}
+func convertServer(s ionoscloud.Server, dc datacenter) (roster.Server, error) {
+	out := roster.Server{ID: serverID(s), Datacenter: dc.id}
 	switch {
 	case !uuidPattern.MatchString(out.ID):
 		return out, errors.New("id is not a UUID")
@@ -137,8 +137,8 @@ func convertServer(s ionoscloud.Server, dc datacenter) (source.Server, error) {
 
 // convertNIC converts a NIC and reports whether it is on one of the LANs. Addresses on other LANs are
 // not read.
-func convertNIC(n ionoscloud.Nic, lans []string) (source.NIC, bool, error) {
-	var out source.NIC
+func convertNIC(n ionoscloud.Nic, lans []string) (roster.NIC, bool, error) {
+	var out roster.NIC
 	if n.Id == nil || *n.Id == "" || len(*n.Id) > maxTextLength {
 		return out, false, errors.New("id is missing or too long")
 	}

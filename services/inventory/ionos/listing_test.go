@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/google/go-cmp/cmp"
 )
 
 var compareAddrs = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -34,10 +34,10 @@ func TestListsServersAndNICsOnConfiguredLANs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := source.Listing{
-		Servers: []source.Server{
+	want := roster.Listing{
+		Servers: []roster.Server{
 			{ID: testServerID(1), Datacenter: testDatacenter, Name: "node-1"},
-			{ID: testServerID(2), Datacenter: testDatacenter, Name: "node-2", NICs: []source.NIC{
+			{ID: testServerID(2), Datacenter: testDatacenter, Name: "node-2", NICs: []roster.NIC{
 				{ID: "nic-2-10.0.0.12-10.0.0.11", LAN: "2", Addresses: parseAddrs("10.0.0.12", "10.0.0.11")},
 			}},
 		},
@@ -138,7 +138,7 @@ func TestInvalidResponsesAreErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), testDatacenter) {
 				t.Fatalf("got %v, want an error with %q and the datacenter", err, tc.want)
 			}
-			if diff := cmp.Diff(source.Listing{}, got, compareAddrs); diff != "" {
+			if diff := cmp.Diff(roster.Listing{}, got, compareAddrs); diff != "" {
 				t.Errorf("values beside the error: %s", diff)
 			}
 		})

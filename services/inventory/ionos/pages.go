@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	ionoscloud "github.com/ionos-cloud/sdk-go/v6"
 )
 
 // The API returns a collection in pages, by offset and without a snapshot. When a server is deleted
@@ -39,7 +39,7 @@ var errInconsistentPages = errors.New("inconsistent pages")
 // serverResult is a server of a page, or why its data is invalid. Nothing else of a page is kept, because
 // the SDK's servers take several times as much memory.
 type serverResult struct {
-	source.Server // has at least the ID
+	roster.Server // has at least the ID
 
 	err error
 }
@@ -116,7 +116,7 @@ func (c *Client) readPage(ctx context.Context, dc datacenter, offset int) (page,
 		}
 		server, err := convertServer(s, dc)
 		if err != nil {
-			server = source.Server{ID: server.ID} // nothing else of it is kept
+			server = roster.Server{ID: server.ID} // nothing else of it is kept
 		}
 		servers = append(servers, serverResult{server, err})
 		return nil

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // pager is a cloud whose servers change between requests.
@@ -69,7 +69,7 @@ func serverNumbers(n int) []int {
 	return out
 }
 
-func listedNumbers(l source.Listing) []int {
+func listedNumbers(l roster.Listing) []int {
 	var out []int
 	for _, s := range l.Servers {
 		n, _ := strconv.Atoi(strings.TrimLeft(s.ID[24:], "0"))

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Labels and taints that clusters use by convention.
@@ -52,7 +52,7 @@ type Rules struct {
 // nodeSummary is what is kept of a Node. Its candidate has no state yet: that may depend on the
 // Pods of the workload.
 type nodeSummary struct {
-	candidate source.Candidate
+	candidate roster.Node
 	signals   signals
 }
 
@@ -71,12 +71,12 @@ func (s nodeSummary) equal(o nodeSummary) bool {
 
 // EvaluateNode returns the candidate for a Node on which no Pod of the workload runs. It never
 // fails: the candidate omits invalid fields of the Node.
-func EvaluateNode(node *corev1.Node, rules Rules) source.Candidate {
+func EvaluateNode(node *corev1.Node, rules Rules) roster.Node {
 	return summarizeNode(node, rules).evaluate(rules, podCounts{})
 }
 
 // evaluate returns the candidate for a Node with these Pods.
-func (s nodeSummary) evaluate(rules Rules, pods podCounts) source.Candidate {
+func (s nodeSummary) evaluate(rules Rules, pods podCounts) roster.Node {
 	c := s.candidate
 	c.State, c.StateReason = s.evaluateState(rules, pods)
 	return c
@@ -88,14 +88,14 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 	}
 	provider := node.Spec.ProviderID // not dropped if it is too long: then the name could pick another server
 	s := nodeSummary{
-		candidate: source.Candidate{
+		candidate: roster.Node{
 			Name:        node.Name,
 			UID:         string(node.UID),
 			ProviderID:  strings.ToValidUTF8(provider[:min(len(provider), maxIdentifier)], "?"),
-			SystemUUID:  source.KeepValid(node.Status.NodeInfo.SystemUUID, maxIdentifier),
+			SystemUUID:  roster.KeepValid(node.Status.NodeInfo.SystemUUID, maxIdentifier),
 			InternalIPs: internalIPs(node.Status.Addresses),
-			Zone:        source.KeepValid(node.Labels[corev1.LabelTopologyZone], maxLabelValue),
-			Region:      source.KeepValid(node.Labels[corev1.LabelTopologyRegion], maxLabelValue),
+			Zone:        roster.KeepValid(node.Labels[corev1.LabelTopologyZone], maxLabelValue),
+			Region:      roster.KeepValid(node.Labels[corev1.LabelTopologyRegion], maxLabelValue),
 			Labels:      validLabels(node.Labels),
 		},
 		signals: signals{
@@ -117,19 +117,19 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 
 // checkEligibility returns why the labels exclude a node, or 0, and what says so. It evaluates all labels,
 // including invalid ones, which are not published.
-func checkEligibility(all map[string]string, selector labels.Selector) (excluded source.OmissionReason, by string) {
+func checkEligibility(all map[string]string, selector labels.Selector) (excluded roster.OmissionReason, by string) {
 	for _, label := range []string{labelControlPlane, labelMaster} {
 		if _, ok := all[label]; ok {
-			return source.ControlPlane, "it has the label " + label
+			return roster.ControlPlane, "it has the label " + label
 		}
 	}
 	if value, ok := all[labelExclude]; ok {
 		if excludes, err := strconv.ParseBool(value); err != nil || excludes { // as Kubernetes reads it (kubernetes#131085)
-			return source.ExcludedByLabel, "it has the label " + labelExclude
+			return roster.ExcludedByLabel, "it has the label " + labelExclude
 		}
 	}
 	if selector != nil && !selector.Matches(labels.Set(all)) {
-		return source.NotSelected, fmt.Sprintf("NODE_SELECTOR %q does not match its labels", selector)
+		return roster.NotSelected, fmt.Sprintf("NODE_SELECTOR %q does not match its labels", selector)
 	}
 	return 0, ""
 }
@@ -142,7 +142,7 @@ func checkEligibility(all map[string]string, selector labels.Selector) (excluded
 // A workload takes precedence over a cordon or the autoscaler's taint: a node with a ready Pod is
 // ready, so that a drain ends when the last Pod has left. A node whose only ready Pods are being
 // deleted is draining, as they are.
-func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (state source.NodeState, reason string) {
+func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (state roster.NodeState, reason string) {
 	kubelet := "its kubelet is ready"
 	if !s.signals.ready {
 		kubelet = "its kubelet is not ready"
@@ -158,30 +158,30 @@ func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (state source.No
 	}
 	switch {
 	case s.signals.shutdown:
-		return source.NotReady, "its machine is shut down (taint " + taintShutdown + ")"
+		return roster.NotReady, "its machine is shut down (taint " + taintShutdown + ")"
 	case s.signals.deleting:
-		return source.Draining, "the Node is being deleted"
+		return roster.Draining, "the Node is being deleted"
 	case rules.Workload != nil:
 		if leaving != "" {
 			kubelet += "; " + leaving
 		}
 		return s.stateFromWorkload(leaving != "", pods), fmt.Sprintf("%s; Pods of WORKLOAD: %s", kubelet, pods)
 	case leaving != "":
-		return source.Draining, leaving
+		return roster.Draining, leaving
 	case !s.signals.ready:
-		return source.NotReady, kubelet
+		return roster.NotReady, kubelet
 	}
-	return source.Ready, kubelet
+	return roster.Ready, kubelet
 }
 
-func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) source.NodeState {
+func (s nodeSummary) stateFromWorkload(isLeaving bool, pods podCounts) roster.NodeState {
 	switch {
 	case s.signals.ready && pods.ready > 0:
-		return source.Ready
+		return roster.Ready
 	case s.signals.ready && pods.readyDeleting > 0, isLeaving:
-		return source.Draining
+		return roster.Draining
 	}
-	return source.NotReady
+	return roster.NotReady
 }
 
 func hasTaint(node *corev1.Node, key string) bool {
@@ -209,7 +209,7 @@ func validLabels(all map[string]string) map[string]string {
 	valid := make(map[string]string, len(all))
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
-		if k != "" && k == source.KeepValid(k, maxLabelKey) && v == source.KeepValid(v, maxLabelValue) && len(valid) < maxLabels {
+		if k != "" && k == roster.KeepValid(k, maxLabelKey) && v == roster.KeepValid(v, maxLabelValue) && len(valid) < maxLabels {
 			valid[k] = v
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func newWorker(name string, edit ...func(*corev1.Node)) *corev1.Node {
@@ -45,30 +45,30 @@ func TestEvaluateNode(t *testing.T) {
 		name   string
 		edit   []func(*corev1.Node)
 		rules  Rules
-		state  source.NodeState
-		reason source.OmissionReason
+		state  roster.NodeState
+		reason roster.OmissionReason
 	}{
-		{"a ready worker", nil, Rules{}, source.Ready, 0},
-		{"a worker that is not ready", []func(*corev1.Node){notReady}, Rules{}, source.NotReady, 0},
-		{"a worker without conditions", []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}, Rules{}, source.NotReady, 0},
-		{"a control plane node", []func(*corev1.Node){withLabel(labelControlPlane, "")}, Rules{}, source.Ready, source.ControlPlane},
-		{"a node with the old master label", []func(*corev1.Node){withLabel(labelMaster, "false")}, Rules{}, source.Ready, source.ControlPlane},
-		{"excluded from load balancers", []func(*corev1.Node){withLabel(labelExclude, "")}, Rules{}, source.Ready, source.ExcludedByLabel},
-		{"excluded by a value that is true", []func(*corev1.Node){withLabel(labelExclude, "1")}, Rules{}, source.Ready, source.ExcludedByLabel},
-		{"excluded by a value that is no boolean", []func(*corev1.Node){withLabel(labelExclude, "no")}, Rules{}, source.Ready, source.ExcludedByLabel},
-		{"not excluded by the value false", []func(*corev1.Node){withLabel(labelExclude, "false")}, Rules{}, source.Ready, 0},
-		{"not excluded by the value False", []func(*corev1.Node){withLabel(labelExclude, "False")}, Rules{}, source.Ready, 0},
-		{"not excluded by the value 0", []func(*corev1.Node){withLabel(labelExclude, "0")}, Rules{}, source.Ready, 0},
-		{"selected", []func(*corev1.Node){withLabel("pool", "blue")}, Rules{Selector: blue}, source.Ready, 0},
-		{"not selected", []func(*corev1.Node){withLabel("pool", "red")}, Rules{Selector: blue}, source.Ready, source.NotSelected},
-		{"being deleted", []func(*corev1.Node){deleting}, Rules{}, source.Draining, 0},
-		{"being deleted and not ready", []func(*corev1.Node){deleting, notReady}, Rules{}, source.Draining, 0},
-		{"to be deleted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, Rules{}, source.Draining, 0},
-		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, source.NotReady, 0},
-		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, source.NotReady, 0},
-		{"cordoned, without effect", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, source.Ready, 0},
-		{"cordoned, drained", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, source.Draining, 0},
-		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, source.NotReady, 0},
+		{"a ready worker", nil, Rules{}, roster.Ready, 0},
+		{"a worker that is not ready", []func(*corev1.Node){notReady}, Rules{}, roster.NotReady, 0},
+		{"a worker without conditions", []func(*corev1.Node){func(n *corev1.Node) { n.Status.Conditions = nil }}, Rules{}, roster.NotReady, 0},
+		{"a control plane node", []func(*corev1.Node){withLabel(labelControlPlane, "")}, Rules{}, roster.Ready, roster.ControlPlane},
+		{"a node with the old master label", []func(*corev1.Node){withLabel(labelMaster, "false")}, Rules{}, roster.Ready, roster.ControlPlane},
+		{"excluded from load balancers", []func(*corev1.Node){withLabel(labelExclude, "")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
+		{"excluded by a value that is true", []func(*corev1.Node){withLabel(labelExclude, "1")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
+		{"excluded by a value that is no boolean", []func(*corev1.Node){withLabel(labelExclude, "no")}, Rules{}, roster.Ready, roster.ExcludedByLabel},
+		{"not excluded by the value false", []func(*corev1.Node){withLabel(labelExclude, "false")}, Rules{}, roster.Ready, 0},
+		{"not excluded by the value False", []func(*corev1.Node){withLabel(labelExclude, "False")}, Rules{}, roster.Ready, 0},
+		{"not excluded by the value 0", []func(*corev1.Node){withLabel(labelExclude, "0")}, Rules{}, roster.Ready, 0},
+		{"selected", []func(*corev1.Node){withLabel("pool", "blue")}, Rules{Selector: blue}, roster.Ready, 0},
+		{"not selected", []func(*corev1.Node){withLabel("pool", "red")}, Rules{Selector: blue}, roster.Ready, roster.NotSelected},
+		{"being deleted", []func(*corev1.Node){deleting}, Rules{}, roster.Draining, 0},
+		{"being deleted and not ready", []func(*corev1.Node){deleting, notReady}, Rules{}, roster.Draining, 0},
+		{"to be deleted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, Rules{}, roster.Draining, 0},
+		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, roster.NotReady, 0},
+		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
+		{"cordoned, without effect", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
+		{"cordoned, drained", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, roster.Draining, 0},
+		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, roster.NotReady, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := EvaluateNode(newWorker("w", tc.edit...), tc.rules)
@@ -103,10 +103,10 @@ func testMalformedNode(t *testing.T) {
 	}
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
 	got := EvaluateNode(n, Rules{})
-	want := source.Candidate{
+	want := roster.Node{
 		Name:        "w",
 		UID:         "uid-1",
-		State:       source.Ready,
+		State:       roster.Ready,
 		StateReason: "its kubelet is ready",
 		Region:      "de",
 		ProviderID:  n.Spec.ProviderID[:maxIdentifier],
@@ -119,7 +119,7 @@ func testMalformedNode(t *testing.T) {
 	empty := EvaluateNode(&corev1.Node{}, Rules{})
 	if d := cmp.Diff(
 		empty,
-		source.Candidate{State: source.NotReady, StateReason: "its kubelet is not ready", Labels: map[string]string{}},
+		roster.Node{State: roster.NotReady, StateReason: "its kubelet is not ready", Labels: map[string]string{}},
 	); d != "" {
 		t.Error(d)
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +24,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Config is what Nodes needs. All fields except Rules are mandatory.
@@ -42,8 +43,8 @@ type Nodes struct {
 
 	mu          sync.Mutex
 	nodesByName map[string]nodeSummary
-	reported    map[string]source.Candidate // as last reported, by name
-	pods        *workloadPods               // of Rules.Workload; nil: there is none
+	reported    map[string]roster.Node // as last reported, by name
+	pods        *workloadPods          // of Rules.Workload; nil: there is none
 }
 
 // workloadPods are the Pods of the workload.
@@ -56,7 +57,7 @@ type workloadPods struct {
 // New returns a source that has no Nodes yet; Run fills it.
 func New(cfg Config) *Nodes {
 	n := &Nodes{
-		rules: cfg.Rules, changed: make(chan struct{}, 1), nodesByName: map[string]nodeSummary{}, reported: map[string]source.Candidate{},
+		rules: cfg.Rules, changed: make(chan struct{}, 1), nodesByName: map[string]nodeSummary{}, reported: map[string]roster.Node{},
 	}
 	watchConfig := kubewatch.Config{
 		Client: cfg.Client, Log: cfg.Log, Metrics: kubewatch.NewMetrics(cfg.Registerer), Changed: n.changed,
@@ -133,7 +134,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 }
 
 // Verify checks that the reported Nodes are current; see kubewatch.Verifier.
-func (n *Nodes) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
+func (n *Nodes) Verify(ctx context.Context, mode roster.Verification) (number uint64, err error) {
 	return n.verifier.Verify(ctx, mode)
 }
 
@@ -142,10 +143,10 @@ func (n *Nodes) Verify(ctx context.Context, mode source.Verification) (number ui
 func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 
 // Take evaluates the Nodes that changed since the previous Take, and returns them as candidates.
-func (n *Nodes) Take() source.Update {
+func (n *Nodes) Take() roster.Update {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var update source.Update
+	var update roster.Update
 	dirty := map[string]struct{}{} // names of the Nodes to evaluate again
 
 	nodes := n.nodes.Take()

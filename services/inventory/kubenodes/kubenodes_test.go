@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -21,8 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,7 +33,7 @@ type testCluster struct {
 
 	t      *testing.T
 	client *fake.Clientset
-	states map[string]source.NodeState
+	states map[string]roster.NodeState
 }
 
 func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
@@ -71,11 +71,11 @@ func startCluster(t *testing.T, rules Rules, objects ...any) *testCluster {
 	if rules.Workload != nil {
 		<-watching
 	}
-	return &testCluster{Nodes: n, t: t, client: client, states: map[string]source.NodeState{}}
+	return &testCluster{Nodes: n, t: t, client: client, states: map[string]roster.NodeState{}}
 }
 
 // awaitStates takes updates until the nodes have exactly these states.
-func (c *testCluster) awaitStates(want map[string]source.NodeState) {
+func (c *testCluster) awaitStates(want map[string]roster.NodeState) {
 	c.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for !maps.Equal(want, c.states) {
@@ -96,7 +96,7 @@ func (c *testCluster) awaitStates(want map[string]source.NodeState) {
 
 func TestFollowsNodes(t *testing.T) {
 	c := startCluster(t, Rules{}, newWorker("a"), newWorker("b"))
-	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready})
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Ready, "b": roster.Ready})
 	ctx, nodes := t.Context(), c.client.CoreV1().Nodes()
 	for _, err := range []error{
 		errOf(nodes.Create(ctx, newWorker("c"), metav1.CreateOptions{})),
@@ -107,12 +107,12 @@ func TestFollowsNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.awaitStates(map[string]source.NodeState{"b": source.NotReady, "c": source.Ready})
+	c.awaitStates(map[string]roster.NodeState{"b": roster.NotReady, "c": roster.Ready})
 }
 
 func TestCountsCordonedNodes(t *testing.T) {
 	c := startCluster(t, Rules{}, newWorker("a", cordoned), newWorker("b"), newWorker("c", cordoned, withLabel(labelControlPlane, "")))
-	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready, "c": source.Ready})
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Ready, "b": roster.Ready, "c": roster.Ready})
 	if n := c.countCordoned(); n != 1 {
 		t.Errorf("%v Nodes, want the worker alone", n)
 	}
@@ -148,7 +148,7 @@ func notReadyPod(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.Conditi
 func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	c := startCluster(t, gatewayRules(t), newWorker("a"), newWorker("b"), newPod("a", "one"), newPod("a", "two", notReadyPod))
 	ctx, pods := t.Context(), c.client.CoreV1().Pods("ingress")
-	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.NotReady})
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Ready, "b": roster.NotReady})
 	update := func(p *corev1.Pod) {
 		t.Helper()
 		if _, err := pods.Update(ctx, p, metav1.UpdateOptions{}); err != nil {
@@ -163,21 +163,21 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	if _, err := pods.Create(ctx, newPod("b", "three"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready}) // the drained node still has a ready Pod
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Ready, "b": roster.Ready}) // the drained node still has a ready Pod
 	update(newPod("a", "one", deletingPod))
-	c.awaitStates(map[string]source.NodeState{"a": source.Draining, "b": source.Ready})
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Draining, "b": roster.Ready})
 	update(newPod("a", "two"))
-	c.awaitStates(map[string]source.NodeState{"a": source.Ready, "b": source.Ready})
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Ready, "b": roster.Ready})
 	update(newPod("b", "two")) // as when a Pod of a StatefulSet moves to another node
-	c.awaitStates(map[string]source.NodeState{"a": source.Draining, "b": source.Ready})
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Draining, "b": roster.Ready})
 	if err := pods.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Verify(ctx, source.FullVerification); err != nil {
+	if _, err := c.Verify(ctx, roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	c.Take()
-	c.awaitStates(map[string]source.NodeState{"a": source.Draining, "b": source.Ready}) // by the autoscaler's taint
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's taint
 	if len(c.pods.countsByNode) != 1 || len(c.pods.podsByName) != 2 {
 		t.Errorf("deleted objects are kept: %v, %v", c.pods.countsByNode, c.pods.podsByName)
 	}
@@ -193,7 +193,7 @@ func TestUnreadablePodsKeepTheSourceUnverified(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- n.Run(ctx) }()
-	if _, err := n.Verify(ctx, source.FullVerification); err == nil || !strings.Contains(err.Error(), "forbidden in this test") {
+	if _, err := n.Verify(ctx, roster.FullVerification); err == nil || !strings.Contains(err.Error(), "forbidden in this test") {
 		t.Errorf("got %v", err)
 	}
 	cancel()
@@ -205,8 +205,8 @@ func TestUnreadablePodsKeepTheSourceUnverified(t *testing.T) {
 
 func TestRequestsOnlyPodsOfWorkload(t *testing.T) {
 	c := startCluster(t, gatewayRules(t), newWorker("a"), newPod("a", "one"))
-	c.awaitStates(map[string]source.NodeState{"a": source.Ready})
-	if _, err := c.Verify(t.Context(), source.LightVerification); err != nil {
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Ready})
+	if _, err := c.Verify(t.Context(), roster.LightVerification); err != nil {
 		t.Fatal(err)
 	}
 	requests := 0
@@ -235,8 +235,8 @@ func TestRequestsOnlyPodsOfWorkload(t *testing.T) {
 
 func TestRequestsNoPodsWithoutWorkload(t *testing.T) {
 	c := startCluster(t, Rules{}, newWorker("a"))
-	c.awaitStates(map[string]source.NodeState{"a": source.Ready})
-	if _, err := c.Verify(t.Context(), source.FullVerification); err != nil {
+	c.awaitStates(map[string]roster.NodeState{"a": roster.Ready})
+	if _, err := c.Verify(t.Context(), roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	for _, action := range c.client.Actions() {
@@ -297,21 +297,21 @@ func TestStateFromWorkload(t *testing.T) {
 		edit     []func(*corev1.Node)
 		cordoned CordonPolicy
 		pods     podCounts
-		want     source.NodeState
+		want     roster.NodeState
 	}{
-		{"a ready Pod runs there", nil, KeepCordoned, ready, source.Ready},
-		{"no Pod runs there", nil, KeepCordoned, none, source.NotReady},
-		{"its Pod is not ready", nil, KeepCordoned, failing, source.NotReady},
-		{"its only ready Pod is being deleted", nil, KeepCordoned, terminating, source.Draining},
-		{"the kubelet is not ready", []func(*corev1.Node){notReady}, KeepCordoned, ready, source.NotReady},
-		{"cordoned", []func(*corev1.Node){cordoned}, KeepCordoned, ready, source.Ready},
-		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, DrainCordoned, ready, source.Ready},
-		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, DrainCordoned, none, source.Draining},
-		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, KeepCordoned, none, source.NotReady},
-		{"tainted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, source.Ready},
-		{"tainted by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, source.Draining},
-		{"being deleted", []func(*corev1.Node){deleting}, KeepCordoned, ready, source.Draining},
-		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, KeepCordoned, ready, source.NotReady},
+		{"a ready Pod runs there", nil, KeepCordoned, ready, roster.Ready},
+		{"no Pod runs there", nil, KeepCordoned, none, roster.NotReady},
+		{"its Pod is not ready", nil, KeepCordoned, failing, roster.NotReady},
+		{"its only ready Pod is being deleted", nil, KeepCordoned, terminating, roster.Draining},
+		{"the kubelet is not ready", []func(*corev1.Node){notReady}, KeepCordoned, ready, roster.NotReady},
+		{"cordoned", []func(*corev1.Node){cordoned}, KeepCordoned, ready, roster.Ready},
+		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, DrainCordoned, ready, roster.Ready},
+		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, DrainCordoned, none, roster.Draining},
+		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, KeepCordoned, none, roster.NotReady},
+		{"tainted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, roster.Ready},
+		{"tainted by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, roster.Draining},
+		{"being deleted", []func(*corev1.Node){deleting}, KeepCordoned, ready, roster.Draining},
+		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, KeepCordoned, ready, roster.NotReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			node := newWorker("w", tc.edit...)

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Workload selects Pods: with a workload, a node is ready only while a ready Pod of it runs there.
@@ -102,7 +102,7 @@ func readPod(p *corev1.Pod) podState {
 	if p == nil {
 		return podState{}
 	}
-	state := podState{node: source.KeepValid(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
+	state := podState{node: roster.KeepValid(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			state.ready = true

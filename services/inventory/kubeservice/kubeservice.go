@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +29,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // getTimeout limits the request for the Service.
@@ -57,16 +58,16 @@ type Endpoints struct {
 	failure      string // of the last check that Run made
 	confirmed    uint64 // Number of the watch before the Service was seen last
 	slicesByName map[string]sliceSummary
-	listed       map[string]source.Candidate // what the slices list, by name
-	reported     map[string]source.Candidate // as last reported; may have some that are no longer listed
-	unlisted     map[string]uint64           // those, by the Number of the watch at which they were found to be
+	listed       map[string]roster.Node // what the slices list, by name
+	reported     map[string]roster.Node // as last reported; may have some that are no longer listed
+	unlisted     map[string]uint64      // those, by the Number of the watch at which they were found to be
 }
 
 // New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
 		cfg: cfg, changed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), isRead: cfg.Exported == nil,
-		slicesByName: map[string]sliceSummary{}, reported: map[string]source.Candidate{}, unlisted: map[string]uint64{},
+		slicesByName: map[string]sliceSummary{}, reported: map[string]roster.Node{}, unlisted: map[string]uint64{},
 	}
 	// Only this label ties a slice to its Service; the name of a slice is arbitrary.
 	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
@@ -101,17 +102,17 @@ func (e *Endpoints) Run(ctx context.Context) error {
 				e.failure = err.Error() // makes the roster verify
 				e.mu.Unlock()
 			}
-			source.Signal(e.changed)
+			roster.Signal(e.changed)
 		}
 	})
 	return e.watch.Run(ctx)
 }
 
 // Recheck reads the Service soon: it may have changed.
-func (e *Endpoints) Recheck() { source.Signal(e.recheck) }
+func (e *Endpoints) Recheck() { roster.Signal(e.recheck) }
 
 // Verify checks that the reported slices are current, and then that the Service exists; see kubewatch.Verifier.
-func (e *Endpoints) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
+func (e *Endpoints) Verify(ctx context.Context, mode roster.Verification) (number uint64, err error) {
 	if number, err = e.verifier.Verify(ctx, mode); err != nil {
 		return 0, err
 	}
@@ -169,11 +170,11 @@ func NotExported(service string, selector labels.Selector) string {
 func (e *Endpoints) Changed() <-chan struct{} { return e.changed }
 
 // Take returns the members that changed since the previous Take.
-func (e *Endpoints) Take() source.Update {
+func (e *Endpoints) Take() roster.Update {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.isRead || e.withheld != "" {
-		return source.Update{Withheld: e.withheld, Failure: cmp.Or(e.withheld, "the Service has not been read yet")}
+		return roster.Update{Withheld: e.withheld, Failure: cmp.Or(e.withheld, "the Service has not been read yet")}
 	}
 	changes := e.watch.Take()
 	for _, o := range changes.Changed {
@@ -185,7 +186,7 @@ func (e *Endpoints) Take() source.Update {
 	if len(changes.Changed)+len(changes.Removed) > 0 {
 		e.mergeSlices()
 	}
-	update := source.Update{
+	update := roster.Update{
 		Failure: cmp.Or(e.failure, changes.Failure), ChangedAt: changes.ChangedAt, PartialError: e.partialError(),
 	}
 	e.failure = ""
@@ -205,7 +206,7 @@ func (e *Endpoints) mergeSlices() {
 			listed[p.name][name] = p
 		}
 	}
-	e.listed = make(map[string]source.Candidate, len(listed))
+	e.listed = make(map[string]roster.Node, len(listed))
 	for name, endpoints := range listed {
 		e.listed[name] = mergeEndpoints(endpoints, e.slicesByName)
 	}
@@ -231,7 +232,7 @@ func (e *Endpoints) partialError() string {
 
 // reportChanges adds the members that changed to an update, with those that are no longer listed and may leave. It
 // has the Service checked if more of them could.
-func (e *Endpoints) reportChanges(update *source.Update, number uint64) {
+func (e *Endpoints) reportChanges(update *roster.Update, number uint64) {
 	for name, c := range e.listed {
 		delete(e.unlisted, name)
 		if old, ok := e.reported[name]; !ok || !old.Equal(c) {
@@ -247,7 +248,7 @@ func (e *Endpoints) reportChanges(update *source.Update, number uint64) {
 		switch {
 		case !known && e.confirmed < number:
 			e.unlisted[name] = number
-			source.Signal(e.recheck)
+			roster.Signal(e.recheck)
 		case update.PartialError != "": // one of them may be this one
 		case !known || since <= e.confirmed:
 			delete(e.reported, name)
@@ -255,6 +256,6 @@ func (e *Endpoints) reportChanges(update *source.Update, number uint64) {
 			update.Removed = append(update.Removed, name)
 		}
 	}
-	slices.SortFunc(update.Changed, func(a, b source.Candidate) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(update.Changed, func(a, b roster.Node) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(update.Removed)
 }

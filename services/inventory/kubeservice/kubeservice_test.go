@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -24,7 +26,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,8 +36,8 @@ type testService struct {
 
 	t          *testing.T
 	client     *fake.Clientset
-	members    map[string]source.Candidate
-	lastUpdate source.Update
+	members    map[string]roster.Node
+	lastUpdate roster.Update
 }
 
 func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testService {
@@ -48,7 +49,7 @@ func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testServi
 		watching <- struct{}{} // the fake client loses changes between list and watch
 		return true, stream, err
 	})
-	w := &testService{t: t, client: client, members: map[string]source.Candidate{}}
+	w := &testService{t: t, client: client, members: map[string]roster.Node{}}
 	for _, s := range slices {
 		w.create(s)
 	}
@@ -118,7 +119,7 @@ func (w *testService) awaitMembers(want map[string]string) {
 	}
 }
 
-func describeCandidate(c source.Candidate) string {
+func describeCandidate(c roster.Node) string {
 	all := []string{c.State.String()}
 	if c.Invalid != "" {
 		all = []string{"invalid"}
@@ -143,8 +144,8 @@ func withPort(s *discoveryv1.EndpointSlice, name string, number int32) *discover
 }
 
 // newEndpoint returns an endpoint of a Pod, or of no Pod if pod is empty.
-func newEndpoint(pod, address string, state source.NodeState) discoveryv1.Endpoint {
-	ready, terminating := state == source.Ready, state == source.Draining
+func newEndpoint(pod, address string, state roster.NodeState) discoveryv1.Endpoint {
+	ready, terminating := state == roster.Ready, state == roster.Draining
 	serving := ready || terminating
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{address},
@@ -160,23 +161,23 @@ const v4, v6 = discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 
 func TestFollowsSlicesOfBothFamilies(t *testing.T) {
 	w := startService(t,
-		newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("", "10.0.0.9", source.NotReady)),
-		newSlice("two", v6, newEndpoint("a", "fd00::1", source.Ready)),
-		newSlice("three", v4, newEndpoint("b", "10.0.0.2", source.Draining)))
+		newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("", "10.0.0.9", roster.NotReady)),
+		newSlice("two", v6, newEndpoint("a", "fd00::1", roster.Ready)),
+		newSlice("three", v4, newEndpoint("b", "10.0.0.2", roster.Draining)))
 	w.awaitMembers(map[string]string{
 		"10.0.0.1": "ready 10.0.0.1", "fd00::1": "ready fd00::1", "10.0.0.2": "draining 10.0.0.2", "10.0.0.9": "not_ready 10.0.0.9",
 	})
-	w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("c", "10.0.0.3", source.Ready)))
+	w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("c", "10.0.0.3", roster.Ready)))
 	w.remove("three")
 	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "fd00::1": "ready fd00::1", "10.0.0.3": "ready 10.0.0.3"})
 }
 
 func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
-	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)), newSlice("two", v4))
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)), newSlice("two", v4))
 	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
-	w.update(newSlice("two", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
+	w.update(newSlice("two", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
 	w.update(newSlice("one", v4))
-	if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
+	if _, err := w.Verify(t.Context(), roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	if update := w.Take(); len(update.Removed) > 0 {
@@ -186,15 +187,15 @@ func TestKeepsEndpointMovedBetweenSlices(t *testing.T) {
 }
 
 func TestARecreatedPodIsAMemberBesideTheOldOne(t *testing.T) {
-	recreated := newEndpoint("a", "10.0.0.2", source.Ready)
+	recreated := newEndpoint("a", "10.0.0.2", roster.Ready)
 	recreated.TargetRef.UID = "another"
-	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Draining), recreated))
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Draining), recreated))
 	w.awaitMembers(map[string]string{"10.0.0.1": "draining 10.0.0.1", "10.0.0.2": "ready 10.0.0.2"})
 }
 
 func TestRequestsOnlySlicesOfService(t *testing.T) {
-	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
-	if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
+	w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
+	if _, err := w.Verify(t.Context(), roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	requests := 0
@@ -221,7 +222,7 @@ func TestRequestsOnlySlicesOfService(t *testing.T) {
 // Kubernetes makes a slice for each set of ports: two applications behind one Service must not get each other's.
 func TestAnEndpointHasThePortsOfTheSlicesThatListIt(t *testing.T) {
 	ported := func(name string, kind discoveryv1.AddressType, port string, number int32, pod, address string) *discoveryv1.EndpointSlice {
-		return withPort(newSlice(name, kind, newEndpoint(pod, address, source.Ready)), port, number)
+		return withPort(newSlice(name, kind, newEndpoint(pod, address, roster.Ready)), port, number)
 	}
 	w := startService(t, ported("one", v4, "app1", 30100, "a", "10.0.0.1"), ported("two", v4, "app2", 30101, "b", "10.0.0.2"),
 		ported("three", v6, "app2", 30101, "b", "fd00::2"))
@@ -239,12 +240,12 @@ func TestAnEndpointHasThePortsOfTheSlicesThatListIt(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Run("unreachable: the API server rejects requests", func(t *testing.T) {
-		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
 		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
 		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
 			return true, nil, errors.New("connection refused")
 		})
-		for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
+		for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification} {
 			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "connection refused") {
 				t.Errorf("%s verification: %v", mode, err)
 			}
@@ -259,7 +260,7 @@ func TestBadInput(t *testing.T) {
 		if err := w.client.CoreV1().Services("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
+		for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification} {
 			if _, err := w.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "service shop/web does not exist") {
 				t.Errorf("%s verification: %v", mode, err)
 			}
@@ -274,18 +275,18 @@ func TestBadInput(t *testing.T) {
 		if _, err := w.client.CoreV1().Services("shop").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Verify(t.Context(), source.LightVerification); err == nil || !strings.Contains(err.Error(), "ExternalName") {
+		if _, err := w.Verify(t.Context(), roster.LightVerification); err == nil || !strings.Contains(err.Error(), "ExternalName") {
 			t.Error(err)
 		}
 	})
 	t.Run("contradictory: two slices list one endpoint in different states", func(t *testing.T) {
 		w := startService(t,
-			newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.NotReady), newEndpoint("b", "10.0.0.2", source.Ready)),
-			newSlice("two", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.2", source.Draining)))
+			newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.NotReady), newEndpoint("b", "10.0.0.2", roster.Ready)),
+			newSlice("two", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.2", roster.Draining)))
 		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.2": "ready 10.0.0.2"})
 	})
 	t.Run("malformed: a slice of host names", func(t *testing.T) {
-		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", source.Ready)))
+		w := startService(t, newSlice("one", discoveryv1.AddressTypeFQDN, newEndpoint("", "web.example.org", roster.Ready)))
 		w.awaitMembers(map[string]string{"web.example.org": "invalid"})
 		if !strings.HasPrefix(w.lastUpdate.PartialError, "1 invalid endpoint") ||
 			!strings.Contains(w.members["web.example.org"].Invalid, "host name") {
@@ -293,24 +294,24 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	t.Run("partial: one of several addresses is invalid", func(t *testing.T) {
-		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.300", source.Ready)))
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.300", roster.Ready)))
 		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.300": "invalid"})
-		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.400", source.Ready), newEndpoint("c", "10.0.0.2", source.Ready)))
+		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.400", roster.Ready), newEndpoint("c", "10.0.0.2", roster.Ready)))
 		w.awaitMembers(map[string]string{
 			"10.0.0.1": "ready 10.0.0.1", "10.0.0.2": "ready 10.0.0.2", "10.0.0.300": "invalid", "10.0.0.400": "invalid",
 		})
-		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready), newEndpoint("b", "10.0.0.3", source.Ready)))
+		w.update(newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready), newEndpoint("b", "10.0.0.3", roster.Ready)))
 		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.3": "ready 10.0.0.3"})
 		if w.lastUpdate.PartialError != "" {
 			t.Errorf("flaw %q", w.lastUpdate.PartialError)
 		}
 	})
 	t.Run("empty: the Service has no endpoint", func(t *testing.T) {
-		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)))
+		w := startService(t, newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)))
 		w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
 		w.update(newSlice("one", v4))
 		w.awaitMembers(map[string]string{})
-		if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
+		if _, err := w.Verify(t.Context(), roster.FullVerification); err != nil {
 			t.Errorf("full verification: %v", err) // the set is empty; confirming that is left to the roster
 		}
 	})
@@ -321,14 +322,14 @@ func TestEndpointState(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		conditions discoveryv1.EndpointConditions
-		want       source.NodeState
+		want       roster.NodeState
 	}{
-		{"no condition is set", discoveryv1.EndpointConditions{}, source.Ready},
-		{"ready", discoveryv1.EndpointConditions{Ready: &yes}, source.Ready},
-		{"not ready", discoveryv1.EndpointConditions{Ready: &no}, source.NotReady},
-		{"serving while terminating", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, source.Draining},
-		{"no longer serving", discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, source.NotReady},
-		{"ready while terminating, by publishNotReadyAddresses", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, source.Ready},
+		{"no condition is set", discoveryv1.EndpointConditions{}, roster.Ready},
+		{"ready", discoveryv1.EndpointConditions{Ready: &yes}, roster.Ready},
+		{"not ready", discoveryv1.EndpointConditions{Ready: &no}, roster.NotReady},
+		{"serving while terminating", discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, roster.Draining},
+		{"no longer serving", discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, roster.NotReady},
+		{"ready while terminating, by publishNotReadyAddresses", discoveryv1.EndpointConditions{Ready: &yes, Terminating: &yes}, roster.Ready},
 	} {
 		if got := endpointState(tc.conditions); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
@@ -400,21 +401,21 @@ func TestSlicesThatGoWithTheirServiceRemoveNoEndpoint(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		w := startService(
 			t,
-			newSlice("one", v4, newEndpoint("a", "10.0.0.1", source.Ready)),
-			newSlice("two", v6, newEndpoint("a", "fd00::1", source.Ready)),
+			newSlice("one", v4, newEndpoint("a", "10.0.0.1", roster.Ready)),
+			newSlice("two", v6, newEndpoint("a", "fd00::1", roster.Ready)),
 		)
 		both := map[string]string{"10.0.0.1": "ready 10.0.0.1", "fd00::1": "ready fd00::1"}
 		w.awaitMembers(both)
 		w.deleteService(marked)
 		w.remove("one")
 		w.remove("two")
-		for w.lastUpdate = (source.Update{}); !strings.Contains(w.lastUpdate.Failure, "service shop/web does not exist"); {
+		for w.lastUpdate = (roster.Update{}); !strings.Contains(w.lastUpdate.Failure, "service shop/web does not exist"); {
 			<-w.Changed()
 			if w.lastUpdate = w.Take(); len(w.lastUpdate.Removed) > 0 {
 				t.Fatalf("removed %v", w.lastUpdate.Removed)
 			}
 		}
-		if _, err := w.Verify(t.Context(), source.FullVerification); err == nil {
+		if _, err := w.Verify(t.Context(), roster.FullVerification); err == nil {
 			t.Error("the missing Service is verified")
 		}
 		w.awaitMembers(both)
@@ -425,7 +426,7 @@ func TestSlicesThatGoWithTheirServiceRemoveNoEndpoint(t *testing.T) {
 		if _, err := w.client.CoreV1().Services("shop").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Verify(t.Context(), source.FullVerification); err != nil {
+		if _, err := w.Verify(t.Context(), roster.FullVerification); err != nil {
 			t.Error(err)
 		}
 		if update := w.Take(); len(update.Removed) != 2 { // it is there, and has no endpoints
@@ -435,19 +436,19 @@ func TestSlicesThatGoWithTheirServiceRemoveNoEndpoint(t *testing.T) {
 }
 
 func TestAnEndpointIsItsAddress(t *testing.T) {
-	named := func(name, uid, address string, state source.NodeState) discoveryv1.Endpoint {
+	named := func(name, uid, address string, state roster.NodeState) discoveryv1.Endpoint {
 		e := newEndpoint("p", address, state)
 		e.TargetRef.Name, e.TargetRef.UID = name, types.UID(uid)
 		return e
 	}
-	w := startService(t, newSlice("one", v4, named("p", "u", "10.0.0.1", source.Ready), named("p", "u", "10.0.0.2", source.Ready)))
+	w := startService(t, newSlice("one", v4, named("p", "u", "10.0.0.1", roster.Ready), named("p", "u", "10.0.0.2", roster.Ready)))
 	both := map[string]string{"10.0.0.1": "ready 10.0.0.1", "10.0.0.2": "ready 10.0.0.2"}
 	w.awaitMembers(both) // two addresses of one object
-	w.update(newSlice("one", v4, named("renamed", "u", "10.0.0.1", source.Draining)))
+	w.update(newSlice("one", v4, named("renamed", "u", "10.0.0.1", roster.Draining)))
 	w.awaitMembers(map[string]string{"10.0.0.1": "draining 10.0.0.1"})
-	w.update(newSlice("one", v4, named("p.u", "v", "10.0.0.1", source.Ready), named("p", "u.v", "10.0.0.2", source.Ready)))
+	w.update(newSlice("one", v4, named("p.u", "v", "10.0.0.1", roster.Ready), named("p", "u.v", "10.0.0.2", roster.Ready)))
 	w.awaitMembers(both) // objects whose names and UIDs are alike together
-	w.update(newSlice("one", v4, named("old", "1", "10.0.0.1", source.NotReady), named("new", "2", "10.0.0.1", source.Ready)))
+	w.update(newSlice("one", v4, named("old", "1", "10.0.0.1", roster.NotReady), named("new", "2", "10.0.0.1", roster.Ready)))
 	w.awaitMembers(map[string]string{"10.0.0.1": "ready 10.0.0.1"})
 	if uid := w.members["10.0.0.1"].UID; uid != "2" {
 		t.Errorf("UID %q, want that of the object that is ready", uid)
@@ -456,7 +457,7 @@ func TestAnEndpointIsItsAddress(t *testing.T) {
 
 func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	client := fake.NewClientset(service, newSlice("any-name", discoveryv1.AddressTypeIPv4, newEndpoint("a", "10.0.0.1", source.Ready)))
+	client := fake.NewClientset(service, newSlice("any-name", discoveryv1.AddressTypeIPv4, newEndpoint("a", "10.0.0.1", roster.Ready)))
 	e := New(Config{
 		Client: client, Namespace: "shop", Name: "web", Exported: labels.SelectorFromSet(labels.Set{"export": "yes"}),
 		Log: slog.New(slog.DiscardHandler), Metrics: kubewatch.NewMetrics(prometheus.NewRegistry()),
@@ -473,7 +474,7 @@ func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	}
 	verify := func(want string) {
 		t.Helper()
-		_, err := e.Verify(t.Context(), source.FullVerification)
+		_, err := e.Verify(t.Context(), roster.FullVerification)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Fatalf("%v, want an error with %q", err, want)
 		}

@@ -7,13 +7,14 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // sliceSummary is what is kept of an EndpointSlice.
@@ -27,7 +28,7 @@ type sliceSummary struct {
 type endpoint struct {
 	name, uid, target string // target is the object that it refers to, usually a Pod, and uid is its UID
 	addr              netip.Addr
-	state             source.NodeState
+	state             roster.NodeState
 	zone, hostname    string
 	problem           string // why it is invalid; empty: it is valid
 }
@@ -75,7 +76,7 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 	p := endpoint{state: endpointState(e.Conditions)}
 	text := ""
 	if len(e.Addresses) > 0 {
-		text = source.KeepValid(e.Addresses[0], contract.MaxNameLength)
+		text = roster.KeepValid(e.Addresses[0], contract.MaxNameLength)
 	}
 	addr, err := netip.ParseAddr(text)
 	switch {
@@ -91,10 +92,10 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 		p.name = p.addr.String()
 	}
 	if t := e.TargetRef; t != nil {
-		p.uid, p.target = source.KeepValid(string(t.UID), contract.MaxUIDLength), source.KeepValid(t.Name, contract.MaxNameLength)
+		p.uid, p.target = roster.KeepValid(string(t.UID), contract.MaxUIDLength), roster.KeepValid(t.Name, contract.MaxNameLength)
 	}
 	if e.Zone != nil {
-		p.zone = source.KeepValid(*e.Zone, contract.MaxLabelValueLength)
+		p.zone = roster.KeepValid(*e.Zone, contract.MaxLabelValueLength)
 	}
 	if e.Hostname != nil && contract.IsHostname(*e.Hostname) {
 		p.hostname = *e.Hostname
@@ -103,20 +104,20 @@ func readEndpoint(e *discoveryv1.Endpoint, kind discoveryv1.AddressType) endpoin
 }
 
 // endpointState applies the API's defaults: ready and serving are true if they are not set.
-func endpointState(c discoveryv1.EndpointConditions) source.NodeState {
+func endpointState(c discoveryv1.EndpointConditions) roster.NodeState {
 	isTrue := func(b *bool) bool { return b == nil || *b }
 	switch {
 	case isTrue(c.Ready):
-		return source.Ready
+		return roster.Ready
 	case isTrue(c.Serving) && c.Terminating != nil && *c.Terminating:
-		return source.Draining
+		return roster.Draining
 	}
-	return source.NotReady
+	return roster.NotReady
 }
 
 // mergeEndpoints returns one member for an address that several slices list, or one slice for several objects. The
 // one in the best state counts: the others are not up to date. Its ports are those of all of them.
-func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSummary) (c source.Candidate) {
+func mergeEndpoints(listed map[string]endpoint, slicesByName map[string]sliceSummary) (c roster.Node) {
 	var details []string
 	for _, name := range slices.SortedFunc(maps.Keys(listed), func(a, b string) int {
 		return cmp.Or(cmp.Compare(listed[a].state, listed[b].state), cmp.Compare(a, b))

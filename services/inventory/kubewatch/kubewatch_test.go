@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +33,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,10 +127,10 @@ func TestFollowsObjects(t *testing.T) {
 	<-watching
 	ctx := t.Context()
 	awaitChanges(t, n, "two nodes", func(n Changes[bool]) bool { return len(n.Changed) == 2 && !n.LastContact.IsZero() })
-	if _, err := n.Verify(ctx, source.FullVerification); err != nil {
+	if _, err := n.Verify(ctx, roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
-	if number, err := n.Verify(ctx, source.LightVerification); err != nil || number != 2 {
+	if number, err := n.Verify(ctx, roster.LightVerification); err != nil || number != 2 {
 		t.Fatal(number, err)
 	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, newNode("c"), metav1.CreateOptions{}); err != nil {
@@ -150,7 +151,7 @@ func TestFollowsObjects(t *testing.T) {
 			t.Errorf("%s is %v, want %v", o.Name, o.Value, want)
 		}
 	}
-	if _, err := n.Verify(ctx, source.FullVerification); err != nil {
+	if _, err := n.Verify(ctx, roster.FullVerification); err != nil {
 		t.Error(err)
 	}
 }
@@ -269,7 +270,7 @@ func testNoResponse(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // instead of requestTimeout
 	defer cancel()
-	if _, err := n.Verify(ctx, source.LightVerification); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.Verify(ctx, roster.LightVerification); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	if changes := n.Take(); len(changes.Removed) > 0 {
@@ -290,7 +291,7 @@ func testMalformedList(t *testing.T) {
 		l := NewVerifier(
 			New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}),
 		)
-		if number, err := l.Verify(t.Context(), source.LightVerification); err == nil {
+		if number, err := l.Verify(t.Context(), roster.LightVerification); err == nil {
 			t.Errorf("%q was accepted, number %d", answer, number)
 		}
 		srv.Close()
@@ -446,7 +447,7 @@ func testListRejected(t *testing.T) {
 	if !changes.LastContact.IsZero() {
 		t.Errorf("got %+v", changes)
 	}
-	if _, err := n.Verify(t.Context(), source.LightVerification); err == nil {
+	if _, err := n.Verify(t.Context(), roster.LightVerification); err == nil {
 		t.Error("a light verification succeeded")
 	}
 }
@@ -466,7 +467,7 @@ func testPagesExpire(t *testing.T) {
 			return 0
 		}
 	})
-	if _, err := n.Verify(t.Context(), source.FullVerification); err != nil {
+	if _, err := n.Verify(t.Context(), roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
 	s.locked(func() {
@@ -482,13 +483,13 @@ func testIdleWatchMissesChange(t *testing.T) {
 	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
 	s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("a"), *newNode("b", setResourceVersion("15"))}, 20 })
 	n.minCatchUp = 100 * time.Millisecond // TestFullVerificationWaitsForAllPages has the real one
-	_, err := n.Verify(t.Context(), source.FullVerification)
+	_, err := n.Verify(t.Context(), roster.FullVerification)
 	n.minCatchUp = minCatchUp
 	if !errors.Is(err, errInconsistent) || !strings.Contains(err.Error(), `"b"`) {
 		t.Fatalf("got %v", err)
 	}
 	awaitChanges(t, n, "the missed change", func(n Changes[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
-	if _, err = n.Verify(t.Context(), source.FullVerification); err != nil {
+	if _, err = n.Verify(t.Context(), roster.FullVerification); err != nil {
 		t.Error(err)
 	}
 }
@@ -549,7 +550,7 @@ func TestPendingVerificationsAreBounded(t *testing.T) {
 		New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}),
 	)
 	for range 3 * maxPending {
-		if _, err := l.Verify(t.Context(), source.LightVerification); err != nil {
+		if _, err := l.Verify(t.Context(), roster.LightVerification); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -559,7 +560,7 @@ func TestPendingVerificationsAreBounded(t *testing.T) {
 }
 
 func testOlderList(t *testing.T) {
-	for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
+	for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification} {
 		t.Run(mode.String(), func(t *testing.T) {
 			s, client := startAPIServer(t, newNode("a"))
 			n := startWatch(t, client)
@@ -588,7 +589,7 @@ func TestVerificationRefusesAListWithoutResourceVersion(t *testing.T) {
 	n := startWatch(t, client)
 	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 })
 	s.locked(func() { s.nodes, s.rv = nil, 0 })
-	for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
+	for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification} {
 		if _, err := n.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "invalid resourceVersion") {
 			t.Errorf("%s: got %v", mode, err)
 		}

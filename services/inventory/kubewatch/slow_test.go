@@ -10,13 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // slowServer lists nodes page by page, with a delay per page.
@@ -101,7 +101,7 @@ func TestFullVerificationWaitsForAllPages(t *testing.T) {
 				tc.server.nodes = newNodes(100)
 				w := newSlowWatch(&tc.server, tc.arrives)
 				startedAt := time.Now()
-				_, err := NewVerifier(w).Verify(t.Context(), source.FullVerification)
+				_, err := NewVerifier(w).Verify(t.Context(), roster.FullVerification)
 				took := time.Since(startedAt)
 				if off := took - tc.took; off < 0 || off > 2*recheckInterval {
 					t.Errorf("took %s, want %s", took, tc.took)
@@ -124,7 +124,7 @@ func TestCanceledFullVerificationDoesNotRelist(t *testing.T) {
 		relists := 0
 		relist := context.CancelFunc(func() { relists++ })
 		w.relist.Store(&relist)
-		_, err := NewVerifier(w).Verify(ctx, source.FullVerification)
+		_, err := NewVerifier(w).Verify(ctx, roster.FullVerification)
 		if !errors.Is(err, context.DeadlineExceeded) || relists != 0 {
 			t.Errorf("got %v, %d relists", err, relists)
 		}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // Verifier verifies several watches that together are one source: a verification is complete
@@ -25,7 +25,7 @@ type Verifier struct {
 
 // Verifiable is a watch.
 type Verifiable interface {
-	verify(ctx context.Context, mode source.Verification) (rv uint64, err error)
+	verify(ctx context.Context, mode roster.Verification) (rv uint64, err error)
 }
 
 // pendingVerification is the number of a verification and the resourceVersion that each watch
@@ -47,7 +47,7 @@ func NewVerifier(watches ...Verifiable) *Verifier { return &Verifier{watches: wa
 // Progress reports its number. A full one reads all objects with quorum and returns nil once the
 // reported objects equal them; if they do not in time, it returns an error and relists. A Take
 // after a full verification includes everything that was compared.
-func (v *Verifier) Verify(ctx context.Context, mode source.Verification) (number uint64, err error) {
+func (v *Verifier) Verify(ctx context.Context, mode roster.Verification) (number uint64, err error) {
 	rvs := make([]uint64, len(v.watches))
 	for i, w := range v.watches {
 		if rvs[i], err = w.verify(ctx, mode); err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -37,8 +38,8 @@ const (
 var errInconsistent = errors.New("watch is inconsistent with the API server")
 
 // verify makes a verification and counts it. Only a light one has a resourceVersion to reach.
-func (w *Watch[T]) verify(ctx context.Context, mode source.Verification) (rv uint64, err error) {
-	if mode == source.LightVerification {
+func (w *Watch[T]) verify(ctx context.Context, mode roster.Verification) (rv uint64, err error) {
+	if mode == roster.LightVerification {
 		rv, err = w.verifyLight(ctx)
 	} else {
 		err = w.verifyFull(ctx)

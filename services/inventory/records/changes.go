@@ -6,25 +6,26 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // changeTracker computes what changed between reads. It is pure: it has no clock and no client.
 type changeTracker struct {
-	origin       string                      // describes the origin in messages
-	candidates   map[string]source.Candidate // as last read, by name
-	dirty        map[string]struct{}         // names that changed since takeChanges
-	lastValid    map[string]source.Candidate // valid candidates that became invalid before takeChanges
-	partialError string                      // describes the invalid records of the last read; empty: none
+	origin       string                 // describes the origin in messages
+	candidates   map[string]roster.Node // as last read, by name
+	dirty        map[string]struct{}    // names that changed since takeChanges
+	lastValid    map[string]roster.Node // valid candidates that became invalid before takeChanges
+	partialError string                 // describes the invalid records of the last read; empty: none
 }
 
 func newChangeTracker(origin string) changeTracker {
 	return changeTracker{
 		origin:     origin,
-		candidates: map[string]source.Candidate{},
+		candidates: map[string]roster.Node{},
 		dirty:      map[string]struct{}{},
-		lastValid:  map[string]source.Candidate{},
+		lastValid:  map[string]roster.Node{},
 	}
 }
 
@@ -83,7 +84,7 @@ func (t *changeTracker) apply(records []record) {
 
 // upsert stores a candidate. If it became invalid, and takeChanges has not returned its last valid
 // state yet, it keeps that state as well.
-func (t *changeTracker) upsert(c source.Candidate) {
+func (t *changeTracker) upsert(c roster.Node) {
 	old, existed := t.candidates[c.Name]
 	if existed && old.Equal(c) {
 		return
@@ -100,7 +101,7 @@ func (t *changeTracker) upsert(c source.Candidate) {
 }
 
 // takeChanges returns the changes since the previous call, sorted by name.
-func (t *changeTracker) takeChanges() (changed []source.Candidate, removed []string) {
+func (t *changeTracker) takeChanges() (changed []roster.Node, removed []string) {
 	for _, name := range slices.Sorted(maps.Keys(t.dirty)) {
 		if c, ok := t.lastValid[name]; ok {
 			changed = append(changed, c)
@@ -116,18 +117,18 @@ func (t *changeTracker) takeChanges() (changed []source.Candidate, removed []str
 	return changed, removed
 }
 
-func (t *changeTracker) toCandidate(r record) source.Candidate {
+func (t *changeTracker) toCandidate(r record) roster.Node {
 	if r.problem != "" {
-		return source.Candidate{
+		return roster.Node{
 			Name: r.name, Invalid: r.problem, StateReason: fmt.Sprintf("its record in %s is invalid: %s", t.origin, r.quote),
 		}
 	}
-	c := source.Candidate{Name: r.name, InternalIPs: []netip.Addr{r.address}, State: source.NotReady}
+	c := roster.Node{Name: r.name, InternalIPs: []netip.Addr{r.address}, State: roster.NotReady}
 	if r.ready {
-		c.State = source.Ready
+		c.State = roster.Ready
 	}
 	if !r.worker {
-		c.Excluded, c.ExcludedBy = source.ControlPlane, "its record has worker false"
+		c.Excluded, c.ExcludedBy = roster.ControlPlane, "its record has worker false"
 	}
 	c.StateReason = fmt.Sprintf("its record in %s has ready %t", t.origin, r.ready)
 	return c

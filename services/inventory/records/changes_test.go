@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // recordKind is the form of one node's record in a generated read.
@@ -54,7 +53,7 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 		var text string
 		var readErr error
 		f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
-		model := map[string]source.NodeState{}   // the expected nodes after the valid reads so far
+		model := map[string]roster.NodeState{}   // the expected nodes after the valid reads so far
 		prompt := rapid.Bool().Draw(t, "prompt") // take every update immediately
 		for range rapid.IntRange(1, 30).Draw(t, "reads") {
 			var all []string
@@ -92,14 +91,14 @@ func TestOnlyValidReadsRemoveNodes(t *testing.T) {
 }
 
 // applyToModel applies a valid read in the simplest possible way.
-func applyToModel(model map[string]source.NodeState, kinds map[string]recordKind) {
+func applyToModel(model map[string]roster.NodeState, kinds map[string]recordKind) {
 	hasNameless := slices.Contains(slices.Collect(maps.Values(kinds)), kindNameless)
 	for name, k := range kinds {
 		switch {
 		case k == kindReady:
-			model[name] = source.Ready
+			model[name] = roster.Ready
 		case k == kindNotReady:
-			model[name] = source.NotReady
+			model[name] = roster.NotReady
 		case k == kindNotWorker:
 			delete(model, name)
 		case k == kindAbsent && !hasNameless:
@@ -108,22 +107,22 @@ func applyToModel(model map[string]source.NodeState, kinds map[string]recordKind
 	}
 }
 
-func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]source.NodeState, exact bool) {
+func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]roster.NodeState, exact bool) {
 	update := f.source.Take()
 	for _, c := range update.Changed {
 		if slices.Contains(update.Removed, c.Name) {
 			t.Fatalf("%q is changed and removed", c.Name)
 		}
 	}
-	f.roster.Apply(time.Now(), roster.Update{Source: update})
-	got := map[string]source.NodeState{}
+	f.roster.Apply(time.Now(), roster.Input{Source: update})
+	got := map[string]roster.NodeState{}
 	for _, m := range f.roster.Members(func(string) bool { return false }) {
-		if m.Node != nil {
-			got[m.Name] = m.Node.State
+		if m.Published != nil {
+			got[m.Name] = m.Published.State
 		}
 	}
 	if !exact { // the roster sees no removal of a node that was removed and came back invalid between two Takes
-		maps.DeleteFunc(got, func(name string, _ source.NodeState) bool { _, ok := model[name]; return !ok })
+		maps.DeleteFunc(got, func(name string, _ roster.NodeState) bool { _, ok := model[name]; return !ok })
 	}
 	if d := cmp.Diff(model, got); d != "" {
 		t.Fatalf("nodes differ (-model +roster):\n%s", d)

@@ -8,10 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/inventory/records"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // urlReader is a complete new source: the records at a URL.
@@ -48,7 +49,7 @@ func Example() {
 		Log:        slog.New(slog.DiscardHandler),
 		Registerer: prometheus.NewRegistry(),
 	})
-	_, err := nodes.Verify(context.Background(), source.FullVerification) // the roster decides when to verify
+	_, err := nodes.Verify(context.Background(), roster.FullVerification) // the roster decides when to verify
 	for _, node := range nodes.Take().Changed {
 		fmt.Println(node.Name, node.State, node.InternalIPs, err)
 	}

@@ -118,7 +118,7 @@ func TestFileWatchReportsChanges(t *testing.T) {
 			for f.summary() != "synced: a ready 10.0.0.11" && f.summary() != "unsynced: a ready 10.0.0.11" {
 				select {
 				case <-f.source.Changed():
-					f.roster.Apply(time.Now(), roster.Update{Source: f.source.Take()})
+					f.roster.Apply(time.Now(), roster.Input{Source: f.source.Take()})
 				case <-time.After(5 * time.Second):
 					t.Fatalf("timed out with %s", f.summary())
 				}

@@ -13,11 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,7 +45,7 @@ func newTestPipeline(r Reader) *testPipeline {
 		source: New(Config{Reader: r, Name: "the test", Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}),
 		roster: roster.New(
 			roster.Config{
-				Method: resolve.ByRecord,
+				Method: roster.ByRecord,
 				CIDRs:  []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")},
 			},
 		),
@@ -59,21 +55,21 @@ func newTestPipeline(r Reader) *testPipeline {
 // verify does what the inventory does when the roster requests a verification.
 func (f *testPipeline) verify(ctx context.Context) error {
 	startedAt := time.Now()
-	number, err := f.source.Verify(ctx, source.FullVerification)
-	f.roster.Apply(time.Now(), roster.Update{Source: f.source.Take(), Verification: &observe.VerificationResult{
-		StartedAt: startedAt, Mode: source.FullVerification, Number: number, Err: err,
+	number, err := f.source.Verify(ctx, roster.FullVerification)
+	f.roster.Apply(time.Now(), roster.Input{Source: f.source.Take(), Verification: &roster.VerificationResult{
+		StartedAt: startedAt, Mode: roster.FullVerification, Number: number, Err: err,
 	}})
 	return err
 }
 
-func (f *testPipeline) membership() source.PartStatus { return f.roster.Status(time.Now()).Membership }
+func (f *testPipeline) membership() roster.PartStatus { return f.roster.Status(time.Now()).Membership }
 
 // summary returns membership and nodes in one line.
 func (f *testPipeline) summary() string {
 	var nodes []string
 	for _, m := range f.roster.Members(func(string) bool { return false }) {
-		if m.Node != nil {
-			nodes = append(nodes, fmt.Sprintf("%s %s %s", m.Name, m.Node.State, m.Node.Addresses[0]))
+		if m.Published != nil {
+			nodes = append(nodes, fmt.Sprintf("%s %s %s", m.Name, m.Published.State, m.Published.Addresses[0]))
 		} else {
 			nodes = append(nodes, fmt.Sprintf("%s omitted (%s)", m.Name, m.Omission.Reason))
 		}

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -109,7 +109,7 @@ func (s *Source) keepWatching(ctx context.Context, w watcher) {
 	logged := false
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		startedAt := time.Now()
-		err := w.Watch(ctx, func() { source.Signal(s.readerChanged) })
+		err := w.Watch(ctx, func() { roster.Signal(s.readerChanged) })
 		if ctx.Err() == nil && (!logged || time.Since(startedAt) > watchRetryInterval) {
 			s.log.Warn("cannot watch source, polling instead", "source", s.name, "error", err)
 			logged = true
@@ -146,10 +146,10 @@ func (s *Source) Changed() <-chan struct{} { return s.changed }
 
 // Take returns the changes since the previous Take. A node whose record was valid and then became
 // invalid appears twice, in this order, so that its last valid state is not lost.
-func (s *Source) Take() source.Update {
+func (s *Source) Take() roster.Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	update := source.Update{LastContact: s.lastContact, Verified: s.verified, Failure: s.failure, PartialError: s.tracker.partialError}
+	update := roster.Update{LastContact: s.lastContact, Verified: s.verified, Failure: s.failure, PartialError: s.tracker.partialError}
 	if update.Changed, update.Removed = s.tracker.takeChanges(); len(update.Changed)+len(update.Removed) > 0 {
 		update.ChangedAt = s.lastContact
 	}
@@ -159,7 +159,7 @@ func (s *Source) Take() source.Update {
 
 // Verify reads the records and reports the differences. Both modes are the same here: every read
 // is complete.
-func (s *Source) Verify(ctx context.Context, _ source.Verification) (number uint64, err error) {
+func (s *Source) Verify(ctx context.Context, _ roster.Verification) (number uint64, err error) {
 	number, err = s.refresh(ctx, causeVerify)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		s.mu.Lock()
@@ -200,7 +200,7 @@ func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err err
 		s.verified++
 	}
 	s.lastContact, s.failure = time.Now(), ""
-	source.Signal(s.changed)
+	roster.Signal(s.changed)
 	return s.verified, nil
 }
 

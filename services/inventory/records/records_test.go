@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestNumbersVerifications(t *testing.T) {
@@ -24,7 +23,7 @@ func TestNumbersVerifications(t *testing.T) {
 	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), readErr }})
 	for want := uint64(1); want < 4; want++ {
 		before := time.Now()
-		number, err := f.source.Verify(t.Context(), source.LightVerification)
+		number, err := f.source.Verify(t.Context(), roster.LightVerification)
 		update := f.source.Take()
 		if err != nil || number != want || update.Verified != want || update.LastContact.Before(before) {
 			t.Fatalf("verification %d: number %d, %v, update %+v", want, number, err, update)
@@ -34,7 +33,7 @@ func TestNumbersVerifications(t *testing.T) {
 		}
 	}
 	readErr = errors.New("boom")
-	if number, err := f.source.Verify(t.Context(), source.FullVerification); err == nil || number != 0 {
+	if number, err := f.source.Verify(t.Context(), roster.FullVerification); err == nil || number != 0 {
 		t.Errorf("got %d, %v", number, err)
 	}
 	if update := f.source.Take(); update.Verified != 3 || update.Failure != "boom" || update.Removed != nil ||
@@ -49,20 +48,20 @@ func TestReportsRecordsWithReasons(t *testing.T) {
 			arrayJSON(recordJSON("w", "::ffff:10.0.0.11", false, true), recordJSON("m", "fd00:0::1", true, false), `{"name":"x"}`),
 		), nil
 	}})
-	if _, err := f.source.Verify(t.Context(), source.FullVerification); err != nil {
+	if _, err := f.source.Verify(t.Context(), roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
-	want := []source.Candidate{
+	want := []roster.Node{
 		{
 			Name:        "m",
-			State:       source.Ready,
+			State:       roster.Ready,
 			InternalIPs: []netip.Addr{netip.MustParseAddr("fd00::1")},
-			Excluded:    source.ControlPlane,
+			Excluded:    roster.ControlPlane,
 			ExcludedBy:  "its record has worker false",
 			StateReason: "its record in the test has ready true",
 		},
 		{
-			Name: "w", State: source.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
+			Name: "w", State: roster.NotReady, InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
 			StateReason: "its record in the test has ready false",
 		},
 		{
@@ -78,7 +77,7 @@ func TestReportsRecordsWithReasons(t *testing.T) {
 func TestKeepsValidRecordThatTurnsInvalidBeforeTake(t *testing.T) {
 	text := validJSON
 	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
-	f.source.Verify(t.Context(), source.FullVerification)
+	f.source.Verify(t.Context(), roster.FullVerification)
 	text = arrayJSON(recordA, `{"name":"b"}`)
 	if err := f.verify(t.Context()); err != nil || f.summary() != degradedSet {
 		t.Errorf("%v, %s", err, f.summary())
@@ -99,14 +98,14 @@ func TestReadsOneAtATime(t *testing.T) {
 		done := make(chan error, 2)
 		for range 2 {
 			go func() {
-				_, err := f.source.Verify(t.Context(), source.FullVerification)
+				_, err := f.source.Verify(t.Context(), roster.FullVerification)
 				done <- err
 			}()
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.source.Verify(ctx, source.FullVerification); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.source.Verify(ctx, roster.FullVerification); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		close(free)
@@ -219,7 +218,7 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 		for range 6 {
 			f.verify(t.Context())
 		}
-		if ask := f.roster.NextActions(time.Now()); ask.Verify != source.NoVerification {
+		if ask := f.roster.NextActions(time.Now()); ask.Verify != roster.NoVerification {
 			t.Fatalf("the roster verifies immediately after a failure: %+v", ask)
 		}
 		text = validJSON
@@ -228,8 +227,8 @@ func TestSuccessfulReadAdvancesNextVerification(t *testing.T) {
 		}
 		change <- struct{}{}
 		<-f.source.Changed()
-		f.roster.Apply(time.Now(), roster.Update{Source: f.source.Take()})
-		if ask := f.roster.NextActions(time.Now()); ask.Verify == source.NoVerification {
+		f.roster.Apply(time.Now(), roster.Input{Source: f.source.Take()})
+		if ask := f.roster.NextActions(time.Now()); ask.Verify == roster.NoVerification {
 			t.Errorf("the roster waits %s although the source works again", time.Until(ask.Wake))
 		}
 	})

@@ -17,7 +17,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
@@ -72,7 +71,7 @@ func (f *filter) isOfInterest(name string) bool {
 }
 
 // selectsNode reports whether the filter selects a node of a Service that it selects.
-func (f *filter) selectsNode(m *roster.Member, resolver *resolve.Resolver) bool {
+func (f *filter) selectsNode(m *roster.Member, resolver *roster.Resolver) bool {
 	switch {
 	case f.node != "":
 		return m.Name == f.node
@@ -81,7 +80,7 @@ func (f *filter) selectsNode(m *roster.Member, resolver *resolve.Resolver) bool 
 	case slices.Contains(m.InternalIPs, f.address), slices.Contains(m.Holding.Addresses(), f.address):
 		return true
 	}
-	return slices.ContainsFunc(resolver.Describe(m.Candidate).Candidates, func(c resolve.Candidate) bool { return c.Address == f.address })
+	return slices.ContainsFunc(resolver.Describe(m.Node).Candidates, func(c roster.CandidateAddress) bool { return c.Address == f.address })
 }
 
 // nodeLine is the line of a node and what its details are made of.
@@ -90,7 +89,7 @@ type nodeLine struct {
 
 	service  string
 	member   *roster.Member
-	resolver *resolve.Resolver
+	resolver *roster.Resolver
 }
 
 // key sorts like the lines.
@@ -106,9 +105,9 @@ func describeNodes(s collector.Snapshot, service string, f filter, now time.Time
 		n := &inventoryv1.NodeReport{
 			Name: truncate(m.Name), Zone: truncate(m.Zone), Problem: nodeProblem(m, now), Excluded: m.Excluded.String(),
 		}
-		if m.Node != nil {
-			n.State, n.Age = inventoryv1.NodeState(m.Node.State), report.Age(m.Node.Since, now)
-			for _, a := range m.Node.Addresses {
+		if m.Published != nil {
+			n.State, n.Age = inventoryv1.NodeState(m.Published.State), report.Age(m.Published.Since, now)
+			for _, a := range m.Published.Addresses {
 				n.Addresses = append(n.Addresses, a.String())
 			}
 		}
@@ -126,27 +125,27 @@ func (l nodeLine) addDetails(now time.Time) {
 	for _, p := range m.Ports {
 		l.Ports = append(l.Ports, p.String())
 	}
-	if m.Node != nil {
-		l.ServerId = m.Node.ServerID
+	if m.Published != nil {
+		l.ServerId = m.Published.ServerID
 	}
 	if m.Excluded != 0 {
 		return // nothing more is decided
 	}
-	facts := l.resolver.Describe(m.Candidate)
+	facts := l.resolver.Describe(m.Node)
 	l.Match, l.ServerId = facts.Match, cmp.Or(facts.ServerID, l.GetServerId())
-	add := func(c resolve.Candidate) {
+	add := func(c roster.CandidateAddress) {
 		reasons := slices.DeleteFunc([]string{c.Reason, m.Holding.Describe(c.Address)}, func(s string) bool { return s == "" })
 		l.Candidates = append(l.Candidates, &inventoryv1.CandidateAddress{
 			Address: c.Address.String(), From: truncate(c.From), Reason: truncate(strings.Join(reasons, "; ")),
-			Chosen: new(m.Node != nil && slices.Contains(m.Node.Addresses, c.Address)),
+			Chosen: new(m.Published != nil && slices.Contains(m.Published.Addresses, c.Address)),
 		})
 	}
 	for _, c := range facts.Candidates {
 		add(c)
 	}
 	for _, a := range m.Holding.Addresses() {
-		if !slices.ContainsFunc(facts.Candidates, func(c resolve.Candidate) bool { return c.Address == a }) {
-			add(resolve.Candidate{Address: a})
+		if !slices.ContainsFunc(facts.Candidates, func(c roster.CandidateAddress) bool { return c.Address == a }) {
+			add(roster.CandidateAddress{Address: a})
 		}
 	}
 }
@@ -156,7 +155,7 @@ func describeChange(m *roster.Member) string {
 	if m.ChangedAt.IsZero() {
 		return ""
 	}
-	before, now := describePublished(m.Previous), describePublished(m.Node)
+	before, now := describePublished(m.Previous), describePublished(m.Published)
 	if before == now {
 		return "zone, labels, ports or identifiers"
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -145,16 +144,16 @@ func nodeProblem(m *roster.Member, now time.Time) *reportv1.Problem {
 	switch reason := m.Omission.Reason; {
 	case reason != 0:
 		level := severe
-		if m.Node != nil || reason == source.NotResolvedYet {
+		if m.Published != nil || reason == roster.NotResolvedYet {
 			level = warning // a published node keeps the address that it has
 		}
 		if reason.IsIntended() {
 			level = note
 		}
 		return report.NewProblem(level, reason.String(), object, "%s", m.Omission.Message)
-	case m.Node != nil && m.Node.State == source.NotReady:
+	case m.Published != nil && m.Published.State == roster.NotReady:
 		p := report.NewProblem(warning, "NodeNotReady", object, "%s", cmp.Or(m.StateReason, "it is not ready"))
-		p.Age = report.Age(m.Node.Since, now)
+		p.Age = report.Age(m.Published.Since, now)
 		return p
 	}
 	return nil

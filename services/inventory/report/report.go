@@ -19,7 +19,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Limits of a report, which states how much it omits. The lines are limited by the page.
@@ -173,8 +172,8 @@ func countNodes(c roster.Counts) *inventoryv1.NodeTotals {
 		count[reason.IsIntended()] += n
 	}
 	return &inventoryv1.NodeTotals{
-		Ready: new(uint32(c.States[source.Ready])), Draining: new(uint32(c.States[source.Draining])),
-		NotReady: new(uint32(c.States[source.NotReady])), Omitted: new(uint32(count[false])), Excluded: new(uint32(count[true])),
+		Ready: new(uint32(c.States[roster.Ready])), Draining: new(uint32(c.States[roster.Draining])),
+		NotReady: new(uint32(c.States[roster.NotReady])), Omitted: new(uint32(count[false])), Excluded: new(uint32(count[true])),
 	}
 }
 
@@ -195,7 +194,7 @@ func (b *Builder) describeCloud(listing collector.Listing, now time.Time) *inven
 }
 
 // encodeStatus encodes a status with ages in whole seconds.
-func encodeStatus(s source.Status, now time.Time) *inventoryv1.SourceStatus {
+func encodeStatus(s roster.Status, now time.Time) *inventoryv1.SourceStatus {
 	out := feed.EncodeStatus(s, now)
 	for _, d := range []*durationpb.Duration{out.GetMembership().GetAge(), out.GetAddresses().GetAge(), out.GetObservationAge()} {
 		if d != nil {

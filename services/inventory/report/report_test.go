@@ -24,13 +24,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/inventory/assign"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,10 +69,10 @@ type fixture struct {
 	subscribers []feed.Subscriber
 }
 
-func (f *fixture) add(name string, state source.NodeState, omission source.OmissionReason, address string) *roster.Member {
+func (f *fixture) add(name string, state roster.NodeState, omission roster.OmissionReason, address string) *roster.Member {
 	m := roster.Member{
-		Candidate: &source.Candidate{Name: name, UID: "uid-" + name, State: state, Zone: "de-1", StateReason: "its kubelet is not ready"},
-		Omission:  resolve.Omission{Reason: omission}, Holding: &assign.Holding{},
+		Node:     &roster.Node{Name: name, UID: "uid-" + name, State: state, Zone: "de-1", StateReason: "its kubelet is not ready"},
+		Omission: roster.Omission{Reason: omission}, Holding: &roster.Holding{},
 	}
 	switch {
 	case omission.IsIntended():
@@ -86,10 +83,10 @@ func (f *fixture) add(name string, state source.NodeState, omission source.Omiss
 	default:
 		at := netip.MustParseAddr(address)
 		m.InternalIPs = []netip.Addr{at}
-		m.Node = &roster.Node{
+		m.Published = &roster.Node{
 			Name: name, State: state, Since: now.Add(-3 * time.Hour), Addresses: m.InternalIPs, Zone: "de-1", ServerID: "server-of-" + name,
 		}
-		m.Holding.Assigned[resolve.Family(at)] = at
+		m.Holding.Assigned[roster.Family(at)] = at
 		f.state.Counts.States[state]++
 	}
 	f.state.Members = append(f.state.Members, m)
@@ -98,22 +95,22 @@ func (f *fixture) add(name string, state source.NodeState, omission source.Omiss
 
 // newFixture returns a healthy one, with a node of each kind that is no problem.
 func newFixture() *fixture {
-	synced := source.PartStatus{Sync: source.Synced, Since: now.Add(-time.Hour)}
+	synced := roster.PartStatus{Sync: roster.Synced, Since: now.Add(-time.Hour)}
 	f := &fixture{
 		state: collector.Snapshot{
-			Status: source.Status{
+			Status: roster.Status{
 				Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Publishable: true,
 			},
-			Counts:   roster.Counts{States: map[source.NodeState]int{}, Omitted: map[source.OmissionReason]int{}},
-			Resolver: resolve.Resolver{Method: resolve.ByNodeAddress, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},
+			Counts:   roster.Counts{States: map[roster.NodeState]int{}, Omitted: map[roster.OmissionReason]int{}},
+			Resolver: roster.Resolver{Method: roster.ByNodeAddress, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},
 			Listing:  collector.Listing{StartedAt: now.Add(-30 * time.Second), Servers: 4},
 		},
 		cloud:       &fakeCloud{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90*24*time.Hour + time.Hour)},
 		subscribers: []feed.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now}},
 	}
-	f.add("master", source.Ready, source.ControlPlane, "")
-	f.add("worker-1", source.Ready, 0, "10.0.1.11")
-	f.add("worker-2", source.Draining, 0, "10.0.1.12")
+	f.add("master", roster.Ready, roster.ControlPlane, "")
+	f.add("worker-1", roster.Ready, 0, "10.0.1.11")
+	f.add("worker-2", roster.Draining, 0, "10.0.1.12")
 	return f
 }
 
@@ -149,8 +146,8 @@ func describe(all []*reportv1.Problem) (lines []string) {
 }
 
 func TestNamesEveryProblem(t *testing.T) {
-	degraded := source.PartStatus{Sync: source.Degraded, Since: now, Reason: "no contact"}
-	unsynced := source.PartStatus{Sync: source.Unsynced, Since: now, Reason: "nodes is forbidden"}
+	degraded := roster.PartStatus{Sync: roster.Degraded, Since: now, Reason: "no contact"}
+	unsynced := roster.PartStatus{Sync: roster.Unsynced, Since: now, Reason: "nodes is forbidden"}
 	for name, c := range map[string]struct {
 		alter func(*fixture)
 		want  []string
@@ -160,7 +157,7 @@ func TestNamesEveryProblem(t *testing.T) {
 		"addresses are unsynced": {func(f *fixture) { f.state.Status.Addresses = unsynced }, []string{"ERROR AddressesNotSynced addresses: unsynced: nodes is forbidden"}},
 		"nothing observed yet": {
 			func(f *fixture) {
-				f.state = collector.Snapshot{Status: source.Status{Membership: unsynced, Addresses: unsynced}}
+				f.state = collector.Snapshot{Status: roster.Status{Membership: unsynced, Addresses: unsynced}}
 			},
 			[]string{
 				"CANNOT_SERVE NotObserved : no complete observation yet: nodes is forbidden",
@@ -170,20 +167,20 @@ func TestNamesEveryProblem(t *testing.T) {
 		"observed and not published": {func(f *fixture) { f.state.Status.Publishable = false }, []string{
 			"WARNING NotPublished : clients keep their sets: too few nodes have an address to publish this one",
 		}},
-		"no node is ready": {func(f *fixture) { f.state.Counts.States[source.Ready] = 0 }, []string{"ERROR NoNodeReady : none of 1 published node is ready"}},
-		"an omitted node":  {func(f *fixture) { f.add("x", source.Ready, source.AmbiguousServer, "").Omission.Message = "why" }, []string{"ERROR AmbiguousServer node x: why"}},
-		"a new node":       {func(f *fixture) { f.add("x", source.Ready, source.NotResolvedYet, "").Omission.Message = "why" }, []string{"WARNING NotResolvedYet node x: why"}},
+		"no node is ready": {func(f *fixture) { f.state.Counts.States[roster.Ready] = 0 }, []string{"ERROR NoNodeReady : none of 1 published node is ready"}},
+		"an omitted node":  {func(f *fixture) { f.add("x", roster.Ready, roster.AmbiguousServer, "").Omission.Message = "why" }, []string{"ERROR AmbiguousServer node x: why"}},
+		"a new node":       {func(f *fixture) { f.add("x", roster.Ready, roster.NotResolvedYet, "").Omission.Message = "why" }, []string{"WARNING NotResolvedYet node x: why"}},
 		"a node that keeps an address of earlier data": {
 			func(f *fixture) {
-				f.add("x", source.Ready, source.NotFoundInIONOS, "10.0.1.13").Omission.Message = "gone"
+				f.add("x", roster.Ready, roster.NotFoundInIONOS, "10.0.1.13").Omission.Message = "gone"
 			},
 			[]string{"WARNING NotFoundInIONOS node x: gone"},
 		},
-		"a node that is not ready": {func(f *fixture) { f.add("x", source.NotReady, 0, "10.0.1.13") }, []string{"WARNING NodeNotReady node x: its kubelet is not ready"}},
+		"a node that is not ready": {func(f *fixture) { f.add("x", roster.NotReady, 0, "10.0.1.13") }, []string{"WARNING NodeNotReady node x: its kubelet is not ready"}},
 		"the worst first": {
 			func(f *fixture) {
-				f.add("a", source.NotReady, 0, "10.0.1.13")
-				f.add("b", source.Ready, source.OutsideSubnet, "").Omission.Message = "why"
+				f.add("a", roster.NotReady, 0, "10.0.1.13")
+				f.add("b", roster.Ready, roster.OutsideSubnet, "").Omission.Message = "why"
 			},
 			[]string{"ERROR OutsideSubnet node b: why", "WARNING NodeNotReady node a: its kubelet is not ready"},
 		},
@@ -223,7 +220,7 @@ func TestNamesEveryProblem(t *testing.T) {
 }
 
 func TestEveryOmissionHasAdvice(t *testing.T) {
-	for r := source.ControlPlane; r <= source.InvalidRecord; r++ {
+	for r := roster.ControlPlane; r <= roster.InvalidRecord; r++ {
 		if report.NewProblem(warning, r.String(), "", "").GetAdvice() == "" {
 			t.Errorf("%s has no advice", r)
 		}
@@ -232,13 +229,13 @@ func TestEveryOmissionHasAdvice(t *testing.T) {
 
 func TestFilterSelectsNodesInFull(t *testing.T) {
 	f := newFixture()
-	b := f.add("worker-3", source.Ready, 0, "10.0.1.13")
+	b := f.add("worker-3", roster.Ready, 0, "10.0.1.13")
 	b.InternalIPs = append(b.InternalIPs, netip.MustParseAddr("192.0.2.1"))
 	b.Previous, b.ChangedAt = &roster.Node{
-		State:     source.NotReady,
-		Addresses: b.Node.Addresses,
+		State:     roster.NotReady,
+		Addresses: b.Published.Addresses,
 		Zone:      "de-1",
-		ServerID:  b.Node.ServerID,
+		ServerID:  b.Published.ServerID,
 	}, now.Add(
 		-time.Minute,
 	)
@@ -306,7 +303,7 @@ func TestFilterSelectsNodesInFull(t *testing.T) {
 
 func TestUnknownNodeMayNotBeReadYet(t *testing.T) {
 	f := newFixture()
-	f.state = collector.Snapshot{Status: source.Status{Membership: source.PartStatus{Sync: source.Unsynced, Reason: "forbidden"}}}
+	f.state = collector.Snapshot{Status: roster.Status{Membership: roster.PartStatus{Sync: roster.Unsynced, Reason: "forbidden"}}}
 	want := "WARNING NodeUnknown node worker-1: the source has not been read completely yet: forbidden"
 	if got := describe(f.get(t, "worker-1").GetProblems()); !slices.Contains(got, want) {
 		t.Errorf("got %q", got)
@@ -332,7 +329,7 @@ func (e *fakeExports) Find(service string) (Set, bool) {
 
 func TestShowsExportedServices(t *testing.T) {
 	api := newFixture()
-	api.state.Status.Membership = source.PartStatus{Sync: source.Unsynced, Since: now, Reason: "service pay/api is not exported"}
+	api.state.Status.Membership = roster.PartStatus{Sync: roster.Unsynced, Since: now, Reason: "service pay/api is not exported"}
 	all := &fakeExports{sets: map[string]*fixture{"shop/web": newFixture(), "pay/api": api, "shop-2/x": newFixture()}}
 	b := &Builder{Exports: all, Kind: "service", Subscribers: func() []feed.Subscriber {
 		return []feed.Subscriber{
@@ -388,9 +385,9 @@ func TestReportIsBounded(t *testing.T) {
 	f, long := newFixture(), strings.Repeat("\xff<script>\x1b[31m", 1<<7)
 	f.state.Status.Membership.Reason, f.state.Listing.Err, f.cloud.err = long, errors.New(long), errors.New(long)
 	for i := range 1500 {
-		m := f.add(fmt.Sprintf("worker-%06d", i), source.NotReady, 0, "10.0.1.9")
+		m := f.add(fmt.Sprintf("worker-%06d", i), roster.NotReady, 0, "10.0.1.9")
 		m.UID, m.StateReason, m.ProviderID, m.SystemUUID, m.Zone = long, long, long, long, long
-		m.Holding = &assign.Holding{}
+		m.Holding = &roster.Holding{}
 		for n := range 60 {
 			m.InternalIPs = append(m.InternalIPs, netip.AddrFrom4([4]byte{10, 0, 1, byte(n)}))
 		}
@@ -431,7 +428,7 @@ var update = flag.Bool("update", false, "write the example into docs/reference/o
 
 func TestStatusAsJSON(t *testing.T) {
 	f := newFixture()
-	f.add("worker-3", source.Ready, source.NoAddressOnLAN, "").Omission.Message = "server 510b8fa3 has no address on the configured LAN (NICs there: 0)"
+	f.add("worker-3", roster.Ready, roster.NoAddressOnLAN, "").Omission.Message = "server 510b8fa3 has no address on the configured LAN (NICs there: 0)"
 	r := f.get(t, "")
 	r.Time = timestamppb.New(time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC))
 	var out strings.Builder

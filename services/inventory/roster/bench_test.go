@@ -5,17 +5,13 @@ import (
 	"net/netip"
 	"testing"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // fleet is a roster of n nodes, each with a machine of the cloud, told and at rest, and what the
 // source and the cloud say of them.
-func fleet(b *testing.B, n int) (r *Roster, nodes []source.Candidate, cloud source.Listing) {
+func fleet(b *testing.B, n int) (r *Roster, nodes []Node, cloud Listing) {
 	b.Helper()
-	r = New(Config{Method: resolve.ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
+	r = New(Config{Method: ByCloud, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
 	labels := map[string]string{"kubernetes.io/os": "linux", "pool": "blue"}
 	for i := range n {
 		id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i)
@@ -24,11 +20,11 @@ func fleet(b *testing.B, n int) (r *Roster, nodes []source.Candidate, cloud sour
 		nodes = append(nodes, c)
 		cloud.Servers = append(cloud.Servers, server(id, c.Name, fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
 	}
-	r.Apply(t0, Update{
-		Source:       source.Update{Changed: nodes, LastContact: t0, Verified: 1},
-		Verification: &observe.VerificationResult{StartedAt: t0, Mode: source.FullVerification, Number: 1},
+	r.Apply(t0, Input{
+		Source:       Update{Changed: nodes, LastContact: t0, Verified: 1},
+		Verification: &VerificationResult{StartedAt: t0, Mode: FullVerification, Number: 1},
 	})
-	changes := r.Apply(t0, Update{Listing: &observe.ListingResult{StartedAt: t0, Listing: cloud}})
+	changes := r.Apply(t0, Input{Listing: &ListingResult{StartedAt: t0, Listing: cloud}})
 	if got := len(changes); got != n {
 		b.Fatalf("%d nodes are told, want %d", got, n)
 	}
@@ -41,16 +37,16 @@ func sizes(b *testing.B, run func(b *testing.B, nodes int)) {
 	}
 }
 
-// One Node is no longer source.Ready, then it is again, and so on.
+// One Node is no longer Ready, then it is again, and so on.
 func BenchmarkNodeChange(b *testing.B) {
 	sizes(b, func(b *testing.B, n int) {
 		r, nodes, _ := fleet(b, n)
 		one, now := nodes[n/2], t0
 		b.ReportAllocs()
 		for b.Loop() {
-			one.State = source.Ready + source.NotReady - one.State
+			one.State = Ready + NotReady - one.State
 			now = now.Add(time.Second)
-			changes := r.Apply(now, Update{Source: source.Update{Changed: []source.Candidate{one}, LastContact: now, Verified: 1}})
+			changes := r.Apply(now, Input{Source: Update{Changed: []Node{one}, LastContact: now, Verified: 1}})
 			if len(changes) != 1 {
 				b.Fatal("it is no change")
 			}
@@ -68,7 +64,7 @@ func BenchmarkNICChange(b *testing.B) {
 		for i := 1; b.Loop(); i++ {
 			nic.Addresses = both[i%2]
 			now = now.Add(time.Minute)
-			changes := r.Apply(now, Update{Listing: &observe.ListingResult{StartedAt: now, Listing: cloud}})
+			changes := r.Apply(now, Input{Listing: &ListingResult{StartedAt: now, Listing: cloud}})
 			if len(changes) != 1 {
 				b.Fatal("it is no change")
 			}

@@ -7,43 +7,111 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/inventory/assign"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// Node is a published node: an eligible worker with at least one address. Nodes are immutable.
+// Node is a node: what its source reports about it, and of a published one what the roster decided. Nodes are immutable.
 type Node struct {
-	Name string // of the Kubernetes Node; the key
-	UID  string // of the Kubernetes Node object
+	Name, UID    string       // of the Kubernetes Node; the name is the key
+	ProviderID   string       // spec.providerID, unchanged
+	SystemUUID   string       // status.nodeInfo.systemUUID, unchanged
+	InternalIPs  []netip.Addr // status.addresses of type InternalIP, canonical, in the order of the Node
+	State        NodeState
+	Zone, Region string
+	Hostname     string          // by which a headless Service names it; empty: none
+	Ports        []contract.Port // at which it serves, sorted; none: not known
+	Labels       map[string]string
+
+	// Excluded is why the node is not eligible, and ExcludedBy what says so; zero: it is eligible.
+	Excluded   OmissionReason
+	ExcludedBy string
+
+	// Invalid is why the source's data about this node cannot be used; empty: it can. Otherwise only
+	// the Name counts: a known node keeps its last valid state, a new one is omitted.
+	Invalid string
+
+	// StateReason is what the source reports and what state follows from it, for people only.
+	StateReason string
+
+	// What follows is decided by the roster, of a published node: an eligible worker with at least one address.
 
 	// Addresses are canonical and sorted: one or two, at most one of each family, and assigned to no
 	// other node of the roster.
 	Addresses []netip.Addr
-
-	State source.NodeState
-	Since time.Time // when the node entered its state, by this process's clock
-
-	Zone, Region string
-	Hostname     string            // by which a headless Service names it; empty: none
-	Ports        []contract.Port   // at which it serves; none: not known
-	Labels       map[string]string // those that are exported
-
-	ProviderID string // spec.providerID, for operators
-	ServerID   string // the cloud's identifier of the server, for operators; empty with node-address
+	Since     time.Time // when the node entered its state, by this process's clock
+	ServerID  string    // the cloud's identifier of the server, for operators; empty with node-address
 }
 
-// Equal reports whether the two nodes look the same to a subscriber: Since does not count.
+// Equal reports whether a source reported the same of both.
 func (n Node) Equal(o Node) bool {
+	return n.looksLike(&o) && n.SystemUUID == o.SystemUUID && n.Excluded == o.Excluded && n.ExcludedBy == o.ExcludedBy &&
+		n.Invalid == o.Invalid && n.StateReason == o.StateReason && slices.Equal(n.InternalIPs, o.InternalIPs)
+}
+
+// looksLike reports whether two published nodes look the same to a subscriber: Since does not count.
+func (n *Node) looksLike(o *Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && n.State == o.State &&
 		n.Zone == o.Zone && n.Region == o.Region && n.Hostname == o.Hostname &&
 		n.ProviderID == o.ProviderID && n.ServerID == o.ServerID &&
 		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.Ports, o.Ports) && maps.Equal(n.Labels, o.Labels)
 }
 
+// NodeState is the state of a node in the control plane. The zero value is no state.
+type NodeState uint8
+
+// The states of a node, as slicefeed.inventory.v1.NodeState has them.
+const (
+	Ready NodeState = iota + 1
+	Draining
+	NotReady
+)
+
+// OmissionReason is why a node is omitted. The zero value: it is not.
+type OmissionReason uint8
+
+// The reasons for omitting a node. The first three are intended: the node is excluded.
+const (
+	ControlPlane OmissionReason = iota + 1
+	ExcludedByLabel
+	NotSelected
+	NotFoundInIONOS
+	AmbiguousServer
+	NoAddressOnLAN
+	OutsideSubnet
+	SharedAddress
+	NotResolvedYet
+	InvalidRecord
+)
+
+// String is the name of the state, as metrics label it.
+func (s NodeState) String() string { return enumName(s, "", "ready", "draining", "not_ready") }
+
+// String is the name of the reason, as reports and metrics have it.
+func (r OmissionReason) String() string {
+	return enumName(r, "", "ControlPlane", "ExcludedByLabel", "NotSelected", "NotFoundInIONOS", "AmbiguousServer",
+		"NoAddressOnLAN", "OutsideSubnet", "SharedAddress", "NotResolvedYet", "InvalidRecord")
+}
+
+// IsIntended reports whether nodes that are omitted for this reason are not meant to be published.
+func (r OmissionReason) IsIntended() bool { return r >= ControlPlane && r <= NotSelected }
+
+// String is the name of the synchronization state.
+func (s SyncState) String() string {
+	return enumName(s, "", "synced", "degraded", "unsynced", "withheld")
+}
+
+// String is the name of the verification.
+func (v Verification) String() string { return enumName(v, "none", "light", "full") }
+
+func enumName[T ~uint8](n T, names ...string) string {
+	if int(n) < len(names) {
+		return names[n]
+	}
+	return "unknown"
+}
+
 // equalNodes reports whether two published nodes are equal, including their time in their state.
 func equalNodes(a, b *Node) bool {
-	return a == b || a != nil && b != nil && a.Since.Equal(b.Since) && a.Equal(*b)
+	return a == b || a != nil && b != nil && a.Since.Equal(b.Since) && a.looksLike(b)
 }
 
 // Change is the new state of one node; Node is nil if it is no longer published.
@@ -54,17 +122,17 @@ type Change struct {
 
 // Member is a node of the source and what was decided about it, at one moment.
 type Member struct {
-	*source.Candidate // as last valid; immutable
+	*Node // as the source reported it, as last valid
 
-	Node *Node // as published; nil: omitted
+	Published *Node // nil: omitted
 	// Omission is why the node is omitted; of a published one, why the current data gives it no address: it keeps what
 	// it has.
-	Omission resolve.Omission
+	Omission Omission
 
 	Previous  *Node     // as published before the last change; nil: it was not
 	ChangedAt time.Time // when that was; zero: there was none
 
-	Holding *assign.Holding // nil without details
+	Holding *Holding // nil without details
 }
 
 // Members returns all nodes of the source, in no order, and with details those that are of interest. Its cost grows
@@ -76,7 +144,7 @@ func (r *Roster) Members(isOfInterest func(name string) bool) []Member {
 		if isOfInterest(m.Name) {
 			one.Holding = new(r.assigner.Holding(m.Name))
 		}
-		if one.Node != nil {
+		if one.Published != nil {
 			one.Omission = m.resolved.Omission
 		}
 		all = append(all, one)
@@ -85,19 +153,19 @@ func (r *Roster) Members(isOfInterest func(name string) bool) []Member {
 }
 
 // Resolver returns the resolver as it is now, to describe members.
-func (r *Roster) Resolver() resolve.Resolver { return r.resolver }
+func (r *Roster) Resolver() Resolver { return r.resolver }
 
 // Counts are the numbers of published nodes by state and of omitted nodes by reason. Every state and
 // reason has an entry.
 type Counts struct {
-	States  map[source.NodeState]int
-	Omitted map[source.OmissionReason]int
+	States  map[NodeState]int
+	Omitted map[OmissionReason]int
 }
 
 // Add adds the numbers of another roster.
 func (c *Counts) Add(o Counts) {
 	if c.States == nil {
-		*c = Counts{States: map[source.NodeState]int{}, Omitted: map[source.OmissionReason]int{}}
+		*c = Counts{States: map[NodeState]int{}, Omitted: map[OmissionReason]int{}}
 	}
 	for state, n := range o.States {
 		c.States[state] += n
@@ -109,11 +177,11 @@ func (c *Counts) Add(o Counts) {
 
 // Counts returns the counts. Its cost does not depend on the number of nodes.
 func (r *Roster) Counts() Counts {
-	c := Counts{States: map[source.NodeState]int{}, Omitted: map[source.OmissionReason]int{}}
-	for s := source.Ready; s <= source.NotReady; s++ {
+	c := Counts{States: map[NodeState]int{}, Omitted: map[OmissionReason]int{}}
+	for s := Ready; s <= NotReady; s++ {
 		c.States[s] = r.states[s]
 	}
-	for reason := source.ControlPlane; reason <= source.InvalidRecord; reason++ {
+	for reason := ControlPlane; reason <= InvalidRecord; reason++ {
 		c.Omitted[reason] = r.omitted[reason]
 	}
 	return c

@@ -6,21 +6,18 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 	base := func() Node {
 		return Node{
-			Name: "a", UID: "u", Addresses: addrs("10.0.0.1"), State: source.Ready, Since: t0, Zone: "z", Region: "r",
+			Name: "a", UID: "u", Addresses: addrs("10.0.0.1"), State: Ready, Since: t0, Zone: "z", Region: "r",
 			Labels: map[string]string{"k": "v"}, ProviderID: "p", ServerID: "s",
 		}
 	}
 	for what, alter := range map[string]func(*Node){
 		"name": func(n *Node) { n.Name = "b" }, "UID": func(n *Node) { n.UID = "b" },
-		"addresses": func(n *Node) { n.Addresses = addrs("10.0.0.2") }, "state": func(n *Node) { n.State = source.NotReady },
+		"addresses": func(n *Node) { n.Addresses = addrs("10.0.0.2") }, "state": func(n *Node) { n.State = NotReady },
 		"zone": func(n *Node) { n.Zone = "b" }, "region": func(n *Node) { n.Region = "b" },
 		"hostname":    func(n *Node) { n.Hostname = "db-0" },
 		"ports":       func(n *Node) { n.Ports = []contract.Port{{Protocol: "TCP", Number: 80}} },
@@ -39,12 +36,12 @@ func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 }
 
 func TestPublishesOnlyExportedLabels(t *testing.T) {
-	r := New(Config{Method: resolve.ByNodeAddress, CIDRs: cidr, ExportLabels: []string{"pool", "rack", "zone"}})
+	r := New(Config{Method: ByNodeAddress, CIDRs: cidr, ExportLabels: []string{"pool", "rack", "zone"}})
 	report := func(labels map[string]string) []Change {
-		c := source.Candidate{Name: "a", State: source.Ready, InternalIPs: addrs("10.0.0.1"), Labels: labels}
-		return r.Apply(t0, Update{
-			Source:       source.Update{Changed: []source.Candidate{c}, LastContact: t0, Verified: 1},
-			Verification: &observe.VerificationResult{StartedAt: t0, Mode: source.FullVerification, Number: 1},
+		c := Node{Name: "a", State: Ready, InternalIPs: addrs("10.0.0.1"), Labels: labels}
+		return r.Apply(t0, Input{
+			Source:       Update{Changed: []Node{c}, LastContact: t0, Verified: 1},
+			Verification: &VerificationResult{StartedAt: t0, Mode: FullVerification, Number: 1},
 		})
 	}
 	report(map[string]string{"pool": "blue", "rack": "1", "secret": "x"})

@@ -3,8 +3,6 @@ package roster
 import (
 	"testing"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // A node that flaps faster than the cloud is listed raises "none ready" again and again: each observation may
@@ -30,7 +28,7 @@ func TestObservationsCompleteWhileANodeFlapsFasterThanTheCloudIsListed(t *testin
 			listStarted = time.Time{}
 		}
 		a := w.NextActions(w.now)
-		if a.Verify != source.NoVerification {
+		if a.Verify != NoVerification {
 			verifyStarted = w.now
 		}
 		if a.List {

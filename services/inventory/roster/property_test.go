@@ -11,10 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // step is one event of a drawn history, applied to any number of rosters alike.
@@ -28,17 +24,17 @@ var (
 )
 
 // listings draws what the cloud has.
-func listings() *rapid.Generator[source.Listing] {
-	return rapid.Custom(func(t *rapid.T) source.Listing {
-		var l source.Listing
+func drawListing() *rapid.Generator[Listing] {
+	return rapid.Custom(func(t *rapid.T) Listing {
+		var l Listing
 		for _, id := range []string{s1, s2, s3} {
 			switch rapid.IntRange(0, 5).Draw(t, "fate") {
 			case 0:
 			case 1:
 				l.Invalid = map[string]string{id: "bad"}
 			default:
-				s := source.Server{ID: id, Datacenter: dc, Name: names.Draw(t, "server")}
-				s.NICs = []source.NIC{{ID: "n", LAN: "1", Addresses: some.Draw(t, "addresses")}}
+				s := Server{ID: id, Datacenter: dc, Name: names.Draw(t, "server")}
+				s.NICs = []NIC{{ID: "n", LAN: "1", Addresses: some.Draw(t, "addresses")}}
 				l.Servers = append(l.Servers, s)
 			}
 		}
@@ -49,54 +45,54 @@ func listings() *rapid.Generator[source.Listing] {
 
 // events draws what happens.
 func events() *rapid.Generator[step] {
-	candidate := rapid.Custom(func(t *rapid.T) source.Candidate {
-		c := source.Candidate{
+	candidate := rapid.Custom(func(t *rapid.T) Node {
+		c := Node{
 			Name: names.Draw(t, "name"),
 			UID:  rapid.SampledFrom([]string{"1", "1", "1", "2"}).Draw(t, "uid"),
 			ProviderID: rapid.SampledFrom([]string{"", "ionos://" + s1, "ionos://" + s2, "ionos:///" + dc + "/" + s3, "?"}).
 				Draw(t, "provider"),
 			SystemUUID: rapid.SampledFrom([]string{"", "", s1, s2}).Draw(t, "uuid"),
-			State: rapid.SampledFrom([]source.NodeState{source.Ready, source.Ready, source.Draining, source.NotReady}).
+			State: rapid.SampledFrom([]NodeState{Ready, Ready, Draining, NotReady}).
 				Draw(t, "state"),
 			InternalIPs: some.Draw(t, "ips"),
-			Excluded:    rapid.SampledFrom([]source.OmissionReason{0, 0, 0, 0, source.ControlPlane}).Draw(t, "excluded"),
+			Excluded:    rapid.SampledFrom([]OmissionReason{0, 0, 0, 0, ControlPlane}).Draw(t, "excluded"),
 		}
 		return c
 	})
 	return rapid.Custom(func(t *rapid.T) step {
-		c, l, name := candidate.Draw(t, "node"), listings().Draw(t, "cloud"), names.Draw(t, "which")
+		c, l, name := candidate.Draw(t, "node"), drawListing().Draw(t, "cloud"), names.Draw(t, "which")
 		rv := rapid.Uint64Range(1, 20).Draw(t, "rv")
 		ago := time.Duration(rapid.IntRange(0, 10).Draw(t, "ago")) * time.Second
-		mode := rapid.SampledFrom([]source.Verification{source.LightVerification, source.FullVerification}).Draw(t, "mode")
+		mode := rapid.SampledFrom([]Verification{LightVerification, FullVerification}).Draw(t, "mode")
 		switch rapid.IntRange(0, 8).Draw(t, "event") {
 		case 0, 1, 2:
-			return apply(func(time.Time) Update { return Update{Source: source.Update{Changed: []source.Candidate{c}}} })
+			return apply(func(time.Time) Input { return Input{Source: Update{Changed: []Node{c}}} })
 		case 3:
-			return apply(func(time.Time) Update { return Update{Source: source.Update{Removed: []string{name}}} })
+			return apply(func(time.Time) Input { return Input{Source: Update{Removed: []string{name}}} })
 		case 4, 5:
 			return applyListing(ago, l, nil)
 		case 6:
 			return applyVerification(ago, mode, rv, nil)
 		case 7:
-			return apply(func(now time.Time) Update { return Update{Source: source.Update{LastContact: now, Verified: rv}} })
+			return apply(func(now time.Time) Input { return Input{Source: Update{LastContact: now, Verified: rv}} })
 		}
 		return func(r *Roster, now time.Time) []Change { r.NextActions(now); return nil }
 	})
 }
 
-func apply(update func(now time.Time) Update) step {
+func apply(update func(now time.Time) Input) step {
 	return func(r *Roster, now time.Time) []Change { return r.Apply(now, update(now)) }
 }
 
-func applyListing(ago time.Duration, l source.Listing, err error) step {
-	return apply(func(now time.Time) Update {
-		return Update{Listing: &observe.ListingResult{StartedAt: now.Add(-ago), Listing: l, Err: err}}
+func applyListing(ago time.Duration, l Listing, err error) step {
+	return apply(func(now time.Time) Input {
+		return Input{Listing: &ListingResult{StartedAt: now.Add(-ago), Listing: l, Err: err}}
 	})
 }
 
-func applyVerification(ago time.Duration, mode source.Verification, number uint64, err error) step {
-	return apply(func(now time.Time) Update {
-		return Update{Verification: &observe.VerificationResult{StartedAt: now.Add(-ago), Mode: mode, Number: number, Err: err}}
+func applyVerification(ago time.Duration, mode Verification, number uint64, err error) step {
+	return apply(func(now time.Time) Input {
+		return Input{Verification: &VerificationResult{StartedAt: now.Add(-ago), Mode: mode, Number: number, Err: err}}
 	})
 }
 
@@ -105,23 +101,23 @@ var failure = rapid.Custom(func(t *rapid.T) step {
 	boom := errors.New("boom")
 	switch rapid.IntRange(0, 6).Draw(t, "failure") {
 	case 0:
-		return applyListing(0, source.Listing{}, boom)
+		return applyListing(0, Listing{}, boom)
 	case 1:
-		return applyListing(0, source.Listing{}, nil)
+		return applyListing(0, Listing{}, nil)
 	case 2:
-		return applyListing(0, source.Listing{Invalid: map[string]string{s1: "x", s2: "x", s3: "x"}}, nil)
+		return applyListing(0, Listing{Invalid: map[string]string{s1: "x", s2: "x", s3: "x"}}, nil)
 	case 3:
-		return applyListing(0, listing(source.Server{ID: s1}, source.Server{ID: s2, NICs: []source.NIC{{}}}), nil)
+		return applyListing(0, listing(Server{ID: s1}, Server{ID: s2, NICs: []NIC{{}}}), nil)
 	case 4:
-		return applyVerification(0, source.FullVerification, 0, boom)
+		return applyVerification(0, FullVerification, 0, boom)
 	case 5:
-		return apply(func(time.Time) Update { return Update{Source: source.Update{Failure: "boom"}} })
+		return apply(func(time.Time) Input { return Input{Source: Update{Failure: "boom"}} })
 	}
 	return func(r *Roster, now time.Time) []Change { r.NextActions(now.Add(time.Hour)); return nil }
 })
 
 func TestProperties(t *testing.T) {
-	for _, resolver := range []resolve.Method{resolve.ByCloud, resolve.ByNodeAddress} {
+	for _, resolver := range []Method{ByCloud, ByNodeAddress} {
 		t.Run(fmt.Sprintf("resolver %d", resolver), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				cfg := Config{Method: resolver, CIDRs: cidr}
@@ -171,12 +167,12 @@ func TestProperties(t *testing.T) {
 // restartChangesNothing applies what the source reports now and one more listing to a roster that is new: what it
 // publishes, the old one publishes too.
 func restartChangesNothing(t *rapid.T, r *Roster, cfg Config, now time.Time) {
-	restarted, update := New(cfg), Update{}
+	restarted, update := New(cfg), Input{}
 	for _, name := range slices.Sorted(maps.Keys(r.members)) {
-		update.Source.Changed = append(update.Source.Changed, *r.members[name].Candidate)
+		update.Source.Changed = append(update.Source.Changed, *r.members[name].Node)
 	}
 	restarted.Apply(now, update)
-	l := applyListing(0, listings().Draw(t, "listing"), nil)
+	l := applyListing(0, drawListing().Draw(t, "listing"), nil)
 	l(restarted, now)
 	l(r, now)
 	running := addressesOf(r)
@@ -190,7 +186,7 @@ func restartChangesNothing(t *rapid.T, r *Roster, cfg Config, now time.Time) {
 // descriptionFits compares what is shown of a member with what was decided about it.
 func descriptionFits(t *rapid.T, r *Roster, m *Member) {
 	resolver := r.Resolver()
-	facts := resolver.Describe(m.Candidate)
+	facts := resolver.Describe(m.Node)
 	described := slices.Clone(m.Holding.Addresses())
 	for _, c := range facts.Candidates {
 		described = append(described, c.Address)
@@ -199,18 +195,18 @@ func descriptionFits(t *rapid.T, r *Roster, m *Member) {
 		}
 	}
 	wanted := r.members[m.Name].resolved.Addresses.List()
-	if m.Node != nil {
-		wanted = append(wanted, m.Node.Addresses...)
+	if m.Published != nil {
+		wanted = append(wanted, m.Published.Addresses...)
 	}
 	for _, a := range wanted {
 		if !slices.Contains(described, a) {
 			t.Fatalf("%s is not described: %+v, %+v", a, facts, m.Holding)
 		}
 	}
-	if usesCloud := resolver.Method == resolve.ByCloud; usesCloud != (facts.Match != "") {
+	if usesCloud := resolver.Method == ByCloud; usesCloud != (facts.Match != "") {
 		t.Fatalf("match %q", facts.Match)
 	}
-	if m.Node == nil && m.Excluded == 0 && m.Omission.Message == "" {
+	if m.Published == nil && m.Excluded == 0 && m.Omission.Message == "" {
 		t.Fatalf("omitted without a message: %+v", m)
 	}
 }
@@ -243,20 +239,20 @@ func oneAddressOneNode(t *rapid.T, r *Roster) {
 
 func countsFit(t *rapid.T, r *Roster) {
 	want := Counts{
-		States:  map[source.NodeState]int{source.Ready: 0, source.Draining: 0, source.NotReady: 0},
-		Omitted: map[source.OmissionReason]int{},
+		States:  map[NodeState]int{Ready: 0, Draining: 0, NotReady: 0},
+		Omitted: map[OmissionReason]int{},
 	}
-	for w := source.ControlPlane; w <= source.InvalidRecord; w++ {
+	for w := ControlPlane; w <= InvalidRecord; w++ {
 		want.Omitted[w] = 0
 	}
 	for _, n := range r.Nodes() {
 		want.States[n.State]++
 	}
 	for _, m := range r.Members(func(string) bool { return false }) {
-		if m.Node == nil {
+		if m.Published == nil {
 			want.Omitted[m.Omission.Reason]++
 		}
-		if m.Node == nil && m.Omission.Message == "" && m.Omission.Reason != source.ControlPlane {
+		if m.Published == nil && m.Omission.Message == "" && m.Omission.Reason != ControlPlane {
 			t.Fatalf("%s is omitted without a message: %+v", m.Name, m.Omission)
 		}
 	}
@@ -312,12 +308,12 @@ func addrs(all ...string) (addresses []netip.Addr) {
 	return addresses
 }
 
-func node(name, server string) source.Candidate {
-	return source.Candidate{Name: name, UID: "uid-" + name, ProviderID: "ionos://" + server, State: source.Ready}
+func node(name, server string) Node {
+	return Node{Name: name, UID: "uid-" + name, ProviderID: "ionos://" + server, State: Ready}
 }
 
-func server(id, name string, ips ...string) source.Server {
-	return source.Server{ID: id, Datacenter: dc, Name: name, NICs: []source.NIC{{ID: "nic-0", LAN: "3", Addresses: addrs(ips...)}}}
+func server(id, name string, ips ...string) Server {
+	return Server{ID: id, Datacenter: dc, Name: name, NICs: []NIC{{ID: "nic-0", LAN: "3", Addresses: addrs(ips...)}}}
 }
 
-func listing(s ...source.Server) source.Listing { return source.Listing{Servers: s} }
+func listing(s ...Server) Listing { return Listing{Servers: s} }

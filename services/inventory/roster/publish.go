@@ -2,13 +2,9 @@ package roster
 
 import (
 	"fmt"
-
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-func (r *Roster) publishAll(names []string, changes observe.MemberChanges) {
+func (r *Roster) publishAll(names []string, changes memberChanges) {
 	for _, name := range names {
 		if m := r.members[name]; m != nil {
 			r.publish(m, changes)
@@ -17,11 +13,11 @@ func (r *Roster) publishAll(names []string, changes observe.MemberChanges) {
 }
 
 // publish publishes or omits a member by what was decided about it.
-func (r *Roster) publish(m *member, changes observe.MemberChanges) {
+func (r *Roster) publish(m *member, changes memberChanges) {
 	holding := r.assigner.Holding(m.Name)
 	switch {
 	case m.Excluded != 0:
-		r.setPublished(m, nil, resolve.Omission{Reason: m.Excluded, Message: m.ExcludedBy}, changes)
+		r.setPublished(m, nil, Omission{Reason: m.Excluded, Message: m.ExcludedBy}, changes)
 	case !holding.Assigned.Empty():
 		node := &Node{
 			Name:       m.Name,
@@ -37,14 +33,14 @@ func (r *Roster) publish(m *member, changes observe.MemberChanges) {
 			ProviderID: m.ProviderID,
 			ServerID:   m.serverID,
 		}
-		if equalNodes(node, m.Node) {
-			node = m.Node
+		if equalNodes(node, m.Published) {
+			node = m.Published
 		}
-		r.setPublished(m, node, resolve.Omission{}, changes)
+		r.setPublished(m, node, Omission{}, changes)
 	case !holding.Contested.Empty():
 		contested := holding.Contested.List()[0]
-		r.setPublished(m, nil, resolve.Omission{Reason: source.SharedAddress, Message: fmt.Sprintf(
-			"node %s has its address %s", holding.Owners[resolve.Family(contested)], contested)}, changes)
+		r.setPublished(m, nil, Omission{Reason: SharedAddress, Message: fmt.Sprintf(
+			"node %s has its address %s", holding.Owners[Family(contested)], contested)}, changes)
 	default:
 		r.setPublished(m, nil, m.resolved.Omission, changes)
 	}
@@ -65,8 +61,8 @@ func (r *Roster) exportedLabels(all map[string]string) map[string]string {
 }
 
 // setPublished replaces what is published of a member and updates the counts.
-func (r *Roster) setPublished(m *member, node *Node, omission resolve.Omission, changes observe.MemberChanges) {
-	old, eligible := m.Node, m.Excluded == 0
+func (r *Roster) setPublished(m *member, node *Node, omission Omission, changes memberChanges) {
+	old, eligible := m.Published, m.Excluded == 0
 	if old == node && m.Omission == omission && m.eligible == eligible {
 		return
 	}
@@ -74,11 +70,11 @@ func (r *Roster) setPublished(m *member, node *Node, omission resolve.Omission, 
 		r.pending[m.Name] = old
 	}
 	r.count(m, -1)
-	m.Node, m.Omission, m.eligible = node, omission, eligible
+	m.Published, m.Omission, m.eligible = node, omission, eligible
 	r.count(m, +1)
 	switch {
 	case old == nil && node != nil:
-		m.misses = observe.Misses{}
+		m.misses = misses{}
 		changes[m.Name]++
 	case old != nil && node == nil:
 		changes[m.Name]--
@@ -89,12 +85,12 @@ func (r *Roster) setPublished(m *member, node *Node, omission resolve.Omission, 
 // count adds what is published of a member to the counts, or removes it from them.
 func (r *Roster) count(m *member, by int) {
 	switch {
-	case m.Node != nil:
+	case m.Published != nil:
 		r.published += by
 		r.eligible += by
-		r.states[min(m.Node.State, source.NotReady)] += by
+		r.states[min(m.Published.State, NotReady)] += by
 	case m.Omission.Reason != 0:
-		r.omitted[min(m.Omission.Reason, source.InvalidRecord)] += by
+		r.omitted[min(m.Omission.Reason, InvalidRecord)] += by
 		if m.eligible {
 			r.eligible += by
 		}

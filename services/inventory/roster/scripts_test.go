@@ -13,9 +13,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/scripttest"
-	"github.com/slicefeed/slicefeed/services/inventory/observe"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -45,14 +42,14 @@ type world struct {
 	t      *testing.T
 	now    time.Time
 	number uint64 // that the source has caught up with
-	nodes  map[string]source.Candidate
-	cloud  source.Listing
+	nodes  map[string]Node
+	cloud  Listing
 }
 
 // play carries out a command. Updates with " ; " between them arrive at once.
 func (w *world) play(line string) string {
 	var output string
-	var update *Update
+	var update *Input
 	for part := range strings.SplitSeq(expandIDs.Replace(line), " ; ") {
 		args := splitCommand(part)
 		switch command, args := args[0], args[1:]; command {
@@ -62,7 +59,7 @@ func (w *world) play(line string) string {
 			w.start(args)
 			w.cloud = listing(server(s1, "a", "10.0.0.11"))
 			c := w.changeNode("a", []string{"server=" + s1, "ips=10.0.0.11"})
-			w.Apply(w.now, Update{Source: source.Update{Changed: []source.Candidate{c}, LastContact: w.now, Verified: w.number}})
+			w.Apply(w.now, Input{Source: Update{Changed: []Node{c}, LastContact: w.now, Verified: w.number}})
 			w.run(0, nil)
 		case "pass":
 			w.now = w.now.Add(w.parseDuration(args[0]))
@@ -83,7 +80,7 @@ func (w *world) play(line string) string {
 		case "describe":
 			output = w.describe(args[0])
 		default:
-			update = cmp.Or(update, &Update{})
+			update = cmp.Or(update, &Input{})
 			w.addToUpdate(update, command, args)
 		}
 	}
@@ -94,11 +91,11 @@ func (w *world) play(line string) string {
 }
 
 func (w *world) start(args []string) {
-	cfg := Config{Method: resolve.ByCloud, CIDRs: cidr, ExportLabels: []string{"label"}}
+	cfg := Config{Method: ByCloud, CIDRs: cidr, ExportLabels: []string{"label"}}
 	for _, arg := range args {
 		switch key, value, _ := strings.Cut(arg, "="); key {
 		case "method":
-			cfg.Method = lookUp(w, map[string]resolve.Method{"node-address": resolve.ByNodeAddress, "record": resolve.ByRecord}, value)
+			cfg.Method = lookUp(w, map[string]Method{"node-address": ByNodeAddress, "record": ByRecord}, value)
 		case "confirm":
 			cfg.ConfirmInterval = w.parseDuration(value)
 		case "verify":
@@ -109,10 +106,10 @@ func (w *world) start(args []string) {
 			w.t.Fatalf("unknown setting %s", key)
 		}
 	}
-	*w = world{Roster: New(cfg), t: w.t, now: t0, number: 1, nodes: map[string]source.Candidate{}}
+	*w = world{Roster: New(cfg), t: w.t, now: t0, number: 1, nodes: map[string]Node{}}
 }
 
-func (w *world) addToUpdate(update *Update, command string, args []string) {
+func (w *world) addToUpdate(update *Input, command string, args []string) {
 	switch command {
 	case "node":
 		update.Source.Changed = append(update.Source.Changed, w.changeNode(args[0], args[1:]))
@@ -123,8 +120,8 @@ func (w *world) addToUpdate(update *Update, command string, args []string) {
 	case "source":
 		w.changeSource(&update.Source, args)
 	case "verified":
-		r := &observe.VerificationResult{StartedAt: w.now, Number: w.number}
-		r.Mode = lookUp(w, map[string]source.Verification{"light": source.LightVerification, "full": source.FullVerification}, args[0])
+		r := &VerificationResult{StartedAt: w.now, Number: w.number}
+		r.Mode = lookUp(w, map[string]Verification{"light": LightVerification, "full": FullVerification}, args[0])
 		for _, arg := range args[1:] {
 			switch key, value, _ := strings.Cut(arg, "="); key {
 			case "started":
@@ -139,7 +136,7 @@ func (w *world) addToUpdate(update *Update, command string, args []string) {
 		}
 		update.Verification = r
 	case "listed":
-		r := &observe.ListingResult{StartedAt: w.now, Listing: w.cloud}
+		r := &ListingResult{StartedAt: w.now, Listing: w.cloud}
 		for _, arg := range args {
 			switch key, value, _ := strings.Cut(arg, "="); key {
 			case "started":
@@ -159,10 +156,10 @@ func (w *world) addToUpdate(update *Update, command string, args []string) {
 }
 
 // changeNode returns what the source reports about a node now: what it last reported, with these changes.
-func (w *world) changeNode(name string, args []string) source.Candidate {
+func (w *world) changeNode(name string, args []string) Node {
 	c, known := w.nodes[name]
 	if !known {
-		c = source.Candidate{Name: name, UID: "uid-" + name, State: source.Ready}
+		c = Node{Name: name, UID: "uid-" + name, State: Ready}
 	}
 	for _, arg := range args {
 		switch key, value, _ := strings.Cut(arg, "="); key {
@@ -179,8 +176,8 @@ func (w *world) changeNode(name string, args []string) source.Candidate {
 		case "ips":
 			c.InternalIPs = w.parseAddresses(value)
 		case "state":
-			c.State = lookUp(w, map[string]source.NodeState{
-				"READY": source.Ready, "DRAINING": source.Draining, "NOT_READY": source.NotReady, "none": 0,
+			c.State = lookUp(w, map[string]NodeState{
+				"READY": Ready, "DRAINING": Draining, "NOT_READY": NotReady, "none": 0,
 			}, value)
 		case "zone":
 			c.Zone = strings.ReplaceAll(value, `\xff`, "\xff")
@@ -191,8 +188,8 @@ func (w *world) changeNode(name string, args []string) source.Candidate {
 		case "invalid":
 			c.Invalid = value
 		case "excluded":
-			c.Excluded = lookUp(w, map[string]source.OmissionReason{
-				"": 0, "label": source.ExcludedByLabel, "selector": source.NotSelected, "control-plane": source.ControlPlane,
+			c.Excluded = lookUp(w, map[string]OmissionReason{
+				"": 0, "label": ExcludedByLabel, "selector": NotSelected, "control-plane": ControlPlane,
 			}, value)
 		case "by":
 			c.ExcludedBy = value
@@ -204,7 +201,7 @@ func (w *world) changeNode(name string, args []string) source.Candidate {
 	return c
 }
 
-func (w *world) changeSource(update *source.Update, args []string) {
+func (w *world) changeSource(update *Update, args []string) {
 	for _, arg := range args {
 		switch key, value, _ := strings.Cut(arg, "="); key {
 		case "contact":
@@ -226,7 +223,7 @@ func (w *world) changeSource(update *source.Update, args []string) {
 
 // setCloud sets what the cloud has: servers such as S1/name=10.0.0.1,10.0.0.2+10.0.0.3, with a plus between NICs.
 func (w *world) setCloud(args []string) {
-	w.cloud = source.Listing{Invalid: map[string]string{}}
+	w.cloud = Listing{Invalid: map[string]string{}}
 	for _, arg := range args {
 		key, value, hasNICs := strings.Cut(arg, "=")
 		server := append(strings.Split(key, "/"), "", dc)
@@ -236,10 +233,10 @@ func (w *world) setCloud(args []string) {
 		case "invalid":
 			w.cloud.Invalid[value] = "a NIC without an ID"
 		default:
-			s := source.Server{ID: server[0], Name: server[1], Datacenter: cmp.Or(server[2], dc)}
+			s := Server{ID: server[0], Name: server[1], Datacenter: cmp.Or(server[2], dc)}
 			for i, addresses := range strings.Split(value, "+") {
 				if hasNICs {
-					s.NICs = append(s.NICs, source.NIC{ID: fmt.Sprintf("nic-%d", i), LAN: "3", Addresses: w.parseAddresses(addresses)})
+					s.NICs = append(s.NICs, NIC{ID: fmt.Sprintf("nic-%d", i), LAN: "3", Addresses: w.parseAddresses(addresses)})
 				}
 			}
 			w.cloud.Servers = append(w.cloud.Servers, s)
@@ -267,30 +264,30 @@ func (w *world) run(d time.Duration, args []string) string {
 	for end, turns := w.now.Add(d), 0; turns < 1000; turns++ {
 		a := w.NextActions(w.now)
 		var what []string
-		if a.Verify != source.NoVerification {
+		if a.Verify != NoVerification {
 			what = append(what, a.Verify.String()+" verification")
 			if !silent {
 				w.Apply(
 					w.now,
-					Update{Verification: &observe.VerificationResult{StartedAt: w.now, Mode: a.Verify, Number: w.number, Err: verifyError}},
+					Input{Verification: &VerificationResult{StartedAt: w.now, Mode: a.Verify, Number: w.number, Err: verifyError}},
 				)
 			}
 		}
 		if a.List {
 			what = append(what, "listing")
 			if !silent {
-				w.Apply(w.now, Update{Listing: &observe.ListingResult{StartedAt: w.now, Listing: w.cloud, Err: listError}})
+				w.Apply(w.now, Input{Listing: &ListingResult{StartedAt: w.now, Listing: w.cloud, Err: listError}})
 			}
 		}
 		if !silent {
-			w.Apply(w.now, Update{Source: source.Update{LastContact: w.now, Verified: w.number}})
+			w.Apply(w.now, Input{Source: Update{LastContact: w.now, Verified: w.number}})
 		}
 		what = append(what, describeProgress(old, w.Status(w.now))...)
 		old = w.Status(w.now)
 		if len(what) > 0 {
 			fmt.Fprintf(&out, "%-8s %s\n", w.now.Sub(t0), strings.Join(what, ", "))
 		}
-		if a.Verify == source.NoVerification && !a.List {
+		if a.Verify == NoVerification && !a.List {
 			if !a.Wake.After(w.now) {
 				w.t.Fatalf("wakes at %s, which is not after %s, and requests nothing", a.Wake, w.now)
 			}
@@ -306,7 +303,7 @@ func (w *world) run(d time.Duration, args []string) string {
 }
 
 // describeProgress describes what is new in a status.
-func describeProgress(before, now source.Status) (all []string) {
+func describeProgress(before, now Status) (all []string) {
 	if now.Observation != before.Observation {
 		all = append(all, fmt.Sprintf("observation %d", now.Observation))
 	}
@@ -314,21 +311,21 @@ func describeProgress(before, now source.Status) (all []string) {
 		all = append(all, map[bool]string{true: "published", false: "withdrawn"}[now.Publishable])
 	}
 	if now.Membership.Sync != before.Membership.Sync {
-		all = append(all, "membership "+describePart(now.Membership))
+		all = append(all, "membership "+describeStatusPart(now.Membership))
 	}
 	if now.Addresses.Sync != before.Addresses.Sync {
-		all = append(all, "addresses "+describePart(now.Addresses))
+		all = append(all, "addresses "+describeStatusPart(now.Addresses))
 	}
 	return all
 }
 
-func describePart(part source.PartStatus) string {
-	return strings.TrimSuffix(enumName(part.Sync)+": "+part.Reason, ": ")
+func describeStatusPart(part PartStatus) string {
+	return strings.TrimSuffix(contractName(part.Sync)+": "+part.Reason, ": ")
 }
 
-func describeActions(a observe.Actions, now time.Time) string {
+func describeActions(a Actions, now time.Time) string {
 	var all []string
-	if a.Verify != source.NoVerification {
+	if a.Verify != NoVerification {
 		all = append(all, a.Verify.String()+" verification")
 	}
 	if a.List {
@@ -343,7 +340,7 @@ func describeChanges(changes []Change) string {
 		if c.Node == nil {
 			fmt.Fprintf(&out, "- %s\n", c.Name)
 		} else {
-			fmt.Fprintf(&out, "+ %s %s at %s\n", c.Name, enumName(c.Node.State), joinAddresses(c.Node.Addresses))
+			fmt.Fprintf(&out, "+ %s %s at %s\n", c.Name, contractName(c.Node.State), joinAddresses(c.Node.Addresses))
 		}
 	}
 	return out.String()
@@ -352,7 +349,7 @@ func describeChanges(changes []Change) string {
 func (w *world) describeNodes() string {
 	var out strings.Builder
 	for _, n := range w.Nodes() {
-		fmt.Fprintf(&out, "%s %s for %s at %s", n.Name, enumName(n.State), w.now.Sub(n.Since), joinAddresses(n.Addresses))
+		fmt.Fprintf(&out, "%s %s for %s at %s", n.Name, contractName(n.State), w.now.Sub(n.Since), joinAddresses(n.Addresses))
 		if n.ServerID != "" {
 			fmt.Fprintf(&out, ", server %s", n.ServerID)
 		}
@@ -362,7 +359,7 @@ func (w *world) describeNodes() string {
 		fmt.Fprintln(&out)
 	}
 	for _, m := range w.sortedMembers() {
-		if m.Node == nil {
+		if m.Published == nil {
 			fmt.Fprintf(&out, "%s omitted, %s: %s\n", m.Name, m.Omission.Reason, m.Omission.Message)
 		}
 	}
@@ -372,8 +369,8 @@ func (w *world) describeNodes() string {
 func (w *world) describeStatus() string {
 	s := w.Status(w.now)
 	var out strings.Builder
-	fmt.Fprintf(&out, "membership for %s %s\n", w.now.Sub(s.Membership.Since), describePart(s.Membership))
-	fmt.Fprintf(&out, "addresses for %s %s\n", w.now.Sub(s.Addresses.Since), describePart(s.Addresses))
+	fmt.Fprintf(&out, "membership for %s %s\n", w.now.Sub(s.Membership.Since), describeStatusPart(s.Membership))
+	fmt.Fprintf(&out, "addresses for %s %s\n", w.now.Sub(s.Addresses.Since), describeStatusPart(s.Addresses))
 	fmt.Fprintf(&out, "observation %d, published: %t\n", s.Observation, s.Publishable)
 	return out.String()
 }
@@ -387,7 +384,7 @@ func (w *world) describe(name string) string {
 	var out strings.Builder
 	one := w.sortedMembers()[slices.IndexFunc(w.sortedMembers(), func(m Member) bool { return m.Name == name })]
 	resolver := w.Resolver()
-	facts := resolver.Describe(one.Candidate)
+	facts := resolver.Describe(one.Node)
 	if one.Excluded == 0 && facts.Match != "" {
 		fmt.Fprintf(&out, "server  %s %s\n", facts.ServerID, facts.Match)
 	}
@@ -400,8 +397,8 @@ func (w *world) describe(name string) string {
 	if one.Omission.Reason != 0 {
 		fmt.Fprintf(&out, "%s: %s\n", one.Omission.Reason, one.Omission.Message)
 	}
-	if one.Node != nil {
-		fmt.Fprintf(&out, "=> %s at %s\n", enumName(one.Node.State), joinAddresses(one.Node.Addresses))
+	if one.Published != nil {
+		fmt.Fprintf(&out, "=> %s at %s\n", contractName(one.Published.State), joinAddresses(one.Published.Addresses))
 	} else {
 		fmt.Fprintln(&out, "=> omitted")
 	}
@@ -418,15 +415,15 @@ func (r *Roster) sortedMembers() []Member {
 // Nodes returns the published nodes, sorted by name.
 func (r *Roster) Nodes() (nodes []*Node) {
 	for _, m := range r.sortedMembers() {
-		if m.Node != nil {
-			nodes = append(nodes, m.Node)
+		if m.Published != nil {
+			nodes = append(nodes, m.Published)
 		}
 	}
 	return nodes
 }
 
-// enumName is the name of an enum value in the contract.
-func enumName(value fmt.Stringer) string { return strings.ToUpper(value.String()) }
+// contractName is the name of an enum value in the contract.
+func contractName(value fmt.Stringer) string { return strings.ToUpper(value.String()) }
 
 func joinAddresses(addresses []netip.Addr) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(addresses), " ", ", "), "[]")

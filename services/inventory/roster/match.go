@@ -1,11 +1,9 @@
-package resolve
+package roster
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // identity is what a server can be recognized by, the strongest first.
@@ -19,16 +17,16 @@ const (
 
 // serverMatch is the server that a node runs on, or why there is none.
 type serverMatch struct {
-	by       identity       // 0: no identity means one server
-	server   *source.Server // nil: none, or its data is invalid
-	id       string         // of the server
+	by       identity // 0: no identity means one server
+	server   *Server  // nil: none, or its data is invalid
+	id       string   // of the server
 	omission Omission
 }
 
 // matchServer finds the server of a node: by its provider ID, else by its system UUID, else by its name. A
 // weaker identity never overrides a stronger one: a provider ID of a server that does not exist is not
 // repaired by a name, nor is one in an unknown form. Those of other programs, such as k3s://, mean nothing.
-func (c *cloudIndex) matchServer(n *source.Candidate) serverMatch {
+func (c *cloudIndex) matchServer(n *Node) serverMatch {
 	datacenter, id, isOurs := parseProviderID(n.ProviderID)
 	hasID := id != ""
 	withUUID := c.serversWithUUID(n.SystemUUID)
@@ -63,20 +61,20 @@ func (c *cloudIndex) serverWithID(by identity, id string) serverMatch {
 		return serverMatch{by: by, server: s, id: id}
 	}
 	return serverMatch{by: by, id: id, omission: Omission{
-		source.InvalidRecord, fmt.Sprintf("server %s has invalid data: %s", id, truncate(c.invalid[id])),
+		InvalidRecord, fmt.Sprintf("server %s has invalid data: %s", id, truncate(c.invalid[id])),
 	}}
 }
 
 func ambiguous(format string, args ...any) serverMatch {
-	return serverMatch{omission: Omission{source.AmbiguousServer, fmt.Sprintf(format, args...)}}
+	return serverMatch{omission: Omission{AmbiguousServer, fmt.Sprintf(format, args...)}}
 }
 
 func notFound(format string, args ...any) serverMatch {
-	return serverMatch{omission: Omission{source.NotFoundInIONOS, fmt.Sprintf(format, args...)}}
+	return serverMatch{omission: Omission{NotFoundInIONOS, fmt.Sprintf(format, args...)}}
 }
 
 // describe says which identity decided.
-func (m serverMatch) describe(n *source.Candidate) string {
+func (m serverMatch) describe(n *Node) string {
 	switch {
 	case m.omission.Reason != 0:
 		return m.omission.Message

@@ -1,8 +1,4 @@
-// Package assign gives each address to one node. It guarantees that no address has two nodes, that a node
-// keeps what it has until it gets an address that it claims, the address moves to a node with a better right,
-// or the node is excluded or released, and that the result does not depend on the order of claims. It does not know why a
-// node claims an address: package resolve does.
-package assign
+package roster
 
 import (
 	"cmp"
@@ -13,32 +9,30 @@ import (
 	"strings"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/inventory/resolve"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-// Claim is what the current data gives a node. It replaces the node's previous claim.
-type Claim struct {
+// claim is what the current data gives a node. It replaces the node's previous claim.
+type claim struct {
 	Node      string
-	State     source.NodeState
-	Addresses resolve.AddrPair // may be empty: a node without a claim keeps what it has
-	Excluded  bool             // the node loses what it has
+	State     NodeState
+	Addresses AddrPair // may be empty: a node without a claim keeps what it has
+	Excluded  bool     // the node loses what it has
 }
 
-// Assigner has the assignments of all nodes. It is not safe for concurrent use.
-type Assigner struct {
+// assigner has the assignments of all nodes. It is not safe for concurrent use.
+type assigner struct {
 	nodes      map[string]*claimant
 	owners     map[netip.Addr]*claimant            // one address, one node
 	contenders map[netip.Addr]map[string]*claimant // nodes that claim an address of another one
 }
 
 type claimant struct {
-	Claim
+	claim
 
-	assigned   resolve.AddrPair
-	contested  resolve.AddrPair // claimed, but assigned to another node
-	prevOwner  [2]string        // node that had the assigned address before, by family
-	reassigned [2]reassigned    // the address that another node took over last, by family
+	assigned   AddrPair
+	contested  AddrPair      // claimed, but assigned to another node
+	prevOwner  [2]string     // node that had the assigned address before, by family
+	reassigned [2]reassigned // the address that another node took over last, by family
 }
 
 type reassigned struct {
@@ -47,16 +41,16 @@ type reassigned struct {
 }
 
 // New returns an assigner without nodes.
-func New() *Assigner {
-	return &Assigner{
+func newAssigner() *assigner {
+	return &assigner{
 		nodes: map[string]*claimant{}, owners: map[netip.Addr]*claimant{}, contenders: map[netip.Addr]map[string]*claimant{},
 	}
 }
 
-// Claim applies the claims of several nodes and returns the nodes whose assignment may have changed,
+// claim applies the claims of several nodes and returns the nodes whose assignment may have changed,
 // including those of the claims. All claims are known before the first is granted, because whether an
 // owner gives way depends on what it claims itself.
-func (a *Assigner) Claim(claims []Claim) (changed []string) {
+func (a *assigner) Claim(claims []claim) (changed []string) {
 	queue := make([]*claimant, 0, len(claims))
 	for _, claim := range claims {
 		c := a.nodes[claim.Node]
@@ -64,7 +58,7 @@ func (a *Assigner) Claim(claims []Claim) (changed []string) {
 			c = &claimant{}
 			a.nodes[claim.Node] = c
 		}
-		c.Claim = claim
+		c.claim = claim
 		queue = append(queue, c)
 	}
 	for _, c := range queue {
@@ -78,29 +72,29 @@ func (a *Assigner) Claim(claims []Claim) (changed []string) {
 }
 
 // Release forgets a node. Its addresses go to the nodes that contend for them.
-func (a *Assigner) Release(node string) (changed []string) {
+func (a *assigner) Release(node string) (changed []string) {
 	c := a.nodes[node]
 	if c == nil {
 		return nil
 	}
 	delete(a.nodes, node)
-	a.setContested(c, resolve.AddrPair{})
+	a.setContested(c, AddrPair{})
 	contenders := a.contendersOf(c.assigned)
 	a.dropAssigned(c)
 	return a.settle(contenders)
 }
 
-func (a *Assigner) dropAssigned(c *claimant) {
+func (a *assigner) dropAssigned(c *claimant) {
 	for _, address := range c.assigned.List() {
 		delete(a.owners, address)
 	}
-	c.assigned = resolve.AddrPair{}
+	c.assigned = AddrPair{}
 }
 
 // settle grants claims one after the other; a node that loses an address by that, or contends for one
 // that is released, comes after them. It ends because an address only moves to a node with a better
 // right (see mustYield).
-func (a *Assigner) settle(queue []*claimant) (changed []string) {
+func (a *assigner) settle(queue []*claimant) (changed []string) {
 	for len(queue) > 0 {
 		c := queue[0]
 		changed = append(changed, c.Node)
@@ -112,8 +106,8 @@ func (a *Assigner) settle(queue []*claimant) (changed []string) {
 // grant assigns what a node claims and may have, and returns the nodes that this affects. With the first
 // address that it gets, it loses what it had and does not claim, in both families: otherwise a node that
 // changed its family would keep the other address for as long as the process runs.
-func (a *Assigner) grant(c *claimant) (affected []*claimant) {
-	granted, contested := c.Addresses, resolve.AddrPair{}
+func (a *assigner) grant(c *claimant) (affected []*claimant) {
+	granted, contested := c.Addresses, AddrPair{}
 	for family, address := range c.Addresses {
 		if owner := a.owners[address]; owner != nil && owner != c && !mustYield(owner, c, address) {
 			granted[family], contested[family] = netip.Addr{}, address
@@ -130,7 +124,7 @@ func (a *Assigner) grant(c *claimant) (affected []*claimant) {
 		}
 		if old.IsValid() {
 			delete(a.owners, old)
-			affected = append(affected, a.contendersOf(resolve.AddrPair{old})...)
+			affected = append(affected, a.contendersOf(AddrPair{old})...)
 		}
 		c.assigned[family], c.prevOwner[family] = address, ""
 		if !address.IsValid() {
@@ -150,10 +144,10 @@ func (a *Assigner) grant(c *claimant) (affected []*claimant) {
 // it to. If the same data names the owner too (two Nodes of one server, two Nodes of one InternalIP), a
 // fixed order decides, so that replicas agree whatever they saw before.
 func mustYield(owner, c *claimant, address netip.Addr) bool {
-	return owner.Addresses[resolve.Family(address)] != address || byPriority(c, owner) < 0
+	return owner.Addresses[Family(address)] != address || byPriority(c, owner) < 0
 }
 
-func (a *Assigner) setContested(c *claimant, contested resolve.AddrPair) {
+func (a *assigner) setContested(c *claimant, contested AddrPair) {
 	for _, address := range c.contested.List() {
 		delete(a.contenders[address], c.Node)
 		if len(a.contenders[address]) == 0 {
@@ -170,7 +164,7 @@ func (a *Assigner) setContested(c *claimant, contested resolve.AddrPair) {
 }
 
 // contendersOf returns the nodes that contend for any of these addresses.
-func (a *Assigner) contendersOf(addresses resolve.AddrPair) []*claimant {
+func (a *assigner) contendersOf(addresses AddrPair) []*claimant {
 	var all []*claimant
 	for _, address := range addresses.List() {
 		all = slices.AppendSeq(all, maps.Values(a.contenders[address]))
@@ -186,18 +180,18 @@ func byPriority(x, y *claimant) int {
 
 // Holding is what a node has of the addresses that it claims, at one moment.
 type Holding struct {
-	Assigned  resolve.AddrPair
-	Contested resolve.AddrPair // claimed, but assigned to another node
-	Owners    [2]string        // that have the contested addresses
+	Assigned  AddrPair
+	Contested AddrPair  // claimed, but assigned to another node
+	Owners    [2]string // that have the contested addresses
 
-	claimed    resolve.AddrPair
+	claimed    AddrPair
 	prevOwner  [2]string
 	reassigned [2]reassigned
 	contenders [2][]string
 }
 
 // Holding returns what a node has.
-func (a *Assigner) Holding(node string) (h Holding) {
+func (a *assigner) Holding(node string) (h Holding) {
 	c := a.nodes[node]
 	if c == nil {
 		return h
@@ -228,7 +222,7 @@ func (h *Holding) Addresses() []netip.Addr {
 
 // Describe says who else has, had or wants an address of the node. Empty: no other node.
 func (h *Holding) Describe(address netip.Addr) string {
-	family := resolve.Family(address)
+	family := Family(address)
 	var all []string
 	switch {
 	case h.Contested[family] == address:
@@ -247,5 +241,3 @@ func (h *Holding) Describe(address netip.Addr) string {
 	}
 	return strings.Join(all, "; ")
 }
-
-func truncate(text string) string { return display.Truncate(text, 120) }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +27,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
 	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
-	"github.com/slicefeed/slicefeed/services/inventory/source/sourcetest"
+	"github.com/slicefeed/slicefeed/services/inventory/sourcetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -132,7 +133,7 @@ func recordsFixture(t *testing.T, reader records.Reader, path string, members []
 	}
 }
 
-func newRecordsSource(reader records.Reader) source.Source {
+func newRecordsSource(reader records.Reader) roster.Source {
 	return records.New(records.Config{Reader: reader, Name: "the test's records", Log: discardLogger, Registerer: prometheus.NewRegistry()})
 }
 
@@ -188,7 +189,7 @@ func newFakeCluster() *fakeCluster {
 	return c
 }
 
-func (c *fakeCluster) fixture(source source.Source, set func(*testing.T, ...sourcetest.Member)) sourcetest.Fixture {
+func (c *fakeCluster) fixture(source roster.Source, set func(*testing.T, ...sourcetest.Member)) sourcetest.Fixture {
 	return sourcetest.Fixture{
 		Source: source,
 		Set: func(t *testing.T, members ...sourcetest.Member) {

@@ -1,24 +1,15 @@
-// Package observe decides how far the observed data can be trusted, and when to observe next. It
-// guarantees that an observation counts only if everything in it was requested after the last anomaly
-// arose, that the status degrades when a source or the cloud is silent, and that requests keep their
-// distance. It does not know single nodes: only how many there are of each kind.
-//
-// An observation is complete when the source was verified and, if addresses come from the cloud, a
-// complete listing was started after that.
-package observe
+package roster
 
 import (
 	"cmp"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // observationGap is the minimum time between two observations, which the contract guarantees.
 const observationGap = 5 * time.Second
 
-// Config has the intervals of requests. Zero stands for the default.
-type Config struct {
+// observerConfig has the intervals of requests. Zero stands for the default.
+type observerConfig struct {
 	UsesCloud bool // addresses come from listings of the cloud
 
 	ListInterval    time.Duration // between listings without an anomaly; 60s
@@ -26,8 +17,8 @@ type Config struct {
 	VerifyInterval  time.Duration // between verifications without an anomaly; 60s
 }
 
-// Counts are numbers of nodes.
-type Counts struct {
+// observerCounts are numbers of nodes.
+type observerCounts struct {
 	Eligible   int // not excluded
 	Published  int // eligible and with an address
 	Ready      int // published as READY
@@ -36,10 +27,10 @@ type Counts struct {
 	Unreadable int // whose server has invalid data in the cloud
 }
 
-// Observer has the state of requests and observations. It is not safe for concurrent use.
-type Observer struct {
-	cfg    Config
-	counts Counts
+// observer has the state of requests and observations. It is not safe for concurrent use.
+type observer struct {
+	cfg    observerConfig
+	counts observerCounts
 
 	verifications verifications
 	listings      listings
@@ -55,30 +46,30 @@ type Observer struct {
 
 	everPublished bool
 
-	membership, addresses source.PartStatus
+	membership, addresses PartStatus
 }
 
 // Actions are the requests to send now, and when to ask for the next ones.
 type Actions struct {
-	Verify source.Verification // its result is given to VerificationDone
-	List   bool                // the cloud; its result is given to ListingDone
-	Wake   time.Time           // call NextActions again at this time at the latest
+	Verify Verification // its result is given to VerificationDone
+	List   bool         // the cloud; its result is given to ListingDone
+	Wake   time.Time    // call NextActions again at this time at the latest
 }
 
-// New returns an observer without observations.
-func New(cfg Config) *Observer {
+// newObserver returns an observer without observations.
+func newObserver(cfg observerConfig) *observer {
 	cfg.ListInterval = cmp.Or(cfg.ListInterval, time.Minute)
 	cfg.ConfirmInterval = cmp.Or(cfg.ConfirmInterval, 5*time.Second)
 	cfg.VerifyInterval = cmp.Or(cfg.VerifyInterval, time.Minute)
-	return &Observer{cfg: cfg}
+	return &observer{cfg: cfg}
 }
 
-// MemberChanges has 1 for each node that was added to the published ones, -1 for each that was removed,
+// memberChanges has 1 for each node that was added to the published ones, -1 for each that was removed,
 // and 0 for one that was both.
-type MemberChanges map[string]int
+type memberChanges map[string]int
 
 // SetCounts records how the published nodes changed.
-func (o *Observer) SetCounts(now time.Time, counts Counts, changes MemberChanges) {
+func (o *observer) SetCounts(now time.Time, counts observerCounts, changes memberChanges) {
 	o.counts = counts
 	for name, change := range changes {
 		switch {
@@ -92,7 +83,7 @@ func (o *Observer) SetCounts(now time.Time, counts Counts, changes MemberChanges
 }
 
 // reevaluate draws the conclusions after any input.
-func (o *Observer) reevaluate(now time.Time) {
+func (o *observer) reevaluate(now time.Time) {
 	if o.number > 0 {
 		o.everPublished = o.everPublished || !o.cfg.UsesCloud || o.counts.Unresolved == 0
 	}
@@ -109,7 +100,7 @@ func (o *Observer) reevaluate(now time.Time) {
 }
 
 // completeObservation counts an observation, unless the last one is too recent.
-func (o *Observer) completeObservation(now time.Time) {
+func (o *observer) completeObservation(now time.Time) {
 	o.number++
 	o.observedAt = now
 	o.restarted = false
@@ -117,19 +108,19 @@ func (o *Observer) completeObservation(now time.Time) {
 }
 
 // isObservationDue reports whether an observation that is complete now counts as another one.
-func (o *Observer) isObservationDue(now time.Time) bool {
+func (o *observer) isObservationDue(now time.Time) bool {
 	return o.number == 0 || now.Sub(o.observedAt) >= observationGap
 }
 
 // Publishable reports whether the nodes can be published as complete. It is withdrawn while the source withholds them,
 // or there are eligible nodes and none has an address: then the addresses are unknown rather than gone.
-func (o *Observer) Publishable() bool {
+func (o *observer) Publishable() bool {
 	return o.everPublished && o.withheld == "" && (o.counts.Eligible == 0 || o.counts.Published > 0)
 }
 
 // nextConfirmation returns when the next complete observation is due at the start or while there is an anomaly; false:
 // only at rest.
-func (o *Observer) nextConfirmation() (at time.Time, wanted bool) {
+func (o *observer) nextConfirmation() (at time.Time, wanted bool) {
 	if o.number == 0 {
 		return time.Time{}, true
 	}
@@ -139,7 +130,7 @@ func (o *Observer) nextConfirmation() (at time.Time, wanted bool) {
 
 // NextActions returns the requests to send now, and when to call it again. A request counts as under way
 // until its result arrives.
-func (o *Observer) NextActions(now time.Time) Actions {
+func (o *observer) NextActions(now time.Time) Actions {
 	o.updateStatus(now)
 	actions := Actions{Wake: o.nextStatusChange(now)}
 	if v := &o.verifications; !v.inFlight {

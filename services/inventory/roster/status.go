@@ -1,103 +1,102 @@
-package observe
+package roster
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Status returns the status at this time.
-func (o *Observer) Status(now time.Time) source.Status {
+func (o *observer) Status(now time.Time) Status {
 	o.updateStatus(now)
-	return source.Status{
+	return Status{
 		Membership: o.membership, Addresses: o.addresses,
 		Observation: o.number, ObservedAt: o.observedAt, Publishable: o.Publishable(),
 	}
 }
 
-func (o *Observer) updateStatus(now time.Time) {
+func (o *observer) updateStatus(now time.Time) {
 	o.membership = transition(o.membership, now, o.evaluateMembership)
 	o.addresses = transition(o.addresses, now, o.evaluateAddresses)
 }
 
-func transition(old source.PartStatus, now time.Time, evaluate func(time.Time) (source.SyncState, string)) source.PartStatus {
+func transition(old PartStatus, now time.Time, evaluate func(time.Time) (SyncState, string)) PartStatus {
 	sync, reason := evaluate(now)
 	if sync != old.Sync {
 		old.Since = now
 	}
-	return source.PartStatus{Sync: sync, Reason: reason, Since: old.Since}
+	return PartStatus{Sync: sync, Reason: reason, Since: old.Since}
 }
 
 // evaluateMembership decides how far the source can be trusted. Reasons have no running numbers, so that a
 // state that lasts does not look like a change.
-func (o *Observer) evaluateMembership(now time.Time) (source.SyncState, string) {
+func (o *observer) evaluateMembership(now time.Time) (SyncState, string) {
 	v := &o.verifications
 	switch {
 	case o.withheld != "":
-		return source.Withheld, o.withheld
+		return Withheld, o.withheld
 	case !v.everFull && v.err != "":
-		return source.Unsynced, "no full verification of the source yet: " + v.err
+		return Unsynced, "no full verification of the source yet: " + v.err
 	case !v.everFull:
-		return source.Unsynced, joinReason("no full verification of the source yet", v.failure)
+		return Unsynced, joinReason("no full verification of the source yet", v.failure)
 	case v.err != "":
-		return source.Degraded, "source verification failed: " + v.err
+		return Degraded, "source verification failed: " + v.err
 	case now.Sub(v.okAt) > maxIdle:
-		return source.Degraded, fmt.Sprintf("no source verification succeeded for more than %s", maxIdle)
+		return Degraded, fmt.Sprintf("no source verification succeeded for more than %s", maxIdle)
 	case now.Sub(v.lastContact) > maxIdle:
-		return source.Degraded, joinReason(fmt.Sprintf("no contact with the source for more than %s", maxIdle), v.failure)
+		return Degraded, joinReason(fmt.Sprintf("no contact with the source for more than %s", maxIdle), v.failure)
 	case v.pending.number != 0 && now.Sub(v.pending.endedAt) > maxIdle:
-		return source.Degraded, joinReason(
+		return Degraded, joinReason(
 			fmt.Sprintf("the source has not caught up with a verification for more than %s", maxIdle),
 			v.failure,
 		)
 	case o.partialError != "":
-		return source.Degraded, o.partialError
+		return Degraded, o.partialError
 	case o.counts.Invalid > 0:
-		return source.Degraded, fmt.Sprintf(
+		return Degraded, fmt.Sprintf(
 			"the source has invalid data for %s; known nodes keep their last valid state",
 			display.Count(o.counts.Invalid, "node", "nodes"),
 		)
 	}
-	return source.Synced, ""
+	return Synced, ""
 }
 
-func (o *Observer) evaluateAddresses(now time.Time) (source.SyncState, string) {
+func (o *observer) evaluateAddresses(now time.Time) (SyncState, string) {
 	noAddresses := o.counts.Eligible > 0 && o.counts.Published == 0
 	if !o.cfg.UsesCloud {
 		switch {
 		case !o.verifications.everFull:
-			return source.Unsynced, "no full verification of the source yet"
+			return Unsynced, "no full verification of the source yet"
 		case noAddresses:
-			return source.Unsynced, display.Count(o.counts.Eligible, "eligible node has", "eligible nodes have") + " no usable address"
+			return Unsynced, display.Count(o.counts.Eligible, "eligible node has", "eligible nodes have") + " no usable address"
 		}
-		return source.Synced, ""
+		return Synced, ""
 	}
 	l := &o.listings
 	switch {
 	case l.completeAt.IsZero():
-		return source.Unsynced, joinReason("the cloud has not been listed yet", l.err)
+		return Unsynced, joinReason("the cloud has not been listed yet", l.err)
 	case noAddresses:
-		return source.Unsynced, joinReason(
+		return Unsynced, joinReason(
 			display.Count(o.counts.Eligible, "eligible node has", "eligible nodes have")+" no address",
 			l.err,
 		)
 	case l.err != "":
-		return source.Degraded, "cloud listing failed: " + l.err
+		return Degraded, "cloud listing failed: " + l.err
 	case now.Sub(l.completeAt) >= o.maxListingAge():
-		return source.Degraded, fmt.Sprintf("no complete cloud listing for %s", o.maxListingAge())
+		return Degraded, fmt.Sprintf("no complete cloud listing for %s", o.maxListingAge())
 	case o.counts.Unreadable > 0:
-		return source.Degraded, "the cloud has invalid data for the servers of " + display.Count(o.counts.Unreadable, "node", "nodes")
+		return Degraded, "the cloud has invalid data for the servers of " + display.Count(o.counts.Unreadable, "node", "nodes")
 	}
-	return source.Synced, ""
+	return Synced, ""
 }
 
 // maxListingAge is the age at which a complete listing is no longer fresh.
-func (o *Observer) maxListingAge() time.Duration { return 3 * o.cfg.ListInterval }
+func (o *observer) maxListingAge() time.Duration { return 3 * o.cfg.ListInterval }
 
 // nextStatusChange is when time alone may change the status; at the latest in a minute.
-func (o *Observer) nextStatusChange(now time.Time) time.Time {
+func (o *observer) nextStatusChange(now time.Time) time.Time {
 	v := &o.verifications
 	wake := now.Add(maxRetryDelay)
 	limits := []time.Time{v.lastContact.Add(maxIdle + 1), v.okAt.Add(maxIdle + 1), o.listings.completeAt.Add(o.maxListingAge())}

@@ -1,14 +1,10 @@
-package observe
+package roster
 
 import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
-
-var t0 = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func TestPausesDoubleUpToTheLongest(t *testing.T) {
 	for failures, want := range map[int]time.Duration{
@@ -51,14 +47,14 @@ func TestASourceIsIdleTooLongAfterExactly150Seconds(t *testing.T) {
 			v.pending = pendingVerification{number: 1 << 40, startedAt: t0, endedAt: t0}
 		},
 	} {
-		o := New(Config{})
-		o.UpdateSource(t0, source.Update{LastContact: t0})
-		o.VerificationDone(t0, VerificationResult{StartedAt: t0, Mode: source.FullVerification, Number: 1})
+		o := newObserver(observerConfig{})
+		o.UpdateSource(t0, Update{LastContact: t0})
+		o.VerificationDone(t0, VerificationResult{StartedAt: t0, Mode: FullVerification, Number: 1})
 		v := &o.verifications
-		if alter(v); o.Status(t0.Add(maxIdle)).Membership.Sync != source.Synced {
+		if alter(v); o.Status(t0.Add(maxIdle)).Membership.Sync != Synced {
 			t.Errorf("%s: not synced after 150 s", name)
 		}
-		if o.Status(t0.Add(maxIdle+1)).Membership.Sync != source.Degraded {
+		if o.Status(t0.Add(maxIdle+1)).Membership.Sync != Degraded {
 			t.Errorf("%s: not degraded after more than 150 s", name)
 		}
 		behind := name != "no verification succeeded"

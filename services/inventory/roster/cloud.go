@@ -1,20 +1,18 @@
-package resolve
+package roster
 
 import (
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // cloudIndex is a complete listing, indexed so that the cost of matching a node does not depend on the
 // number of nodes.
 type cloudIndex struct {
 	startedAt   time.Time // zero: there was none
-	byID        map[string]*source.Server
-	byName      map[string][]*source.Server
+	byID        map[string]*Server
+	byName      map[string][]*Server
 	invalid     map[string]string
 	serverCount map[netip.Addr]int // number of servers that have an address
 	failover    map[netip.Addr]bool
@@ -22,11 +20,11 @@ type cloudIndex struct {
 
 // newCloudIndex indexes a listing. A server that is listed twice (pages are no snapshot) counts once, as
 // first listed.
-func newCloudIndex(l source.Listing, startedAt time.Time) cloudIndex {
+func newCloudIndex(l Listing, startedAt time.Time) cloudIndex {
 	c := cloudIndex{
 		startedAt:   startedAt,
-		byID:        make(map[string]*source.Server, len(l.Servers)),
-		byName:      make(map[string][]*source.Server, len(l.Servers)),
+		byID:        make(map[string]*Server, len(l.Servers)),
+		byName:      make(map[string][]*Server, len(l.Servers)),
 		invalid:     make(map[string]string, len(l.Invalid)),
 		serverCount: map[netip.Addr]int{},
 		failover:    map[netip.Addr]bool{},
@@ -79,7 +77,7 @@ func (c *cloudIndex) serversWithUUID(uuid string) []string {
 
 // serverAddresses returns the addresses of the server's NICs, sorted, because the order of the cloud
 // means nothing.
-func serverAddresses(s *source.Server) []netip.Addr {
+func serverAddresses(s *Server) []netip.Addr {
 	var all []netip.Addr
 	for _, n := range s.NICs {
 		all = append(all, n.Addresses...)

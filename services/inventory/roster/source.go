@@ -1,8 +1,4 @@
-// Package source defines what a source of the inventory is and the terms in which the other stages
-// speak about nodes: candidates, updates, verifications, listings of the cloud and the status of both.
-// It guarantees nothing by itself: package sourcetest tests what every source must do. It does not
-// decide which nodes are published: package roster does.
-package source
+package roster
 
 import (
 	"context"
@@ -47,8 +43,8 @@ const (
 
 // Update is what a source reports at once: everything since the previous update.
 type Update struct {
-	Changed []Candidate // new or changed, sorted by name; of two with one name the later one holds
-	Removed []string    // sorted; none of them is in Changed
+	Changed []Node   // new or changed, sorted by name; of two with one name the later one holds
+	Removed []string // sorted; none of them is in Changed
 
 	// LastContact is when the source last received something from its origin; of several things that it
 	// follows, the one that has been idle for longest counts. Zero: nothing since the previous update.

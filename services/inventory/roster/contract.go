@@ -1,4 +1,4 @@
-package source
+package roster
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // ContractProblem is why the node cannot be sent to clients; empty: it can. A client ends the stream for one node that
 // breaks a limit of rule R13, and then gets no node of the source. A test of feed compares what is sent with the
 // contract.
-func (c Candidate) ContractProblem() string {
+func (c Node) ContractProblem() string {
 	for _, f := range []struct {
 		name, value string
 		limit       int

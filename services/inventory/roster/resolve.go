@@ -1,15 +1,9 @@
-// Package resolve finds the addresses of one node: the server that it runs on, and which of the server's
-// addresses can be used. It guarantees that a weaker identity of a node never overrides a stronger one,
-// that an address of several servers is never used, and that a listing from before a node's time confirms neither
-// its name nor the address of a server that another node has left. It does not know other nodes: package assign gives each address to one of them.
-package resolve
+package roster
 
 import (
 	"maps"
 	"net/netip"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // Method is how the addresses of a node are found.
@@ -33,8 +27,8 @@ type Resolver struct {
 	left  map[string]time.Time // servers that a node has left since the listing started, and when
 }
 
-// Result is what was found for a node.
-type Result struct {
+// resolution is what was found for a node.
+type resolution struct {
 	ServerID   string // empty: no server was found
 	Addresses  AddrPair
 	Omission   Omission // why there is no address
@@ -43,7 +37,7 @@ type Result struct {
 
 // Omission is why a node is omitted, with a message about it of at most 100 characters. Longer ones are cut off.
 type Omission struct {
-	Reason  source.OmissionReason
+	Reason  OmissionReason
 	Message string
 }
 
@@ -51,18 +45,18 @@ type Omission struct {
 type Facts struct {
 	Match      string // how its server was found, or why it was not; empty: addresses do not come from the cloud
 	ServerID   string // of the server that matches, even if it was listed too early
-	Candidates []Candidate
+	Candidates []CandidateAddress
 }
 
-// Candidate is an address that a node could have.
-type Candidate struct {
+// CandidateAddress is an address that a node could have.
+type CandidateAddress struct {
 	Address netip.Addr
 	From    string // where it was read
 	Reason  string // for or against it
 }
 
 // SetListing replaces the listing by a complete one that was started at this time.
-func (r *Resolver) SetListing(l source.Listing, startedAt time.Time) {
+func (r *Resolver) SetListing(l Listing, startedAt time.Time) {
 	r.cloud = newCloudIndex(l, startedAt)
 	maps.DeleteFunc(r.left, func(_ string, at time.Time) bool { return at.Before(startedAt) })
 }
@@ -86,26 +80,26 @@ func (r *Resolver) isTooEarly(found serverMatch, firstSeen time.Time) bool {
 }
 
 // Resolve resolves a node that was first seen at this time.
-func (r *Resolver) Resolve(c *source.Candidate, firstSeen time.Time) Result {
+func (r *Resolver) Resolve(c *Node, firstSeen time.Time) resolution {
 	if r.Method != ByCloud {
 		addresses := r.filterFor(c).apply(canonical(c.InternalIPs))
-		return Result{Addresses: addresses.chosen, Omission: r.explainNode(addresses)}
+		return resolution{Addresses: addresses.chosen, Omission: r.explainNode(addresses)}
 	}
 	if r.cloud.startedAt.IsZero() {
-		return Result{Omission: Omission{source.NotResolvedYet, "the cloud has not been listed yet"}}
+		return resolution{Omission: Omission{NotResolvedYet, "the cloud has not been listed yet"}}
 	}
 	found := r.cloud.matchServer(c)
 	if r.isTooEarly(found, firstSeen) {
-		return Result{Omission: Omission{source.NotResolvedYet, "the last cloud listing started before it was first seen"}}
+		return resolution{Omission: Omission{NotResolvedYet, "the last cloud listing started before it was first seen"}}
 	}
 	if found.server == nil {
-		return Result{Omission: found.omission, Unreadable: found.omission.Reason == source.InvalidRecord}
+		return resolution{Omission: found.omission, Unreadable: found.omission.Reason == InvalidRecord}
 	}
 	addresses := r.filterFor(c).apply(serverAddresses(found.server))
-	return Result{ServerID: found.id, Addresses: addresses.chosen, Omission: explainServer(found.server, addresses)}
+	return resolution{ServerID: found.id, Addresses: addresses.chosen, Omission: explainServer(found.server, addresses)}
 }
 
-func (r *Resolver) filterFor(c *source.Candidate) addrFilter {
+func (r *Resolver) filterFor(c *Node) addrFilter {
 	f := addrFilter{cidrs: r.CIDRs, internalIPs: inOrder(c.InternalIPs)}
 	if r.Method == ByCloud {
 		f.cloud = &r.cloud
@@ -114,7 +108,7 @@ func (r *Resolver) filterFor(c *source.Candidate) addrFilter {
 }
 
 // Describe returns what Resolve decides by.
-func (r *Resolver) Describe(c *source.Candidate) (f Facts) {
+func (r *Resolver) Describe(c *Node) (f Facts) {
 	from := func(netip.Addr) string { return "the Node" }
 	all := canonical(c.InternalIPs)
 	switch {
@@ -135,7 +129,7 @@ func (r *Resolver) Describe(c *source.Candidate) (f Facts) {
 	filter := r.filterFor(c)
 	addresses := filter.apply(all)
 	for _, a := range all[:min(len(all), maxDescribed)] {
-		f.Candidates = append(f.Candidates, Candidate{Address: a, From: from(a), Reason: filter.describe(addresses, a)})
+		f.Candidates = append(f.Candidates, CandidateAddress{Address: a, From: from(a), Reason: filter.describe(addresses, a)})
 	}
 	return f
 }

@@ -1,9 +1,7 @@
-package observe
+package roster
 
 import (
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 const (
@@ -14,7 +12,7 @@ const (
 // VerificationResult is the result of a verification that NextActions requested.
 type VerificationResult struct {
 	StartedAt time.Time
-	Mode      source.Verification
+	Mode      Verification
 	Number    uint64 // of a light one: it is complete when the source has caught up with it
 	Err       error
 }
@@ -46,7 +44,7 @@ type pendingVerification struct {
 }
 
 // UpdateSource records the contact and the errors of an update. The changes of its nodes come before it.
-func (o *Observer) UpdateSource(now time.Time, update source.Update) {
+func (o *observer) UpdateSource(now time.Time, update Update) {
 	o.partialError, o.withheld = sanitize(update.PartialError), sanitize(update.Withheld)
 	v := &o.verifications
 	if !update.LastContact.IsZero() {
@@ -67,10 +65,10 @@ func (o *Observer) UpdateSource(now time.Time, update source.Update) {
 
 // VerificationDone records the result of a verification. What the source had reported when it ended
 // comes before it.
-func (o *Observer) VerificationDone(now time.Time, result VerificationResult) {
+func (o *observer) VerificationDone(now time.Time, result VerificationResult) {
 	v := &o.verifications
 	v.inFlight = false
-	isLight := result.Mode == source.LightVerification
+	isLight := result.Mode == LightVerification
 	switch {
 	case result.Err != nil:
 		o.verificationFailed(now, result.Err.Error())
@@ -88,7 +86,7 @@ func (o *Observer) VerificationDone(now time.Time, result VerificationResult) {
 	o.reevaluate(now)
 }
 
-func (o *Observer) verificationFailed(now time.Time, text string) {
+func (o *observer) verificationFailed(now time.Time, text string) {
 	v := &o.verifications
 	v.failures++
 	v.notBefore = now.Add(retryDelay(v.failures, o.cfg.ConfirmInterval, maxRetryDelay))
@@ -97,7 +95,7 @@ func (o *Observer) verificationFailed(now time.Time, text string) {
 }
 
 // completeVerification records a complete verification; it counts if it was started after the last anomaly.
-func (o *Observer) completeVerification(now, startedAt time.Time) {
+func (o *observer) completeVerification(now, startedAt time.Time) {
 	if startedAt.Before(o.anomalyAt) {
 		return
 	}
@@ -122,18 +120,18 @@ func (v *verifications) isBehind(now time.Time) bool {
 // nextVerification is which verification comes next, and when. While the source is behind, it is a full one: only that
 // finds what the source missed, and makes it start again. So is the one after a failure: what the source follows may have
 // been restored from a backup meanwhile.
-func (o *Observer) nextVerification(now time.Time) (source.Verification, time.Time) {
+func (o *observer) nextVerification(now time.Time) (Verification, time.Time) {
 	v := &o.verifications
-	mode, at := source.LightVerification, v.startedAt.Add(o.cfg.VerifyInterval)
+	mode, at := LightVerification, v.startedAt.Add(o.cfg.VerifyInterval)
 	if v.isBehind(now) || v.failures > 0 {
-		mode = source.FullVerification
+		mode = FullVerification
 	}
 	if v.verifySoon {
 		at = earlier(at, v.startedAt.Add(o.cfg.ConfirmInterval))
 	}
 	if next, wanted := o.nextConfirmation(); wanted && v.first.IsZero() {
 		if next = later(next, v.startedAt.Add(o.cfg.ConfirmInterval)); !v.everFull || !next.After(at) {
-			mode, at = source.FullVerification, next
+			mode, at = FullVerification, next
 		}
 	}
 	if v.failures > 0 {

@@ -1,11 +1,9 @@
-package resolve
+package roster
 
 import (
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // AddrPair is at most one address of each family: IPv4, IPv6. An invalid address stands for none.
@@ -65,16 +63,16 @@ func (f filteredAddrs) ofFamily(family int) []netip.Addr {
 
 // omissionReason is why no address was chosen, 0 if one was: the reason of the last stage, because an
 // address that passed more of them says more.
-func (f filteredAddrs) omissionReason() source.OmissionReason {
+func (f filteredAddrs) omissionReason() OmissionReason {
 	switch {
 	case !f.chosen.Empty():
 		return 0
 	case len(f.inCIDRs) > 0:
-		return source.SharedAddress
+		return SharedAddress
 	case slices.ContainsFunc(f.all, canBeNodeAddress):
-		return source.OutsideSubnet
+		return OutsideSubnet
 	}
-	return source.NoAddressOnLAN
+	return NoAddressOnLAN
 }
 
 // canBeNodeAddress reports whether a node can have the address: not the unspecified one, nor one of the
@@ -114,7 +112,7 @@ func (f addrFilter) describe(addresses filteredAddrs, a netip.Addr) string {
 }
 
 // describeNIC names the server's NIC that has an address.
-func describeNIC(s *source.Server, a netip.Addr) string {
+func describeNIC(s *Server, a netip.Addr) string {
 	for _, n := range s.NICs {
 		if slices.Contains(canonical(n.Addresses), a) {
 			return fmt.Sprintf("LAN %s, NIC %s", truncate(n.LAN), truncate(n.ID))
@@ -124,16 +122,16 @@ func describeNIC(s *source.Server, a netip.Addr) string {
 }
 
 // explainServer says why none of a server's addresses can be used.
-func explainServer(s *source.Server, addresses filteredAddrs) Omission {
+func explainServer(s *Server, addresses filteredAddrs) Omission {
 	reason, all := addresses.omissionReason(), addresses.all
 	switch {
-	case reason == source.NoAddressOnLAN && len(all) == 0:
+	case reason == NoAddressOnLAN && len(all) == 0:
 		return Omission{reason, fmt.Sprintf("server %s has no address on the configured LAN (NICs there: %d)", s.ID, len(s.NICs))}
-	case reason == source.NoAddressOnLAN:
+	case reason == NoAddressOnLAN:
 		return Omission{reason, "no node can use the addresses of its server: " + joinSome(all)}
-	case reason == source.OutsideSubnet:
+	case reason == OutsideSubnet:
 		return Omission{reason, "its server has no address in SECURED_SUBNET_CIDR, only " + joinSome(all)}
-	case reason == source.SharedAddress:
+	case reason == SharedAddress:
 		return Omission{reason, "failover addresses, or also on another server: " + joinSome(all)}
 	}
 	return Omission{}
@@ -145,11 +143,11 @@ func (r *Resolver) explainNode(addresses filteredAddrs) Omission {
 	switch {
 	case reason == 0:
 		return Omission{}
-	case reason == source.NoAddressOnLAN && len(all) > 0:
+	case reason == NoAddressOnLAN && len(all) > 0:
 		return Omission{reason, "no node can use its addresses: " + joinSome(all)}
-	case reason == source.NoAddressOnLAN && r.Method == ByNodeAddress:
+	case reason == NoAddressOnLAN && r.Method == ByNodeAddress:
 		return Omission{reason, "the Node has no address of type InternalIP"}
-	case reason == source.NoAddressOnLAN:
+	case reason == NoAddressOnLAN:
 		return Omission{reason, "the source has no address for it"}
 	}
 	return Omission{reason, "it has no address in SECURED_SUBNET_CIDR, only " + joinSome(all)}

@@ -1,25 +1,18 @@
-package resolve
+package roster
 
 import (
 	"net/netip"
 	"testing"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
-func addrs(ss ...string) (as []netip.Addr) {
-	for _, s := range ss {
-		as = append(as, addr(s))
-	}
-	return as
-}
+var addr = netip.MustParseAddr
 
 func TestPicksOneAddressOfEachFamily(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		all, prefer []netip.Addr
 		want        []netip.Addr
-		reason      source.OmissionReason
+		reason      OmissionReason
 	}{
 		{"the only one", addrs("10.0.0.11"), nil, addrs("10.0.0.11"), 0},
 		{"one of each family", addrs("fd00::11", "10.0.0.11"), nil, addrs("10.0.0.11", "fd00::11"), 0},
@@ -33,9 +26,9 @@ func TestPicksOneAddressOfEachFamily(t *testing.T) {
 			"the first InternalIP of those that can be used", addrs("10.0.0.11", "10.0.0.12", "10.0.0.13"),
 			addrs("192.0.2.1", "10.0.0.13", "10.0.0.12"), addrs("10.0.0.13"), 0,
 		},
-		{"only a shared one", addrs("10.0.0.99"), nil, nil, source.SharedAddress},
-		{"only outside", addrs("10.0.1.1", "fe80::1"), nil, nil, source.OutsideSubnet},
-		{"none", nil, nil, nil, source.NoAddressOnLAN},
+		{"only a shared one", addrs("10.0.0.99"), nil, nil, SharedAddress},
+		{"only outside", addrs("10.0.1.1", "fe80::1"), nil, nil, OutsideSubnet},
+		{"none", nil, nil, nil, NoAddressOnLAN},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := addrFilter{cidrs: cidr, cloud: &cloudIndex{failover: map[netip.Addr]bool{addr("10.0.0.99"): true}}, internalIPs: tc.prefer}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/source"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // Member is a node or endpoint that the source should report.
@@ -26,7 +26,7 @@ type Member struct {
 // Fixture is a source that does not run yet, and control over what it reads: its origin. All
 // fields except Source may be nil; the suite skips the tests that need them.
 type Fixture struct {
-	Source source.Source
+	Source roster.Source
 	Set    func(t *testing.T, members ...Member) // replaces the members of the origin
 	Break  func(t *testing.T)                    // makes the origin unreadable
 	Repair func(t *testing.T)                    // makes it readable again
@@ -43,7 +43,7 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 
 	t.Run("full verification reports all members", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.expectMembers(two...)
 		if h.lastContact.IsZero() {
 			t.Error("no contact reported")
@@ -51,17 +51,17 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 	})
 	t.Run("unchanged members are not reported again", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.expectMembers(two...)
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		if update := h.source.Take(); len(update.Changed)+len(update.Removed) > 0 {
 			t.Errorf("reported again: %+v", update)
 		}
 	})
 	t.Run("source catches up with light verifications", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
-		h.verify(source.FullVerification)
-		first, second := h.verify(source.LightVerification), h.verify(source.LightVerification)
+		h.verify(roster.FullVerification)
+		first, second := h.verify(roster.LightVerification), h.verify(roster.LightVerification)
 		if second <= first {
 			t.Errorf("verification %d comes after %d", second, first)
 		}
@@ -70,7 +70,7 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 	t.Run("verification does not wait for Take", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
 		for range 5 {
-			h.verify(source.FullVerification) // signals Changed, which has no receiver
+			h.verify(roster.FullVerification) // signals Changed, which has no receiver
 		}
 		h.expectMembers(two...)
 	})
@@ -81,7 +81,7 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for _, mode := range []source.Verification{source.LightVerification, source.FullVerification} {
+			for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification} {
 				_, _ = h.source.Verify(ctx, mode) // may succeed before it sees the canceled context
 			}
 		}()
@@ -90,33 +90,33 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 		case <-time.After(timeout):
 			t.Fatal("verification does not end")
 		}
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.expectMembers(two...)
 	})
 	t.Run("added, changed and removed members are reported", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
 		h.require("Set", h.setMembers != nil)
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		members := []Member{newMember(2, true), newMember(3, true)}
 		h.setMembers(t, members...)
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.expectMembers(members...)
 	})
 	t.Run("an empty origin is reported as empty", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
 		h.require("Set", h.setMembers != nil)
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.setMembers(t)
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.expectMembers()
 	})
 	t.Run("an unreadable origin fails verifications and removes nothing", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
 		h.require("Break", h.breakSource != nil)
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.expectMembers(two...)
 		h.breakSource(t)
-		for _, mode := range []source.Verification{source.LightVerification, source.FullVerification, source.FullVerification} {
+		for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification, roster.FullVerification} {
 			if _, err := h.source.Verify(t.Context(), mode); err == nil {
 				t.Errorf("%s verification succeeded", mode)
 			}
@@ -126,14 +126,14 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 	t.Run("source recovers with its origin", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
 		h.require("Break, Repair and Set", h.breakSource != nil && h.repairSource != nil && h.setMembers != nil)
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.breakSource(t)
-		if _, err := h.source.Verify(t.Context(), source.FullVerification); err == nil {
+		if _, err := h.source.Verify(t.Context(), roster.FullVerification); err == nil {
 			t.Error("full verification succeeded")
 		}
 		h.repairSource(t)
 		h.setMembers(t, newMember(3, true))
-		h.verify(source.FullVerification)
+		h.verify(roster.FullVerification)
 		h.expectMembers(newMember(3, true))
 	})
 }
@@ -145,11 +145,11 @@ func newMember(n byte, ready bool) Member {
 // harness runs a source and collects what it reports, as the roster would.
 type harness struct {
 	t                         *testing.T
-	source                    source.Source
+	source                    roster.Source
 	setMembers                func(*testing.T, ...Member)
 	breakSource, repairSource func(*testing.T)
 
-	nodes       map[string]source.Candidate
+	nodes       map[string]roster.Node
 	lastContact time.Time
 	verified    uint64
 }
@@ -172,7 +172,7 @@ func startHarness(t *testing.T, f Fixture) *harness {
 	})
 	return &harness{
 		t: t, source: f.Source, setMembers: f.Set, breakSource: f.Break, repairSource: f.Repair,
-		nodes: map[string]source.Candidate{},
+		nodes: map[string]roster.Node{},
 	}
 }
 
@@ -186,7 +186,7 @@ func (h *harness) require(functions string, ok bool) {
 
 // verify repeats a verification until it succeeds: a source that has just started may not have
 // read anything yet.
-func (h *harness) verify(mode source.Verification) (number uint64) {
+func (h *harness) verify(mode roster.Verification) (number uint64) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), timeout)
 	defer cancel()
@@ -255,7 +255,7 @@ func (h *harness) expectMembers(members ...Member) {
 			h.t.Errorf("%q is reported as %+v", name, c)
 			continue
 		}
-		got[c.InternalIPs[0]] = c.State == source.Ready
+		got[c.InternalIPs[0]] = c.State == roster.Ready
 	}
 	if !maps.Equal(want, got) {
 		h.t.Errorf("reported %v, want %v (ready by address)", got, want)

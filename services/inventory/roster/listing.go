@@ -1,15 +1,13 @@
-package observe
+package roster
 
 import (
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 // ListingResult is the result of a listing that NextActions requested.
 type ListingResult struct {
 	StartedAt  time.Time
-	Listing    source.Listing // valid only without an error
+	Listing    Listing // valid only without an error
 	Err        error
 	Duration   time.Duration // only shown
 	RetryAfter time.Duration // that the cloud requires; 0: none
@@ -29,7 +27,7 @@ type listings struct {
 
 // ListingDone records the result of a listing. The changes of nodes that it causes come after it, and
 // then CompleteListing.
-func (o *Observer) ListingDone(now time.Time, result ListingResult) {
+func (o *observer) ListingDone(now time.Time, result ListingResult) {
 	l := &o.listings
 	l.inFlight = false
 	l.startedAt = later(l.startedAt, result.StartedAt)
@@ -47,7 +45,7 @@ func (o *Observer) ListingDone(now time.Time, result ListingResult) {
 }
 
 // CompleteListing completes the current observation with a complete listing, if the source was verified before it.
-func (o *Observer) CompleteListing(now, startedAt time.Time) {
+func (o *observer) CompleteListing(now, startedAt time.Time) {
 	v := &o.verifications
 	if v.first.IsZero() || startedAt.Before(v.first) || !o.isObservationDue(now) {
 		return
@@ -60,8 +58,8 @@ func (o *Observer) CompleteListing(now, startedAt time.Time) {
 	o.reevaluate(now)
 }
 
-// Misses counts the complete listings in a row that did not resolve a node.
-type Misses struct {
+// misses counts the complete listings in a row that did not resolve a node.
+type misses struct {
 	Confirmed bool      // two of them, ListInterval apart: the node has no address
 	Next      time.Time // when the node needs a listing that others do not
 
@@ -70,7 +68,7 @@ type Misses struct {
 }
 
 // AddMiss records that a complete listing did not resolve a node.
-func (o *Observer) AddMiss(m *Misses, startedAt time.Time) {
+func (o *observer) AddMiss(m *misses, startedAt time.Time) {
 	m.count++
 	if m.first.IsZero() {
 		m.first = startedAt
@@ -80,7 +78,7 @@ func (o *Observer) AddMiss(m *Misses, startedAt time.Time) {
 }
 
 // RequestListing requests a listing on behalf of a node without an address.
-func (o *Observer) RequestListing(at time.Time) {
+func (o *observer) RequestListing(at time.Time) {
 	if l := &o.listings; l.requestedAt.IsZero() || at.Before(l.requestedAt) {
 		l.requestedAt = at
 	}
@@ -88,7 +86,7 @@ func (o *Observer) RequestListing(at time.Time) {
 
 // nextListing is when the next listing is due. There is none before the first full verification: it
 // could not be part of an observation, and would have to be repeated immediately.
-func (o *Observer) nextListing() (time.Time, bool) {
+func (o *observer) nextListing() (time.Time, bool) {
 	if !o.cfg.UsesCloud || !o.verifications.everFull {
 		return time.Time{}, false
 	}

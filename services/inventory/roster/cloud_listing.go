@@ -1,4 +1,4 @@
-package source
+package roster
 
 import "net/netip"
 

@@ -1,11 +1,9 @@
-package resolve
+package roster
 
 import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/slicefeed/slicefeed/services/inventory/source"
 )
 
 func TestMatchesTheMachineOfANode(t *testing.T) {
@@ -16,30 +14,30 @@ func TestMatchesTheMachineOfANode(t *testing.T) {
 	const bad = "badbadba-dbad-4bad-8bad-badbadbadbad"
 	for _, tc := range []struct {
 		name     string
-		node     source.Candidate
+		node     Node
 		id       string
-		reason   source.OmissionReason
+		reason   OmissionReason
 		mentions []string
 	}{
-		{"by the short provider ID, in any case", source.Candidate{ProviderID: "IONOS://" + strings.ToUpper(s1)}, s1, 0, nil},
-		{"by the long provider ID", source.Candidate{ProviderID: "ionos:///" + dc + "/" + s1}, s1, 0, nil},
-		{"not by a long provider ID of another datacenter", source.Candidate{ProviderID: "ionos:///" + s3 + "/" + s1}, "", source.AmbiguousServer, []string{dc}},
-		{"by system UUID", source.Candidate{SystemUUID: strings.ToUpper(s2)}, s2, 0, nil},
-		{"by the byte-swapped system UUID", source.Candidate{SystemUUID: be}, le, 0, nil},
-		{"by system UUID when the provider ID is another cloud's", source.Candidate{ProviderID: "aws:///eu/i-1", SystemUUID: s2}, s2, 0, nil},
-		{"by a unique name", source.Candidate{Name: "one", SystemUUID: "nonsense"}, s1, 0, nil},
-		{"not by a name that two servers have", source.Candidate{Name: "twin"}, "", source.AmbiguousServer, []string{"2 servers have its name"}},
-		{"not at all", source.Candidate{Name: "x", ProviderID: "aws://?"}, "", source.NotFoundInIONOS, []string{"its name", "provider ID"}},
-		{"by name when the provider ID is another program's", source.Candidate{Name: "one", ProviderID: "rke2://one"}, s1, 0, nil},
-		{"not by name when the provider ID is one of ours, in an unknown form", source.Candidate{Name: "one", ProviderID: " IONOS:///" + s2}, "", source.NotFoundInIONOS, []string{"unknown form", "one has its name"}},
-		{"but by system UUID", source.Candidate{Name: "one", ProviderID: "ionos:" + s2, SystemUUID: s2}, s2, 0, nil},
-		{"provider ID and system UUID agree", source.Candidate{ProviderID: "ionos://" + s1, SystemUUID: s1}, s1, 0, nil},
-		{"provider ID and byte-swapped system UUID agree", source.Candidate{ProviderID: "ionos://" + le, SystemUUID: be}, le, 0, nil},
-		{"provider ID and system UUID name two servers", source.Candidate{ProviderID: "ionos://" + s1, SystemUUID: s2}, "", source.AmbiguousServer, []string{s2}},
-		{"the provider ID names no server, the system UUID one", source.Candidate{ProviderID: "ionos://" + be, SystemUUID: s2}, "", source.AmbiguousServer, []string{s2}},
-		{"a system UUID that no server has contradicts nothing", source.Candidate{ProviderID: "ionos://" + s1, SystemUUID: "ffffffff-ffff-4fff-8fff-ffffffffffff"}, s1, 0, nil},
-		{"a name does not mend a provider ID that names no server", source.Candidate{Name: "one", ProviderID: "ionos://" + be}, "", source.NotFoundInIONOS, []string{be, "one has its name"}},
-		{"a server whose data cannot be read", source.Candidate{ProviderID: "ionos://" + bad}, bad, source.InvalidRecord, []string{bad, "no name"}},
+		{"by the short provider ID, in any case", Node{ProviderID: "IONOS://" + strings.ToUpper(s1)}, s1, 0, nil},
+		{"by the long provider ID", Node{ProviderID: "ionos:///" + dc + "/" + s1}, s1, 0, nil},
+		{"not by a long provider ID of another datacenter", Node{ProviderID: "ionos:///" + s3 + "/" + s1}, "", AmbiguousServer, []string{dc}},
+		{"by system UUID", Node{SystemUUID: strings.ToUpper(s2)}, s2, 0, nil},
+		{"by the byte-swapped system UUID", Node{SystemUUID: be}, le, 0, nil},
+		{"by system UUID when the provider ID is another cloud's", Node{ProviderID: "aws:///eu/i-1", SystemUUID: s2}, s2, 0, nil},
+		{"by a unique name", Node{Name: "one", SystemUUID: "nonsense"}, s1, 0, nil},
+		{"not by a name that two servers have", Node{Name: "twin"}, "", AmbiguousServer, []string{"2 servers have its name"}},
+		{"not at all", Node{Name: "x", ProviderID: "aws://?"}, "", NotFoundInIONOS, []string{"its name", "provider ID"}},
+		{"by name when the provider ID is another program's", Node{Name: "one", ProviderID: "rke2://one"}, s1, 0, nil},
+		{"not by name when the provider ID is one of ours, in an unknown form", Node{Name: "one", ProviderID: " IONOS:///" + s2}, "", NotFoundInIONOS, []string{"unknown form", "one has its name"}},
+		{"but by system UUID", Node{Name: "one", ProviderID: "ionos:" + s2, SystemUUID: s2}, s2, 0, nil},
+		{"provider ID and system UUID agree", Node{ProviderID: "ionos://" + s1, SystemUUID: s1}, s1, 0, nil},
+		{"provider ID and byte-swapped system UUID agree", Node{ProviderID: "ionos://" + le, SystemUUID: be}, le, 0, nil},
+		{"provider ID and system UUID name two servers", Node{ProviderID: "ionos://" + s1, SystemUUID: s2}, "", AmbiguousServer, []string{s2}},
+		{"the provider ID names no server, the system UUID one", Node{ProviderID: "ionos://" + be, SystemUUID: s2}, "", AmbiguousServer, []string{s2}},
+		{"a system UUID that no server has contradicts nothing", Node{ProviderID: "ionos://" + s1, SystemUUID: "ffffffff-ffff-4fff-8fff-ffffffffffff"}, s1, 0, nil},
+		{"a name does not mend a provider ID that names no server", Node{Name: "one", ProviderID: "ionos://" + be}, "", NotFoundInIONOS, []string{be, "one has its name"}},
+		{"a server whose data cannot be read", Node{ProviderID: "ionos://" + bad}, bad, InvalidRecord, []string{bad, "no name"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCloudIndex(l, t0)
@@ -62,8 +60,8 @@ func TestMatchesTheMachineOfANode(t *testing.T) {
 func TestASystemUUIDThatFitsTwoServersInItsTwoByteOrdersMatchesNone(t *testing.T) {
 	const le, be = "aabbccdd-eeff-4011-8222-333344445555", "ddccbbaa-ffee-1140-8222-333344445555"
 	c := newCloudIndex(listing(server(le, ""), server(be, "")), t0)
-	if m := c.matchServer(&source.Candidate{SystemUUID: le}); m.omission.Reason != source.AmbiguousServer {
-		t.Errorf("got %q %s, want %s", m.id, m.omission.Reason, source.AmbiguousServer)
+	if m := c.matchServer(&Node{SystemUUID: le}); m.omission.Reason != AmbiguousServer {
+		t.Errorf("got %q %s, want %s", m.id, m.omission.Reason, AmbiguousServer)
 	}
 }
 
@@ -90,7 +88,7 @@ func FuzzProviderID(f *testing.F) {
 				t.Errorf("%q was read as %q", s, form)
 			}
 		}
-		m := c.matchServer(&source.Candidate{Name: "other", ProviderID: s})
+		m := c.matchServer(&Node{Name: "other", ProviderID: s})
 		if (m.server != nil) != (ok && id == s1 && (datacenter == "" || datacenter == dc)) {
 			t.Errorf("%q matched %+v", s, m)
 		}
@@ -116,7 +114,7 @@ func FuzzSystemUUID(f *testing.F) {
 			t.Errorf("%q swapped is %q, and twice %q", lower, swapUUID(lower), swapUUID(swapUUID(lower)))
 		}
 		means := lower == le || lower == swapUUID(le)
-		if m := c.matchServer(&source.Candidate{SystemUUID: s}); (m.server != nil) != means {
+		if m := c.matchServer(&Node{SystemUUID: s}); (m.server != nil) != means {
 			t.Errorf("%q matched %+v", s, m)
 		}
 	})

@@ -1,4 +1,4 @@
-package source
+package roster
 
 import "time"
 
@@ -29,6 +29,6 @@ type Status struct {
 	Observation uint64
 	ObservedAt  time.Time // when it was complete; zero: none yet
 
-	// Publishable is whether the roster may be published as complete: see package observe.
+	// Publishable is whether the roster may be published as complete: see observer.Publishable.
 	Publishable bool
 }

@@ -1,4 +1,4 @@
-package source
+package roster
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestANodeWithAPortThatTheContractForbidsIsOmitted(t *testing.T) {
 		{Name: "\xff", Protocol: "UDP", Number: 53}:                  false,
 		{Protocol: "SCTP", Number: 1}:                                true,
 	} {
-		c := Candidate{Name: "a", State: Ready, Ports: []contract.Port{port}}
+		c := Node{Name: "a", State: Ready, Ports: []contract.Port{port}}
 		if problem := c.ContractProblem(); (problem == "") != want {
 			t.Errorf("port %v: %q", port, problem)
 		}
