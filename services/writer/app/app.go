@@ -32,7 +32,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/plan"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
@@ -86,6 +85,7 @@ type writer struct {
 	prober           *probe.Prober
 	reconcilerConfig reconciler.Config
 	lease            *election.Lease     // nil in a dry run
+	dryRun           *dryRun             // or nil
 	endpointListener *endpoints.Listener // nil without LISTEN_ADDRESS
 }
 
@@ -215,7 +215,8 @@ func (w *writer) connectCluster(config *rest.Config, namespace string, configure
 	w.reconcilerConfig.Targets = w.targets
 	store, eventClient := applier.Kubernetes(client, recorder.FieldManager), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
-		w.reconcilerConfig.Lease, w.reconcilerConfig.DryRun, eventClient = dryRunLease{time.Now()}, plan.NewChanges(os.Stdout).Print, nil
+		w.dryRun = newDryRun(os.Stdout)
+		w.reconcilerConfig.Lease, w.reconcilerConfig.DryRun, eventClient = dryRunLease{time.Now()}, w.dryRun.put, nil
 	} else {
 		w.lease, err = election.NewLease(election.Config{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,

@@ -1,9 +1,10 @@
-package plan
+package app
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
@@ -25,18 +25,16 @@ import (
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
-	problem "github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
-	"github.com/slicefeed/slicefeed/services/writer/report"
+	writerreport "github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeFeed reports these addresses as ready; with nil it has not synced.
 type fakeFeed struct{ ready []string }
@@ -71,14 +69,6 @@ func newService() *corev1.Service {
 	}
 }
 
-// leader is the Lease of a dry run.
-type leader struct{}
-
-func (leader) Term() int                { return 1 }
-func (leader) Since() time.Time         { return time.Now() }
-func (leader) Changed() <-chan struct{} { return nil }
-func (leader) Release() func()          { return func() {} }
-
 // planFixture is what a plan is made from. Its prober does not run, so all probes stay pending.
 type planFixture struct {
 	feed   fakeFeed
@@ -88,17 +78,21 @@ type planFixture struct {
 }
 
 // planReport returns the report that plan prints for a fixture.
-func planReport(t *testing.T, fixture planFixture, objects ...runtime.Object) (problem.Report, error) {
+func planReport(t *testing.T, fixture planFixture, objects ...runtime.Object) (report.Report, error) {
 	t.Helper()
-	var all problem.Report
+	var all report.Report
 	var err error
 	withConfig(t, fixture, objects, func(ctx context.Context, config reconciler.Config) {
-		all, err = Run(ctx, config, &report.Builder{
-			Store: config.Board, Sources: func() []subscriber.Snapshot { return nil }, Leading: func() bool { return true },
-			Synced: config.Targets.Synced, ImportsServed: func() error { return nil },
-		}, time.Second)
+		all, err = newDryRun(io.Discard).plan(ctx, config, newBuilder(config), time.Second)
 	})
 	return all, err
+}
+
+func newBuilder(config reconciler.Config) *writerreport.Builder {
+	return &writerreport.Builder{
+		Store: config.Board, Sources: func() []subscriber.Snapshot { return nil }, Leading: func() bool { return true },
+		Synced: config.Targets.Synced, ImportsServed: func() error { return nil },
+	}
 }
 
 // withConfig runs the inputs of a plan while it calls use, and checks that nothing is written.
@@ -124,7 +118,7 @@ func withConfig(t *testing.T, fixture planFixture, objects []runtime.Object, use
 	source := reconciler.Source{Feeds: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
 	config := reconciler.Config{
 		Sources: []reconciler.Source{source}, Targets: watched, Prober: probe.NewProber(log, registry),
-		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Lease: leader{}, Board: endpoints.NewStore("epoch"),
+		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Lease: dryRunLease{time.Now()}, Board: endpoints.NewStore("epoch"),
 		Reporter: events.NewReporter(events.Config{Logger: log}), Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: applier.Kubernetes(client, ""), Leading: func() bool { return true }, Logger: log})
@@ -240,7 +234,7 @@ func TestPlanOutput(t *testing.T) {
 			all, err := planReport(t, tt.stand, tt.objects...)
 			var text strings.Builder
 			if all != nil {
-				err = errors.Join(problem.Write(&text, all), err)
+				err = errors.Join(report.Write(&text, all), err)
 			}
 			out := text.String()
 			if tt.err == "" && err != nil || tt.err != "" && !strings.Contains(fmt.Sprint(err), tt.err) {
@@ -301,14 +295,15 @@ func TestPlansByState(t *testing.T) {
 }
 
 func TestPrintsWhatServeWouldWriteWheneverThatChanges(t *testing.T) {
-	changesOf := func(objects ...runtime.Object) (p report.Preview) {
+	changesOf := func(objects ...runtime.Object) (p writerreport.Preview) {
 		fixture := planFixture{feed: fakeFeed{ready: []string{"10.0.1.1"}}, cidr: "10.0.1.0/24"}
 		withConfig(t, fixture, objects, func(ctx context.Context, config reconciler.Config) {
-			results, err := decide(ctx, config, time.Second)
-			if err != nil {
+			dry := newDryRun(io.Discard)
+			if _, err := dry.plan(ctx, config, newBuilder(config), time.Second); len(dry.previews) != 1 {
 				t.Fatal(err)
 			}
-			p = results[0]
+			for _, p = range dry.previews {
+			}
 		})
 		return p
 	}
@@ -322,9 +317,9 @@ func TestPrintsWhatServeWouldWriteWheneverThatChanges(t *testing.T) {
 	unsynced := update
 	unsynced.Unsynced = errors.New("source default did not sync")
 	var out strings.Builder
-	changes := NewChanges(&out)
-	for _, p := range []report.Preview{unsynced, rejected, update, update, unsynced, none, none, {Key: update.Key}, update} {
-		changes.Print(p)
+	dry := newDryRun(&out)
+	for _, p := range []writerreport.Preview{unsynced, rejected, update, update, unsynced, none, none, {Key: update.Key}, update} {
+		dry.put(p)
 	}
 	const first = "\nSERVICE web/shop\nshop-slicefeed: update planned\n  - endpoint 10.0.1.2 ready\n"
 	const second = "\nSERVICE web/shop\nnothing to write\n"
