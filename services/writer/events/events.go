@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
@@ -112,12 +115,17 @@ type Reporter struct {
 	cfg   Config
 	queue chan queuedEvent
 
-	mu     sync.Mutex
-	active map[types.UID]map[warningKey]activeWarning // by Service
-	limits map[types.UID]*rate.Limiter                // of problems reported, by Service
-	ended  map[types.UID]endedWarnings                // by Service
+	mu       sync.Mutex
+	services map[types.UID]*service
 
 	recent map[eventKey]*eventsv1.Event // of the goroutine in Run
+}
+
+// service is what is known of a Service until it is no target any more.
+type service struct {
+	active map[warningKey]activeWarning
+	ended  map[warningKey]endedWarning // reported warnings that are over, by the reason of their recovery, until that is reported
+	limit  *rate.Limiter               // of problems reported
 }
 
 // warningKey identifies a problem while its message changes.
@@ -138,6 +146,12 @@ type activeWarning struct {
 	message  string
 }
 
+type endedWarning struct {
+	message string    // of the last problem
+	since   time.Time // begin of the first one
+	over    time.Time // since when none is in force and the Service is managed; zero: not yet
+}
+
 type eventKey struct {
 	service types.UID
 	warning warningKey
@@ -151,12 +165,7 @@ type queuedEvent struct {
 // NewReporter returns a Reporter whose Run sends the Events.
 func NewReporter(cfg Config) *Reporter {
 	return &Reporter{
-		cfg:    cfg,
-		queue:  make(chan queuedEvent, maxQueue),
-		active: map[types.UID]map[warningKey]activeWarning{},
-		limits: map[types.UID]*rate.Limiter{},
-		ended:  map[types.UID]endedWarnings{},
-		recent: map[eventKey]*eventsv1.Event{},
+		cfg: cfg, queue: make(chan queuedEvent, maxQueue), services: map[types.UID]*service{}, recent: map[eventKey]*eventsv1.Event{},
 	}
 }
 
@@ -164,15 +173,20 @@ func NewReporter(cfg Config) *Reporter {
 // Its end is reported once it has been over for 10 s while the Service is managed, so that a problem that comes and goes
 // has one. A standby reports nothing, but learns which problems have ended: another replica reports them. SetActive
 // returns when to call it again although nothing changes; zero: never.
-func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, now time.Time) (wake time.Time) {
+func (r *Reporter) SetActive(of corev1.ObjectReference, current Current, now time.Time) (wake time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.active[service.UID]
-	active := make(map[warningKey]activeWarning, len(current.Problems))
+	s := r.services[of.UID]
+	if s == nil {
+		s = &service{ended: map[warningKey]endedWarning{}, limit: rate.NewLimiter(rate.Every(calmPeriod), maxAtOnce)}
+		r.services[of.UID] = s
+	}
+	before := s.active
+	s.active = make(map[warningKey]activeWarning, len(current.Problems))
 	for _, p := range current.Problems {
 		k := kindOf(p)
 		key := keyOf(p, k)
-		if _, twice := active[key]; twice || k.action == "" {
+		if _, twice := s.active[key]; twice || k.action == "" {
 			continue
 		}
 		state, existed := before[key]
@@ -188,56 +202,99 @@ func (r *Reporter) SetActive(service corev1.ObjectReference, current Current, no
 		case reportAt.After(now):
 			wake = verdict.Earliest(wake, reportAt)
 		case !current.Leading || state.reported:
-		case !r.limitOf(service.UID).AllowN(now, 1):
+		case !s.limit.AllowN(now, 1):
 			wake = verdict.Earliest(wake, now.Add(calmPeriod))
 		default:
-			if state.reported = r.Report(service, p); !state.reported {
+			if state.reported = r.Report(of, p); !state.reported {
 				wake = verdict.Earliest(wake, now.Add(transientPeriod))
 			}
 		}
-		active[key] = state
+		s.active[key] = state
 	}
-	if len(active) > 0 {
-		r.active[service.UID] = active
-	} else if delete(r.active, service.UID); !current.Managed {
-		delete(r.limits, service.UID)
+	s.end(before)
+	switch {
+	case !current.Leading, !current.Managed && len(s.active) == 0: // the leader reports it; it is no target any more
+		clear(s.ended)
+	case current.Managed:
+		wake = verdict.Earliest(wake, r.reportRecoveries(of, s, now))
 	}
-	return verdict.Earliest(wake, r.setEnded(service, before, active, current, now))
+	if len(s.active)+len(s.ended) == 0 && !current.Managed {
+		delete(r.services, of.UID)
+	}
+	return wake
 }
 
-// limitOf returns the limit of a Service. It is forgotten with the Service.
-func (r *Reporter) limitOf(service types.UID) *rate.Limiter {
-	if r.limits[service] == nil {
-		r.limits[service] = rate.NewLimiter(rate.Every(calmPeriod), maxAtOnce)
+// end notes which reported warnings are over. Those with one recovery are one, since the first began.
+func (s *service) end(before map[warningKey]activeWarning) {
+	for key, state := range before {
+		if _, goesOn := s.active[key]; goesOn || !state.reported || state.over == "" {
+			continue
+		}
+		key = warningKey{reason: state.over, object: key.object}
+		e := endedWarning{message: state.message, since: state.since}
+		if earlier, known := s.ended[key]; known && earlier.since.Before(e.since) {
+			e.since = earlier.since
+		}
+		s.ended[key] = e
 	}
-	return r.limits[service]
+}
+
+// reportRecoveries reports the recoveries that are due, and returns when the next one is. One with a warning in force is
+// not.
+func (r *Reporter) reportRecoveries(of corev1.ObjectReference, s *service, now time.Time) (wake time.Time) {
+	inForce := map[warningKey]bool{}
+	for key, state := range s.active {
+		inForce[warningKey{reason: state.over, object: key.object}] = true
+	}
+	byName := func(a, b warningKey) int { return strings.Compare(a.reason+" "+a.object, b.reason+" "+b.object) }
+	for _, key := range slices.SortedFunc(maps.Keys(s.ended), byName) {
+		e, due := s.ended[key], now.Add(calmPeriod)
+		switch {
+		case inForce[key]:
+			e.over, due = time.Time{}, time.Time{}
+		case e.over.IsZero():
+			e.over = now
+		case e.over.Add(calmPeriod).After(now):
+			due = e.over.Add(calmPeriod)
+		case r.reportRecovery(of, key, e):
+			delete(s.ended, key)
+			continue
+		}
+		s.ended[key], wake = e, verdict.Earliest(wake, due)
+	}
+	return wake
 }
 
 // Report reports a problem now. False: too many are waiting to be sent.
 func (r *Reporter) Report(service corev1.ObjectReference, p *report.Problem) bool {
-	k, text := kindOf(p), report.WithAdvice(p.GetReason(), p.GetMessage())
-	return r.record(r.cfg.Logger.Warn, service, r.newEvent(service, corev1.EventTypeWarning, p.GetReason(), k.action, text), keyOf(p, k))
+	k := kindOf(p)
+	return r.record(service, corev1.EventTypeWarning, keyOf(p, k), k.action, report.WithAdvice(p.GetReason(), p.GetMessage()))
 }
 
 // ReportCreation reports that a Service has its first slice.
 func (r *Reporter) ReportCreation(service corev1.ObjectReference, slice, endpoints string) {
-	event := r.newEvent(
-		service,
-		corev1.EventTypeNormal,
-		"SliceCreated",
-		"Create",
-		fmt.Sprintf("EndpointSlice %s has %s.", slice, endpoints),
-	)
-	r.record(r.cfg.Logger.Info, service, event, warningKey{reason: event.Reason})
+	note := fmt.Sprintf("EndpointSlice %s has %s.", slice, endpoints)
+	r.record(service, corev1.EventTypeNormal, warningKey{reason: "SliceCreated"}, "Create", note)
 }
 
-// record logs an Event, and adds it to the queue of those to send.
-func (r *Reporter) record(
-	log func(string, ...any),
-	service corev1.ObjectReference,
-	event *eventsv1.Event,
-	key warningKey,
-) bool {
+// ReportRecovery reports now that a problem has ended that began at since and was reported.
+func (r *Reporter) ReportRecovery(service corev1.ObjectReference, p *report.Problem, since time.Time) {
+	key := warningKey{reason: kindOf(p).over}
+	r.reportRecovery(service, key, endedWarning{message: p.GetMessage(), since: since, over: time.Now()})
+}
+
+func (r *Reporter) reportRecovery(service corev1.ObjectReference, key warningKey, e endedWarning) bool {
+	lasted := "less than a second"
+	if d := e.over.Sub(e.since); d >= time.Second {
+		lasted = duration.HumanDuration(d)
+	}
+	note := fmt.Sprintf("Over after %s: %s.", lasted, strings.TrimSuffix(e.message, "."))
+	return r.record(service, corev1.EventTypeNormal, key, "Recover", note)
+}
+
+// record logs an Event, and adds it to the queue of those to send. False: too many are waiting.
+func (r *Reporter) record(service corev1.ObjectReference, kind string, key warningKey, action, note string) bool {
+	event := r.newEvent(service, kind, key.reason, action, note)
 	if r.cfg.Client != nil && service.UID != "" {
 		select {
 		case r.queue <- queuedEvent{event, eventKey{service.UID, key}}:
@@ -245,6 +302,10 @@ func (r *Reporter) record(
 			r.cfg.Logger.Warn("event dropped, queue is full", "reason", event.Reason)
 			return false
 		}
+	}
+	log := r.cfg.Logger.Warn
+	if kind == corev1.EventTypeNormal {
+		log = r.cfg.Logger.Info
 	}
 	log("event recorded", "namespace", service.Namespace,
 		"service", planner.TargetName(service.Kind, service.Name), "reason", event.Reason, "note", event.Note)
@@ -297,9 +358,11 @@ func (r *Reporter) sendEvent(ctx context.Context, next queuedEvent) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if state, lasts := r.active[next.key.service][next.key.warning]; lasts {
-			state.reported = false // the next decision reports it again; there is one when the Lease was lost meanwhile
-			r.active[next.key.service][next.key.warning] = state
+		if s := r.services[next.key.service]; s != nil {
+			if state, lasts := s.active[next.key.warning]; lasts {
+				state.reported = false // the next decision reports it again; there is one when the Lease was lost meanwhile
+				s.active[next.key.warning] = state
+			}
 		}
 	}
 }

@@ -137,8 +137,9 @@ func TestReportsEachRecoveryOnce(t *testing.T) {
 				tt.wake != 0 && !wake.Equal(want) {
 				t.Errorf("wake is %v, want %d s after the start", wake, tt.wake)
 			}
-			if len(tt.steps[len(tt.steps)-1].current.Problems) == 0 && tt.wake == 0 && len(r.active)+len(r.ended) != 0 {
-				t.Errorf("kept: %v, %v", r.active, r.ended)
+			if len(tt.steps[len(tt.steps)-1].current.Problems) == 0 && tt.wake == 0 &&
+				len(r.services[shop.UID].active)+len(r.services[shop.UID].ended) != 0 {
+				t.Errorf("kept: %+v", r.services[shop.UID])
 			}
 		})
 	}
