@@ -79,11 +79,8 @@ type writer struct {
 // Leading and the rest make of it a Lease that is held for good.
 func (w *writer) Leading() bool { return true }
 
-// Term is the first one.
-func (w *writer) Term() int { return 1 }
-
-// Since is long ago.
-func (w *writer) Since() time.Time { return time.Now().Add(-time.Hour) }
+// LeadingSince is long ago.
+func (w *writer) LeadingSince() time.Time { return time.Unix(0, 0) }
 
 // Changed never tells of anything.
 func (w *writer) Changed() <-chan struct{} { return nil }

@@ -104,7 +104,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
 		inventory: {"roster", "sourcetest", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "collector", "exports", "config", "report", "app"},
-		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "targets", "config", "verdict", "inputs", "propagation", "endpoints", "election", "events", "report", "recorder", "reconciler", "app"},
+		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "targets", "config", "verdict", "inputs", "endpoints", "election", "events", "report", "recorder", "reconciler", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {

@@ -175,8 +175,7 @@ func (c *cluster) ready(name string) (n int) {
 
 type alwaysLeading struct{}
 
-func (alwaysLeading) Term() int                { return 1 }
-func (alwaysLeading) Since() time.Time         { return time.Now().Add(-time.Hour) }
+func (alwaysLeading) LeadingSince() time.Time  { return time.Unix(0, 0) }
 func (alwaysLeading) Changed() <-chan struct{} { return nil }
 func (alwaysLeading) Release() func()          { return func() {} }
 

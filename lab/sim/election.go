@@ -19,8 +19,7 @@ type candidate struct {
 	w     *writer
 	rand  *rand.Rand
 	until time.Time // the Lease is ours at least so long
-	terms int       // how often it has become ours
-	since time.Time // when it did so last
+	since time.Time // when it became ours last
 
 	turn     int       // of the Lease as last seen
 	seenAt   time.Time // when it was seen first
@@ -33,16 +32,13 @@ type candidate struct {
 // Leading is whether the Lease is surely ours.
 func (c *candidate) Leading() bool { return !c.released && time.Now().Before(c.until) }
 
-// Term is which of its terms this is; 0: it does not lead.
-func (c *candidate) Term() int {
+// LeadingSince is when its term began; zero: it does not lead.
+func (c *candidate) LeadingSince() time.Time {
 	if !c.Leading() {
-		return 0
+		return time.Time{}
 	}
-	return c.terms
+	return c.since
 }
-
-// Since is when the last of its terms began.
-func (c *candidate) Since() time.Time { return c.since }
 
 // Changed delivers nothing: the writer is poked.
 func (c *candidate) Changed() <-chan struct{} { return nil }
@@ -106,7 +102,6 @@ func (c *candidate) try(sent time.Time) {
 		return
 	}
 	if !c.Leading() {
-		c.terms++
 		c.since = now
 	}
 	c.until = sent.Add(leaseRenew)

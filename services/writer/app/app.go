@@ -92,10 +92,9 @@ type writer struct {
 // dryRunLease makes a dry run decide as a leader would. Nothing it decides is written.
 type dryRunLease struct{ since time.Time }
 
-func (dryRunLease) Term() int                { return 1 }
-func (l dryRunLease) Since() time.Time       { return l.since }
-func (dryRunLease) Changed() <-chan struct{} { return nil }
-func (dryRunLease) Release() func()          { return func() {} }
+func (l dryRunLease) LeadingSince() time.Time { return l.since }
+func (dryRunLease) Changed() <-chan struct{}  { return nil }
+func (dryRunLease) Release() func()           { return func() {} }
 
 // With these values a standby takes over at most 17 s after the leader's death: it sees a renewal up to
 // one retry period late, waits until the Lease expires, and tries again up to one period later;
@@ -190,7 +189,7 @@ func (w *writer) completeReport() {
 	}
 }
 
-func (w *writer) leading() bool { return w.reconcilerConfig.Lease.Term() != 0 }
+func (w *writer) leading() bool { return !w.reconcilerConfig.Lease.LeadingSince().IsZero() }
 
 // connectCluster constructs the stages that use the consuming cluster.
 func (w *writer) connectCluster(config *rest.Config, namespace string, configured []sources.Source) error {

@@ -1,9 +1,9 @@
 // Package election holds the Lease that decides which of several writers writes.
 //
-// It guarantees that Term is not 0 only while no honest candidate can take the Lease: by this
-// process's own clock, counted from before the last renewal was sent. It stops leading as soon as it
+// It guarantees that a process leads only while no honest candidate can take the Lease: by the process's
+// own clock, counted from before the last renewal was sent. It stops leading as soon as it
 // finds another holder, however much time is left, and never releases a Lease that another one has
-// taken. It does not stop writes that are in progress: callers check Term before each request, and end
+// taken. It does not stop writes that are in progress: callers check LeadingSince before each request, and end
 // them before Run ends or a hand-over.
 package election
 
@@ -53,8 +53,7 @@ type Lease struct {
 	mu         sync.Mutex
 	validUntil time.Time // this process holds the Lease at least until then
 	expiry     *time.Timer
-	terms      int       // how often this process has taken it
-	since      time.Time // when it did so last
+	since      time.Time // when it took it last
 	runCtx     context.Context
 	endTerm    func() // ends the current candidacy and releases the Lease
 	released   bool   // by Release: this process neither leads nor competes for a while
@@ -104,10 +103,10 @@ func NewLease(cfg Config) (*Lease, error) {
 		Name: "slicefeed_writer_leader",
 		Help: "1 if this writer holds the Lease and writes; 0 if it is a standby.",
 	}, func() float64 {
-		if l.Term() != 0 {
-			return 1
+		if l.LeadingSince().IsZero() {
+			return 0
 		}
-		return 0
+		return 1
 	}))
 	return l, nil
 }
@@ -166,26 +165,19 @@ func (l *Lease) isLeading() bool {
 	return l.runCtx != nil && l.runCtx.Err() == nil && !l.released && time.Now().Before(l.validUntil)
 }
 
-// Term returns the number of this process's current term, counted from 1, or 0 if it does not lead. A new number
+// LeadingSince returns when this process took the Lease for its current term; zero: it does not lead. Another time
 // shows that the Lease was lost, and perhaps held by another writer, even if it was taken again since.
-func (l *Lease) Term() int {
+func (l *Lease) LeadingSince() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isLeading() {
-		return 0
+		return time.Time{}
 	}
-	return l.terms
-}
-
-// Since returns when the last term began.
-func (l *Lease) Since() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	return l.since
 }
 
-// Confirm reads the holder from the API server. Term trusts this process's clock, but somebody may
-// have deleted the Lease or edited its holder: then Confirm returns ErrNotLeader, and Term is 0.
+// Confirm reads the holder from the API server. This process trusts its clock, but somebody may have deleted the
+// Lease or edited its holder: then Confirm returns ErrNotLeader, and this process no longer leads.
 func (l *Lease) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -206,7 +198,7 @@ func (l *Lease) Confirm(ctx context.Context) error {
 // markTaken records that another process holds the Lease, or none. No honest candidate takes it from a process that
 // leads, so that is logged as a warning.
 func (l *Lease) markTaken(holder string) {
-	if l.Term() != 0 {
+	if !l.LeadingSince().IsZero() {
 		l.cfg.Logger.Warn("Lease taken by another writer before it expired", "lease", l.cfg.Name, "holder", holder)
 	}
 	l.setValidUntil(time.Time{})
@@ -215,7 +207,7 @@ func (l *Lease) markTaken(holder string) {
 // Holder returns the identity of the last holder that was observed, or "".
 func (l *Lease) Holder() string { return l.elector.GetLeader() }
 
-// Changed has a value whenever Term may have changed since it was last read.
+// Changed has a value whenever LeadingSince may have changed since it was last read.
 func (l *Lease) Changed() <-chan struct{} { return l.changed }
 
 func (l *Lease) notifyChanged() {
@@ -232,7 +224,6 @@ func (l *Lease) setValidUntil(until time.Time) {
 	l.validUntil = until
 	after := l.isLeading()
 	if after && !before {
-		l.terms++
 		l.since = time.Now()
 	}
 	if l.expiry != nil {

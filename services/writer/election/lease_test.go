@@ -35,7 +35,7 @@ func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, fu
 	go func() { done <- l.Run(ctx) }()
 	return l, func() {
 		cancel()
-		if l.Term() != 0 {
+		if l.leads() {
 			t.Error("leads while it ends")
 		}
 		if err := <-done; err != nil {
@@ -44,10 +44,12 @@ func newLease(t *testing.T, client *fake.Clientset, identity string) (*Lease, fu
 	}
 }
 
+func (l *Lease) leads() bool { return !l.LeadingSince().IsZero() }
+
 func awaitLeading(t *testing.T, l *Lease, leading bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for (l.Term() != 0) != leading {
+	for l.leads() != leading {
 		select {
 		case <-l.Changed():
 		case <-time.After(time.Minute):
@@ -65,8 +67,8 @@ func TestStandbyTakesOverWhenLeaseIsReleased(t *testing.T) {
 		second, stopSecond := newLease(t, client, "second")
 		defer stopSecond()
 		time.Sleep(time.Minute)
-		if first.Term() == 0 || second.Term() != 0 || second.Holder() != "first" {
-			t.Fatalf("first %t, second %t, holder %s", first.Term() != 0, second.Term() != 0, second.Holder())
+		if !first.leads() || second.leads() || second.Holder() != "first" {
+			t.Fatalf("first %t, second %t, holder %s", first.leads(), second.leads(), second.Holder())
 		}
 		stopFirst()
 		if took := awaitLeading(t, second, true); took > 5*time.Second {
@@ -84,23 +86,23 @@ func TestHandsOverToAnyOtherCandidate(t *testing.T) {
 		second, stopSecond := newLease(t, client, "second")
 		time.Sleep(30 * time.Second)
 		handOver := first.Release()
-		if first.Term() != 0 {
+		if first.leads() {
 			t.Error("leads after Release")
 		}
 		time.Sleep(time.Minute)
-		if first.Term() != 0 || second.Term() != 0 {
-			t.Errorf("before it is handed over: first leads %t, second %t, want neither", first.Term() != 0, second.Term() != 0)
+		if first.leads() || second.leads() {
+			t.Errorf("before it is handed over: first leads %t, second %t, want neither", first.leads(), second.leads())
 		}
 		handOver()
 		if took := awaitLeading(t, second, true); took > 5*time.Second {
 			t.Errorf("took %s although it was released", took)
 		}
 		time.Sleep(time.Minute)
-		if first.Term() != 0 {
+		if first.leads() {
 			t.Error("both lead")
 		}
 		first.Release()() // it does not hold the Lease
-		if second.Term() == 0 {
+		if !second.leads() {
 			t.Error("the Lease of another holder was released")
 		}
 		stopSecond()
@@ -141,11 +143,11 @@ func TestStopsLeadingWhenLeaseCannotBeRenewed(t *testing.T) {
 		synctest.Wait()
 		cut.Store(true)
 		time.Sleep(7 * time.Second)
-		if l.Term() == 0 {
+		if !l.leads() {
 			t.Error("a short outage should not end it")
 		}
 		time.Sleep(4 * time.Second) // the last renewal was sent more than 10 s ago
-		if l.Term() != 0 {
+		if l.leads() {
 			t.Error("leads though it could not renew in time")
 		}
 		time.Sleep(time.Minute)
@@ -176,7 +178,7 @@ func TestLossOfTheLeaseIsSignaledWhenItHappens(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("nobody was told")
 		}
-		if l.Term() != 0 {
+		if l.leads() {
 			t.Error("signaled while it leads")
 		}
 	})
@@ -193,20 +195,17 @@ func TestNewTermAfterLeaseWasLostAndTakenAgain(t *testing.T) {
 		defer stop()
 		awaitLeading(t, l, true)
 		time.Sleep(30 * time.Second)
-		if got := l.Term(); got != 1 {
-			t.Errorf("renewed, it is term %d", got)
+		if since := time.Since(l.LeadingSince()); since < 30*time.Second || since > 31*time.Second {
+			t.Errorf("renewed, it was taken %s ago", since)
 		}
 		cut.Store(true)
 		time.Sleep(14 * time.Second) // the last renewal was sent more than 10 s ago
-		if got := l.Term(); got != 0 {
-			t.Errorf("lost, it is term %d", got)
+		if l.leads() {
+			t.Error("it leads though the Lease is lost")
 		}
 		cut.Store(false)
 		time.Sleep(30 * time.Second)
-		if got := l.Term(); got != 2 {
-			t.Errorf("taken again, it is term %d", got)
-		}
-		if since := time.Since(l.Since()); since < 15*time.Second || since > 30*time.Second {
+		if since := time.Since(l.LeadingSince()); since < 15*time.Second || since > 30*time.Second {
 			t.Errorf("it was taken %s ago", since)
 		}
 	})
@@ -233,7 +232,7 @@ func TestLateRenewalCountsFromWhenItWasSent(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		slow.Store(true)
 		time.Sleep(13 * time.Second) // sent within 2 s, and answered after 8 s more
-		if l.Term() != 0 {
+		if l.leads() {
 			t.Error("leads more than 10 s after the last renewal was sent")
 		}
 	})
@@ -305,8 +304,8 @@ func TestStopsLeadingWhenAnotherHasTakenTheLease(t *testing.T) {
 		if took := awaitLeading(t, l, false); took > 4*time.Second {
 			t.Errorf("leads for %s more", took)
 		}
-		if time.Sleep(10 * time.Second); l.Term() != 0 || readHolder(t, client) != "another" {
-			t.Errorf("leads: %t; the Lease is held by %q", l.Term() != 0, readHolder(t, client))
+		if time.Sleep(10 * time.Second); l.leads() || readHolder(t, client) != "another" {
+			t.Errorf("leads: %t; the Lease is held by %q", l.leads(), readHolder(t, client))
 		}
 	})
 }
@@ -336,8 +335,8 @@ func TestConfirmReadsTheHolder(t *testing.T) {
 				awaitLeading(t, l, true)
 				synctest.Wait()
 				c.before(t, client)
-				if err := l.Confirm(t.Context()); !errors.Is(err, c.want) || (l.Term() != 0) != c.leads {
-					t.Errorf("got %v, and leads: %t", err, l.Term() != 0)
+				if err := l.Confirm(t.Context()); !errors.Is(err, c.want) || l.leads() != c.leads {
+					t.Errorf("got %v, and leads: %t", err, l.leads())
 				}
 			})
 		})

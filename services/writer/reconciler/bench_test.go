@@ -202,7 +202,7 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 			of: api,
 		},
 		Prober:     answered{},
-		Lease:      &fakeLease{term: 1, since: time.Now()},
+		Lease:      &fakeLease{since: time.Now()},
 		Reporter:   reporter,
 		Logger:     log,
 		Registerer: registry,

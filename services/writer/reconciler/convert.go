@@ -24,7 +24,7 @@ import (
 // snapshots records that the target's next decision depends on its sources, and returns what they report. It records
 // first, so that a report in between queues another decision.
 func (r *Reconciler) snapshots(key targets.Key, view targets.Resolution) (all []subscriber.Snapshot) {
-	settings := &view.Target.Settings
+	settings := &view.Settings
 	var dependencies []dependency
 	if view.Active() {
 		for _, name := range settings.AllSources() {
@@ -76,42 +76,36 @@ func (r *Reconciler) portsOf(t *targets.Target) inputs.Ports {
 }
 
 // desiredOf converts a decision to input of the planner.
-func (r *Reconciler) desiredOf(view targets.Resolution, decision verdict.Decision) planner.Desired {
-	desired := view.Target.Desired()
-	desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(decision.Endpoints, view.Target.Allows(r.allows))
+func (r *Reconciler) desiredOf(view *targets.Resolution, decision verdict.Decision) planner.Desired {
+	desired := view.Desired()
+	desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(decision.Endpoints, view.Allows(r.allows))
 	return desired
 }
 
 // input returns what a decision depends on.
-func (r *Reconciler) input(
-	s *state,
-	view targets.Resolution,
-	snapshots []subscriber.Snapshot,
-	current []verdict.CurrentEndpoint,
-	ports inputs.Ports,
-) verdict.Input {
-	settings, limits := &view.Target.Settings, r.Limits
+func (r *Reconciler) input(s *state, current []*discoveryv1.EndpointSlice) verdict.Input {
+	view := &s.basis.view
+	settings, limits, ports := &view.Target.Settings, r.Limits, r.portsOf(&view.Target)
 	limits.FailoverBelow, limits.ExpireAfter, limits.ListUnready = settings.FailoverBelow, settings.ExpireAfter, settings.ListUnready
 	limits.Probing = settings.Probe.Mode != probe.Off
+	if view.State == targets.Managed { // else what other clients changed in owned slices is not repaired
+		current = s.applier.LastApplied(view.Reference(), current)
+	}
 	return verdict.Input{
-		Sources: r.sourceInputs(s, view, snapshots, ports),
+		Sources: r.sourceInputs(s, ports),
 		Probes:  r.Prober.Statuses(s.probed),
-		Current: current,
+		Current: s.current.Convert(view.Target.Desired(), current, ports),
 		Limits:  limits,
 
 		Rejected:     view.State == targets.ProbesOnly,
 		Paused:       view.Settings.Paused,
-		LeadingSince: s.term.since,
+		LeadingSince: s.leadingSince,
 	}
 }
 
 // sourceInputs returns the target's sources as input of a decision.
-func (r *Reconciler) sourceInputs(
-	s *state,
-	view targets.Resolution,
-	snapshots []subscriber.Snapshot,
-	ports inputs.Ports,
-) []verdict.Source {
+func (r *Reconciler) sourceInputs(s *state, ports inputs.Ports) []verdict.Source {
+	view := &s.basis.view
 	choice := inputs.Choice{
 		Families: view.Target.Families,
 		Selector: view.Target.Settings.NodeSelector,
@@ -119,8 +113,8 @@ func (r *Reconciler) sourceInputs(
 		Limit:    r.MaxEndpoints,
 		Ports:    ports,
 	}
-	all := make([]verdict.Source, 0, len(snapshots))
-	for _, snapshot := range snapshots {
+	all := make([]verdict.Source, 0, len(s.basis.snapshots))
+	for _, snapshot := range s.basis.snapshots {
 		kept := s.sources[snapshot.FeedName()]
 		if kept == nil {
 			maps.DeleteFunc(s.sources, func(feed string, _ *inputs.Source) bool { // of a Service that was used before
@@ -136,15 +130,6 @@ func (r *Reconciler) sourceInputs(
 		all = append(all, source)
 	}
 	return all
-}
-
-// applied returns the slices without what other clients changed in owned ones, unless the Service is rejected: then that
-// is not repaired.
-func (r *Reconciler) applied(s *state, view targets.Resolution, slices []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	if view.State == targets.Managed {
-		slices = s.applier.LastApplied(view.Reference(), slices)
-	}
-	return slices
 }
 
 // why returns the reason of the decision about an address.

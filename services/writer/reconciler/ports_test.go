@@ -151,12 +151,12 @@ func (w *portedService) settle() map[string]string {
 		w.Decide(fixtureKey, w.now) // what is probed follows from a decision
 		w.Decide(fixtureKey, w.now)
 		s := w.state(fixtureKey)
-		if s.slot.order == nil {
+		if s.pending.order == nil {
 			break
 		}
-		desired := s.slot.order.Desired
+		desired := s.pending.order.Desired
 		plan := planner.Compute(desired, w.service.view.Slices)
-		if s.slot.order.Adjust {
+		if s.pending.order.Adjust {
 			plan = planner.AdjustExisting(desired, w.service.view.Slices)
 		}
 		if w.writes += plan.Writes(); plan.Empty() {

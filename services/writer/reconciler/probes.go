@@ -10,13 +10,14 @@ import (
 )
 
 // setProbes requests the probes of the target's endpoints, and reports whether they are others than before.
-func (r *Reconciler) setProbes(key targets.Key, s *state, view targets.Resolution, current []verdict.CurrentEndpoint) (changed bool) {
-	requests := requests(view.Target.Settings.Probe, s.decision.Endpoints, current, view.Target.Allows(r.allows))
+func (r *Reconciler) setProbes(s *state) (changed bool) {
+	target := &s.basis.view.Target
+	requests := requests(target.Settings.Probe, s.decision.Endpoints, s.basis.input.Current, target.Allows(r.allows))
 	if slices.Equal(requests, s.probed) {
 		return false
 	}
 	s.probed = requests
-	r.Prober.Set(key.String(), requests)
+	r.Prober.Set(s.key.String(), requests)
 	return true
 }
 

@@ -38,7 +38,8 @@ func TestRemovedEndpointsAreProbedWhileTheyAreListed(t *testing.T) {
 		for _, a := range tt.current {
 			current = append(current, verdict.CurrentEndpoint{Address: a})
 		}
-		if changed := f.setProbes(fixtureKey, s, tt.view, current); changed != tt.changed || !slices.Equal(f.prober.probed, tt.want) {
+		s.basis = basis{view: tt.view, input: verdict.Input{Current: current}}
+		if changed := f.setProbes(s); changed != tt.changed || !slices.Equal(f.prober.probed, tt.want) {
 			t.Errorf("%s: probed are %v, changed: %t; want %v, %t", tt.name, f.prober.probed, changed, tt.want, tt.changed)
 		}
 	}

@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/writer/propagation"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // measured are the names of the Services that any metric has a series of.
@@ -40,7 +44,7 @@ func TestASeriesIsThereWhileItsServiceIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(
 			t,
-			&fakeLease{term: 1, since: time.Now()},
+			&fakeLease{since: time.Now()},
 			service("blue", "default"),
 			service("red", "default"),
 			service("other", "elsewhere"),
@@ -71,10 +75,10 @@ func TestMeasuresWritesThatChangeSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(withSlice())
 		registry := prometheus.NewRegistry()
-		f.propagation = propagation.NewMetrics(registry)
+		f.propagation = newPropagation(registry)
 		write := func() {
 			f.Decide(fixtureKey, time.Now())
-			f.states[fixtureKey].slot.order.causes = propagation.Causes{Feed: time.Now()}
+			f.states[fixtureKey].pending.causes = causes{feed: time.Now()}
 			time.Sleep(time.Second)
 			f.Write(t.Context(), fixtureKey, time.Now())
 		}
@@ -87,4 +91,39 @@ func TestMeasuresWritesThatChangeSomething(t *testing.T) {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	})
+}
+
+func TestMeasuresWhatADecisionWaitedFor(t *testing.T) {
+	start := time.Now()
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	on := func(reported int, probes ...probe.Status) basis {
+		return basis{
+			targets.Resolution{Target: targets.Target{State: targets.Managed}},
+			[]subscriber.Snapshot{{Source: "default", ChangedAt: at(reported)}},
+			verdict.Input{Probes: probes},
+		}
+	}
+	probed := func(seconds int) probe.Status {
+		return probe.Status{Address: netip.MustParseAddr("10.0.1.7"), Since: at(seconds)}
+	}
+	for name, tt := range map[string]struct {
+		before, now basis
+		want        causes
+	}{
+		"what was known before the first decision did not wait": {basis{}, on(0, probed(0)), causes{}},
+		"a report":             {on(0, probed(0)), on(10, probed(0)), causes{feed: at(10)}},
+		"a report and a probe": {on(0, probed(0)), on(10, probed(11)), causes{at(10), at(11)}},
+		"nothing new":          {on(10, probed(0)), on(10, probed(0)), causes{}},
+		"another target's prober has known an address for long": {on(0), on(0, probed(100)), causes{}},
+		"the target is not managed any more":                    {on(0), basis{snapshots: on(10).snapshots}, causes{}},
+	} {
+		if got := newCauses(&tt.before, &tt.now); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	newPropagation(registry).observe(causes{at(10), at(11)}, stageDecided, at(12))
+	if diff := cmp.Diff(map[string]float64{"feed decided": 2, "probe decided": 1}, testkit.HistogramSums(t, registry)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }

@@ -13,29 +13,21 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/report"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // publish makes a decision known: as Events, and on the board for reports and metrics. It releases the Lease if the probes are why.
 // It returns when to decide again although nothing changes.
-func (r *Reconciler) publish(
-	key targets.Key,
-	s *state,
-	view targets.Resolution,
-	snapshots []subscriber.Snapshot,
-	input verdict.Input,
-	now time.Time,
-) (wake time.Time) {
-	t := r.target(key, s, view, snapshots, input)
+func (r *Reconciler) publish(s *state, now time.Time) (wake time.Time) {
+	key, view, t := s.key, &s.basis.view, r.target(s)
 	for _, a := range s.applier.Admitted() {
 		for _, change := range report.CompareSlices(a.Sent, a.Stored, nil) {
 			t.Admitted = append(t.Admitted, change.Field+" of "+a.Sent.Name)
 		}
 	}
 	t.OutOfSync = t.CountOutOfSync()
-	s.health = s.health.With(report.OfService(view, &t, view.Active() && r.backoff.NumRequeues(key) > 0), now)
+	s.health = s.health.With(report.OfService(*view, &t, view.Active() && r.backoff.NumRequeues(key) > 0), now)
 	t.Health = s.health
 	switch {
 	case view.State == targets.Gone || view.State == targets.Leaving && !view.Settings.Paused: // its slices go
@@ -48,7 +40,7 @@ func (r *Reconciler) publish(
 		r.Board.MarkSynced()
 	}
 	wake = r.Reporter.SetActive(view.Reference(), events.Current{
-		Problems: t.Problems, Managed: view.State == targets.Managed, Leading: s.term.number != 0,
+		Problems: t.Problems, Managed: view.State == targets.Managed, Leading: !s.leadingSince.IsZero(),
 	}, now)
 	released, later := r.stepDown.update(key, s.decision, r.Lease, now)
 	if released {
@@ -58,29 +50,24 @@ func (r *Reconciler) publish(
 }
 
 // target returns what is known of a target that this writer manages, or whose slices it leaves as they are.
-func (r *Reconciler) target(
-	key targets.Key,
-	s *state,
-	view targets.Resolution,
-	snapshots []subscriber.Snapshot,
-	input verdict.Input,
-) endpoints.Target {
+func (r *Reconciler) target(s *state) endpoints.Target {
+	view := &s.basis.view
 	t := endpoints.Target{
-		Namespace:    key.Namespace,
-		Service:      key.TargetName(),
+		Namespace:    s.key.Namespace,
+		Service:      s.key.TargetName(),
 		Owner:        view.Target.Owner,
 		State:        endpoints.Managed,
-		Leading:      s.term.number != 0 && r.DryRun == nil,
+		Leading:      !s.leadingSince.IsZero() && r.DryRun == nil,
 		Ports:        view.Target.Ports,
 		Slices:       view.Slices,
 		ManagedBy:    view.Target.ManagedBy,
 		ServiceType:  view.Target.Type,
 		ServicePorts: view.Target.ServicePorts,
-		Input:        input,
+		Input:        s.basis.input,
 		Decision:     s.decision,
 	}
 	if view.Active() { // else there are no streams, which would look like sources that are disconnected
-		t.Sources = snapshots
+		t.Sources = s.basis.snapshots
 	}
 	switch {
 	case view.State == targets.ReadOnly:
@@ -96,9 +83,10 @@ func (r *Reconciler) target(
 
 // logDecision logs each address that the decision changes in the slices, and each that a guard holds.
 // Both lists are sorted by address.
-func (r *Reconciler) logDecision(key targets.Key, current []verdict.CurrentEndpoint, decided []verdict.Endpoint) {
-	for i := range decided {
-		e := &decided[i]
+func (r *Reconciler) logDecision(s *state) {
+	current := s.basis.input.Current
+	for i := range s.decision.Endpoints {
+		e := &s.decision.Endpoints[i]
 		n, listed := slices.BinarySearchFunc(
 			current,
 			e.Address,
@@ -107,7 +95,7 @@ func (r *Reconciler) logDecision(key targets.Key, current []verdict.CurrentEndpo
 		if e.Verdict != verdict.Hold && e.Listed == listed && (!listed || current[n].Conditions == e.Conditions) {
 			continue
 		}
-		tracepoint.Log(r.Logger, tracepoint.Decision, slog.String("service", key.String()), slog.String("source", e.Source),
+		tracepoint.Log(r.Logger, tracepoint.Decision, slog.String("service", s.key.String()), slog.String("source", e.Source),
 			slog.String("address", e.Address.String()), slog.String("verdict", e.Verdict.String()),
 			slog.String("rule", string(e.Rule)), slog.String("reason", e.Reason))
 	}

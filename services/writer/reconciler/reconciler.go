@@ -8,11 +8,8 @@
 package reconciler
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,12 +20,10 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
-	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/propagation"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -95,9 +90,7 @@ type Prober interface {
 
 // Lease decides which writer writes.
 type Lease interface {
-	// Term is the number of this writer's current term, counted from 1; 0: it does not surely lead.
-	Term() int
-	Since() time.Time         // when it was taken for this term
+	LeadingSince() time.Time  // when this writer's current term began; zero: it does not lead
 	Changed() <-chan struct{} // it was taken or lost; one reader
 	// Release has this writer stop leading. No other writer takes the Lease before handOver is called, which must wait
 	// until no write is in progress.
@@ -122,7 +115,7 @@ type Reconciler struct {
 
 	sources     map[string]Source
 	allows      targets.Allows // which ports may be written and probed
-	propagation *propagation.Metrics
+	propagation propagation
 	decisions   Queue
 	writes      Queue
 	backoff     workqueue.TypedRateLimiter[targets.Key] // of writes
@@ -136,32 +129,27 @@ type Reconciler struct {
 
 // state is what a Reconciler knows about one target. Decide owns all that is not safe for concurrent use.
 type state struct {
-	slot    slot
+	key     targets.Key
 	applier *applier.Applier
+	pending pending
 	version string // how recent the last view was
 
-	uid         types.UID // of the Service that the rest is about
-	term        term
-	memory      verdict.Memory
-	decision    verdict.Decision
-	sources     map[string]*inputs.Source // by subscriber.Snapshot.FeedName
-	current     inputs.Current
-	probed      []probe.Request
-	propagation propagation.Tracker
-	health      endpoints.Health
+	uid          types.UID // of the Service that the rest is about
+	leadingSince time.Time // when the term of the last decision began; zero: another writer led
+	memory       verdict.Memory
+	basis        basis
+	decision     verdict.Decision
+	sources      map[string]*inputs.Source // by subscriber.Snapshot.FeedName
+	current      inputs.Current
+	probed       []probe.Request
+	health       endpoints.Health
 }
 
-// term is a term of leadership, and when it began; zero: another writer leads.
-type term struct {
-	number int
-	since  time.Time
-}
-
-func termOf(lease Lease) (t term) {
-	if t.number = lease.Term(); t.number != 0 {
-		t.since = lease.Since() // of this term, or of one that has begun in between, in which nothing is decided yet
-	}
-	return t
+// basis is what the last decision about a target was taken on.
+type basis struct {
+	view      targets.Resolution
+	snapshots []subscriber.Snapshot
+	input     verdict.Input // zero: nothing is to be decided
 }
 
 // New returns a Reconciler. Its owner calls Decide and Write for the keys in the two queues.
@@ -169,7 +157,7 @@ func New(cfg Config, decisions, writes Queue) *Reconciler {
 	r := &Reconciler{
 		Config:      cfg,
 		sources:     map[string]Source{},
-		propagation: propagation.NewMetrics(cfg.Registerer),
+		propagation: newPropagation(cfg.Registerer),
 		decisions:   decisions,
 		writes:      writes,
 		backoff:     workqueue.NewTypedItemExponentialFailureRateLimiter[targets.Key](minRetryDelay, maxRetryDelay),
@@ -192,7 +180,7 @@ func (r *Reconciler) state(key targets.Key) *state {
 	defer r.mu.Unlock()
 	s := r.states[key]
 	if s == nil {
-		s = &state{sources: map[string]*inputs.Source{}}
+		s = &state{key: key, applier: r.Applier(), sources: map[string]*inputs.Source{}}
 		r.states[key] = s
 	}
 	return s
@@ -202,50 +190,41 @@ func (r *Reconciler) state(key targets.Key) *state {
 // the same key.
 func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	s := r.state(key)
-	before := s.term.number
-	s.term = termOf(r.Lease)
-	view := r.Targets.Get(key, s.term.since)
-	if s.applier == nil {
-		s.applier = r.Applier()
-	}
+	before := s.leadingSince
+	s.leadingSince = r.Lease.LeadingSince()
+	view := r.Targets.Get(key, s.leadingSince)
 	// Another leader may have written in between, a person edits the slices during a pause, or etcd was restored.
-	if s.term.number != before || view.Settings.Paused || applier.IsNewer(s.version, view.ResourceVersion) {
+	if !s.leadingSince.Equal(before) || view.Settings.Paused || applier.IsNewer(s.version, view.ResourceVersion) {
 		s.applier.StartTerm()
 	}
 	if s.version = view.ResourceVersion; view.State == targets.Unknown {
 		return
 	}
 	r.startOver(s, view.Owner.UID, now)
-	var input verdict.Input
-	var order *order
-	snapshots := r.snapshots(key, view)
-	ports := r.portsOf(&view.Target)
-	if s.decision = (verdict.Decision{}); view.Active() {
-		current := s.applier.Observed(view.Slices, view.ResourceVersion)
-		applied := r.applied(s, view, current)
-		input = r.input(s, view, snapshots, s.current.Convert(view.Target.Desired(), applied, ports), ports)
-		s.memory, s.decision = verdict.Decide(s.memory, input, now)
+	last := s.basis
+	s.basis, s.decision = basis{view: view, snapshots: r.snapshots(key, view)}, verdict.Decision{}
+	current := s.applier.Observed(view.Slices, view.ResourceVersion)
+	if view.Active() {
+		s.basis.input = r.input(s, current)
+		s.memory, s.decision = verdict.Decide(s.memory, s.basis.input, now)
 		tracepoint.Mark(tracepoint.Decision)
 		if tracepoint.Enabled(r.Logger) {
-			r.logDecision(key, input.Current, s.decision.Endpoints)
+			r.logDecision(s)
 		}
-		s.propagation.Observe(r.propagation, now, snapshots, input.Probes)
-		order = r.orderOf(view, s.decision, current)
-	} else {
-		s.propagation = propagation.Tracker{}
-		order = withdrawal(view, s.applier.Observed(view.Slices, view.ResourceVersion))
 	}
-	if r.DryRun == nil && s.slot.put(order, s.term.number, s.propagation.Causes()) {
+	found := newCauses(&last, &s.basis)
+	r.propagation.observe(found, stageDecided, now)
+	if r.DryRun == nil && s.pending.put(r.orderOf(s, current), s.leadingSince, found) {
 		r.writes.Add(key)
 	}
 
-	if r.setProbes(key, s, view, input.Current) {
+	if r.setProbes(s) {
 		r.decisions.Add(key) // other targets may probe the same keys: those have a status that may never change
 	}
 	if r.DryRun != nil {
-		r.DryRun(r.preview(key, s, view, snapshots, input))
+		r.DryRun(r.preview(s))
 	}
-	wake := verdict.Earliest(verdict.Earliest(s.decision.Wake, view.RecheckAt), r.publish(key, s, view, snapshots, input, now))
+	wake := verdict.Earliest(verdict.Earliest(s.decision.Wake, view.RecheckAt), r.publish(s, now))
 	if !wake.IsZero() {
 		r.decisions.AddAfter(key, wake.Sub(now))
 	}
@@ -265,9 +244,8 @@ func (r *Reconciler) Decision(key targets.Key) verdict.Decision {
 // startOver forgets what was known of an earlier Service of the same name.
 func (r *Reconciler) startOver(s *state, uid types.UID, now time.Time) {
 	if uid != s.uid {
-		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, events.Current{Leading: s.term.number != 0}, now)
-		s.uid, s.memory = uid, verdict.Memory{}
-		s.propagation = propagation.Tracker{}
+		r.Reporter.SetActive(corev1.ObjectReference{UID: s.uid}, events.Current{Leading: !s.leadingSince.IsZero()}, now)
+		s.uid, s.memory, s.basis = uid, verdict.Memory{}, basis{}
 	}
 }
 
@@ -278,65 +256,4 @@ func (r *Reconciler) forget(key targets.Key) {
 	defer r.mu.Unlock()
 	delete(r.states, key)
 	r.backoff.Forget(key)
-}
-
-// Write carries out the newest order of a target. It must not be called twice at a time for the same key.
-func (r *Reconciler) Write(ctx context.Context, key targets.Key, now time.Time) {
-	r.mu.Lock()
-	s := r.states[key]
-	r.mu.Unlock()
-	if s == nil {
-		return
-	}
-	order, wait := s.slot.take(now)
-	if wait > 0 {
-		r.writes.AddAfter(key, wait)
-	}
-	if order == nil || order.term != r.Lease.Term() { // the next term begins with a decision
-		return
-	}
-	if !slices.Equal(s.applier.Observed(order.Current, ""), order.Current) { // decided while an earlier order was carried out
-		s.slot.keepCauses(order.causes)
-		r.decisions.Add(key)
-		return
-	}
-	r.stepDown.writeStarts()
-	plan, err := s.applier.Apply(ctx, order.Order)
-	r.stepDown.writeEnds()
-	if err != nil {
-		s.slot.keepCauses(order.causes)
-		r.handleFailure(key, s, err)
-		return
-	}
-	changed, failedBefore := !plan.Empty(), r.backoff.NumRequeues(key) > 0
-	r.backoff.Forget(key)
-	if changed {
-		r.propagation.ObserveWrite(order.causes, time.Now())
-	}
-	if changed || failedBefore { // else nothing is new
-		// Waiting for the watch event instead would save a decision. But two of 47,000 simulated runs (seeds 1962 and
-		// 15597) then changed a write back without news, and the CPU of a change stayed the same.
-		r.decisions.Add(key)
-	}
-}
-
-// handleFailure queues another decision about the target, and delays its next write if the error requires that.
-func (r *Reconciler) handleFailure(key targets.Key, s *state, err error) {
-	var later *applier.RetryLaterError
-	var stale *applier.StaleError
-	switch {
-	case errors.As(err, &later) && later.Repair: // a change by this writer does not wait
-		r.decisions.AddAfter(key, time.Until(later.At))
-		return
-	case errors.As(err, &later):
-		s.slot.delay(later.At)
-	case errors.As(err, &stale):
-		r.Logger.Info("slice changed, deciding again", "service", key.String(), "slice", stale.Slice, "error", stale.Err)
-	case errors.Is(err, applier.ErrNotLeader), errors.Is(err, election.ErrNotLeader), errors.Is(err, context.Canceled):
-	default:
-		at := time.Now().Add(r.backoff.When(key))
-		s.slot.delay(at)
-		r.Logger.Warn("slice write failed, retrying", "service", key.String(), "error", err, "at", at)
-	}
-	r.decisions.Add(key)
 }

@@ -49,7 +49,7 @@ var fixtureKey = targets.Key{Namespace: "web", Name: "shop"}
 func newFixture(view targets.Resolution) *fixture {
 	f := &fixture{
 		decided: &recordedQueue{}, written: &recordedQueue{}, service: &oneService{view: view}, prober: &fakeProber{},
-		lease: &fakeLease{term: 1, since: time.Now()}, store: &fakeStore{slices: view.Slices},
+		lease: &fakeLease{since: time.Now()}, store: &fakeStore{slices: view.Slices},
 	}
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	reporter := events.NewReporter(events.Config{Logger: log})
@@ -170,17 +170,15 @@ func statuses(status probe.Status, requests []probe.Request) (all []probe.Status
 	return all
 }
 
-// fakeLease is held in the given term; 0: by another writer.
+// fakeLease is held since then; zero: by another writer.
 type fakeLease struct {
-	term, released, handedOver int
-
-	since time.Time
+	since                time.Time
+	released, handedOver int
 }
 
-func (l *fakeLease) Since() time.Time       { return l.since }
-func (l *fakeLease) Leading() bool          { return l.term != 0 }
-func (l *fakeLease) Term() int              { return l.term }
-func (*fakeLease) Changed() <-chan struct{} { return nil }
+func (l *fakeLease) LeadingSince() time.Time { return l.since }
+func (l *fakeLease) Leading() bool           { return !l.since.IsZero() }
+func (*fakeLease) Changed() <-chan struct{}  { return nil }
 func (l *fakeLease) Release() func() {
 	l.released++
 	return func() { l.handedOver++ }
@@ -232,16 +230,16 @@ func (silentFeeds) Changed() <-chan struct{}            { return nil }
 
 func TestWritesOnlyWhileLeading(t *testing.T) {
 	f := newFixture(withSlice())
-	f.lease.term = 0
+	f.lease.since = time.Time{}
 	now := time.Now()
 	if f.Decide(fixtureKey, now); f.written.added != 0 {
 		t.Error("a standby orders a write")
 	}
-	f.lease.term = 1
+	f.lease.since = now
 	if f.Decide(fixtureKey, now); f.written.added != 1 {
 		t.Error("a leader orders no write")
 	}
-	f.lease.term = 2
+	f.lease.since = now.Add(time.Minute)
 	if f.Write(t.Context(), fixtureKey, now); f.store.updated != nil {
 		t.Error("an order of an earlier term is carried out")
 	}
@@ -290,18 +288,21 @@ func TestTermThatEndedUnseenIsOver(t *testing.T) {
 	f := newFixture(managed())
 	first, later := time.Now(), time.Now().Add(time.Minute)
 	for _, step := range []struct {
-		name             string
-		term             int
-		at, began, since time.Time
+		name      string
+		at, since time.Time
 	}{
-		{"first decision of a Service, whose leader is old", 1, first, first.Add(-time.Hour), first.Add(-time.Hour)},
-		{"same term", 1, later, first.Add(-time.Hour), first.Add(-time.Hour)},
-		{"another term, though nothing was decided in between", 2, later, later, later},
-		{"standby", 0, later, later, time.Time{}},
+		{"first decision of a Service, whose leader is old", first, first.Add(-time.Hour)},
+		{"same term", later, first.Add(-time.Hour)},
+		{"another term, though nothing was decided in between", later, later},
+		{"standby", later, time.Time{}},
 	} {
-		f.lease.term, f.lease.since = step.term, step.began
-		if f.Decide(fixtureKey, step.at); !f.states[fixtureKey].term.since.Equal(step.since) || !f.service.leadingSince.Equal(step.since) {
-			t.Errorf("%s: leads since %s, want %s", step.name, f.states[fixtureKey].term.since, step.since)
+		f.lease.since = step.since
+		if f.Decide(
+			fixtureKey,
+			step.at,
+		); !f.states[fixtureKey].leadingSince.Equal(step.since) ||
+			!f.service.leadingSince.Equal(step.since) {
+			t.Errorf("%s: leads since %s, want %s", step.name, f.states[fixtureKey].leadingSince, step.since)
 		}
 	}
 }
@@ -701,7 +702,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 
 			s := f.state(fixtureKey)
 			got := map[string]int32{}
-			plan := planner.Compute(s.slot.order.Desired, s.slot.order.Current)
+			plan := planner.Compute(s.pending.order.Desired, s.pending.order.Current)
 			for _, slice := range slices.Concat(plan.Create, plan.Update) {
 				for _, e := range slice.Endpoints {
 					got[e.Addresses[0]] = *slice.Ports[0].Port

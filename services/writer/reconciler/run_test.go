@@ -63,7 +63,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 		Targets: watched, Prober: probe.NewProber(log, registry), Lease: lease,
 		Board: board, Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
-			leading := func() bool { return lease.Term() != 0 }
+			leading := func() bool { return !lease.LeadingSince().IsZero() }
 			return applier.New(
 				applier.Config{Store: applier.Kubernetes(client, recorder.FieldManager), Leading: leading, Hooks: hooks, Logger: log},
 			)
@@ -130,7 +130,7 @@ func TestEachServiceIsDecidedWhileItIsATarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(
 			t,
-			&fakeLease{term: 1, since: time.Now()},
+			&fakeLease{since: time.Now()},
 			service("blue", "default"),
 			service("red", "default"),
 			service("other", "elsewhere"),
@@ -162,7 +162,7 @@ func TestEachServiceIsDecidedWhileItIsATarget(t *testing.T) {
 
 func TestBoardIsSyncedWithoutAnyTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, &fakeLease{term: 1, since: time.Now()})
+		c := newCluster(t, &fakeLease{since: time.Now()})
 		c.start(t)
 		if _, status := c.Board.Views(nil); !status.Synced {
 			t.Error("the board is not synced")
@@ -178,11 +178,11 @@ type releasable struct {
 	released, handedOver atomic.Int32
 }
 
-func (l *releasable) Term() int {
+func (l *releasable) LeadingSince() time.Time {
 	if l.over.Load() {
-		return 0
+		return time.Time{}
 	}
-	return 1
+	return l.since
 }
 
 func (l *releasable) Release() func() {
@@ -210,7 +210,7 @@ func (c *cluster) hang() *hangingStore {
 	store := &hangingStore{Store: applier.Kubernetes(c.client, recorder.FieldManager), respond: make(chan struct{})}
 	hooks := recorder.New(prometheus.NewRegistry(), c.Reporter, nil).Hooks()
 	c.Applier = func() *applier.Applier {
-		leading := func() bool { return c.Lease.Term() != 0 }
+		leading := func() bool { return !c.Lease.LeadingSince().IsZero() }
 		return applier.New(applier.Config{Store: store, Leading: leading, Hooks: hooks, Logger: c.Logger})
 	}
 	return store
@@ -259,7 +259,7 @@ func TestLimitsServicesThatAreWrittenAtTheSameTime(t *testing.T) {
 			svc := service(fmt.Sprintf("left-%d", i), "none")
 			objects = append(objects, svc, ownedSlice(svc, svc.Name+"-slicefeed"))
 		}
-		c := newCluster(t, &fakeLease{term: 1, since: time.Now()}, objects...)
+		c := newCluster(t, &fakeLease{since: time.Now()}, objects...)
 		store := c.hang()
 		c.start(t)
 		if n := store.deletes.Load(); n != maxWrites {
@@ -312,7 +312,7 @@ func ownedSlice(svc *corev1.Service, name string) *discoveryv1.EndpointSlice {
 
 func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lease, plain := &fakeLease{term: 1, since: time.Now()}, service("blue", "default")
+		lease, plain := &fakeLease{since: time.Now()}, service("blue", "default")
 		halted := plain.DeepCopy()
 		halted.Annotations = map[string]string{"slicefeed.dev/paused": "true"}
 		c := newCluster(t, lease, plain)
@@ -320,22 +320,22 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		c.Reporter = events.NewReporter(events.Config{Logger: slog.New(reported)})
 		c.start(t)
 		for _, step := range []struct {
-			name string
-			term int
-			svc  *corev1.Service
-			want int // Events so far
+			name  string
+			since time.Time // when this replica took the Lease
+			svc   *corev1.Service
+			want  int // Events so far
 		}{
-			{"the episode begins", 1, halted, 1},
-			{"another replica leads when it ends", 0, plain, 1},
-			{"and when it begins again", 0, halted, 1},
+			{"the episode begins", lease.since, halted, 1},
+			{"another replica leads when it ends", time.Time{}, plain, 1},
+			{"and when it begins again", time.Time{}, halted, 1},
 		} {
-			lease.term = step.term
+			lease.since = step.since
 			c.put(t, step.svc)
 			if all := reported.take(); len(all) != step.want {
 				t.Errorf("%s: %d Events, want %d", step.name, len(all), step.want)
 			}
 		}
-		lease.term = 2
+		lease.since = time.Now()
 		halted = halted.DeepCopy()
 		halted.Annotations["example.org/a"] = "any change"
 		c.put(t, halted)

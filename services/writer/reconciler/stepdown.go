@@ -41,7 +41,7 @@ func (s *stepDown) update(key targets.Key, d verdict.Decision, lease Lease, now 
 	} else {
 		delete(s.probes, key)
 	}
-	if wake = stepDownAt(maps.Values(s.probes), termOf(lease).since, s.last); wake.IsZero() || wake.After(now) {
+	if wake = stepDownAt(maps.Values(s.probes), lease.LeadingSince(), s.last); wake.IsZero() || wake.After(now) {
 		return false, wake
 	}
 	s.last, s.handOver = now, lease.Release()

@@ -59,7 +59,7 @@ func TestStepsDownWhenNoProbeOfAnyTargetPasses(t *testing.T) {
 }
 
 func TestStepsDownOnceNoProbePassesForLongEnough(t *testing.T) {
-	lease, start := &fakeLease{term: 1, since: time.Now()}, time.Now()
+	lease, start := &fakeLease{since: time.Now()}, time.Now()
 	s := stepDown{probes: map[targets.Key]verdict.Decision{}}
 	blue, red := targets.Key{Name: "blue"}, targets.Key{Name: "red"}
 	fails := verdict.Decision{Panic: true, NonePassingSince: start.Add(time.Minute)}
@@ -103,7 +103,7 @@ func TestStepsDownOnceNoProbePassesForLongEnough(t *testing.T) {
 }
 
 func TestLeaseIsHandedOverAfterTheLastWrite(t *testing.T) {
-	lease, start := &fakeLease{term: 1, since: time.Now()}, time.Now()
+	lease, start := &fakeLease{since: time.Now()}, time.Now()
 	s := stepDown{probes: map[targets.Key]verdict.Decision{}}
 	s.update(targets.Key{}, verdict.Decision{}, lease, start)
 	s.writeStarts()

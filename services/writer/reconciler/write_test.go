@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
-	"github.com/slicefeed/slicefeed/services/writer/propagation"
 )
 
 func TestFailedWriteIsRepeatedLessAndLessOften(t *testing.T) {
@@ -67,13 +66,13 @@ func TestDelayedWriteWaitsAsLongAsRequested(t *testing.T) {
 		} {
 			f := newFixture(managed())
 			s := f.state(fixtureKey)
-			f.handleFailure(fixtureKey, s, tt.err)
+			f.handleFailure(s, causes{}, tt.err)
 			decisions, after := f.decided.take()
-			if !s.slot.notBefore.Equal(tt.notBefore) || decisions != tt.decisions || !slices.Equal(after, tt.after) {
+			if !s.pending.notBefore.Equal(tt.notBefore) || decisions != tt.decisions || !slices.Equal(after, tt.after) {
 				t.Errorf(
 					"%s: not before %s, %d decisions now, and after %v; want %s, %d, %v",
 					tt.name,
-					s.slot.notBefore,
+					s.pending.notBefore,
 					decisions,
 					after,
 					tt.notBefore,
@@ -88,46 +87,47 @@ func TestDelayedWriteWaitsAsLongAsRequested(t *testing.T) {
 	})
 }
 
-func TestSlotKeepsTheOldestCausesUntilTheyAreWritten(t *testing.T) {
+func TestCausesAreKeptUntilTheyAreWritten(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
-	var s slot
-	s.put(&order{}, 1, propagation.Causes{Feed: at(3)})
-	s.put(&order{}, 1, propagation.Causes{Feed: at(5), Probe: at(5)})
-	first, _ := s.take(at(6))
-	if want := (propagation.Causes{Feed: at(3), Probe: at(5)}); first.causes != want {
-		t.Errorf("causes of a replaced order: %v, want %v", first.causes, want)
+	o, term := &applier.Order{}, at(1)
+	var p pending
+	p.put(o, term, causes{feed: at(3)})
+	p.put(o, term, causes{feed: at(5), probe: at(5)})
+	_, of, _ := p.take(term, at(6))
+	if want := (causes{feed: at(3), probe: at(5)}); of != want {
+		t.Errorf("causes of a replaced order: %v, want %v", of, want)
 	}
-	s.put(&order{}, 1, propagation.Causes{Feed: at(7)})
-	s.keepCauses(first.causes)
-	s.put(&order{}, 1, propagation.Causes{})
-	second, _ := s.take(at(8))
-	if want := (propagation.Causes{Feed: at(3), Probe: at(5)}); second.causes != want {
-		t.Errorf("causes of an order that failed: %v, want %v", second.causes, want)
+	p.put(o, term, causes{feed: at(7)})
+	p.postpone(of, time.Time{})
+	p.put(o, term, causes{})
+	_, of, _ = p.take(term, at(8))
+	if want := (causes{feed: at(3), probe: at(5)}); of != want {
+		t.Errorf("causes of an order that failed: %v, want %v", of, want)
 	}
-	s.keepCauses(second.causes)
-	s.put(nil, 1, propagation.Causes{})
-	s.put(&order{}, 1, propagation.Causes{})
-	if third, _ := s.take(at(9)); third.causes != (propagation.Causes{}) {
-		t.Errorf("causes of what does not have to be written: %v, want none", third.causes)
+	p.postpone(of, time.Time{})
+	p.put(nil, term, causes{})
+	p.put(o, term, causes{})
+	if _, of, _ := p.take(term, at(9)); of != (causes{}) {
+		t.Errorf("causes of what does not have to be written: %v, want none", of)
 	}
 }
 
 func TestOrderWaits(t *testing.T) {
 	now := time.Now()
-	var s slot
-	if o, wait := s.take(now); o != nil || wait != 0 {
+	var p pending
+	if o, _, wait := p.take(now, now); o != nil || wait != 0 {
 		t.Errorf("empty: %v, %s", o, wait)
 	}
-	s.delay(now.Add(time.Second))
-	s.put(&order{}, 1, propagation.Causes{})
-	if o, wait := s.take(now); o != nil || wait != time.Second {
+	p.postpone(causes{}, now.Add(time.Second))
+	p.put(&applier.Order{}, now, causes{})
+	if o, _, wait := p.take(now, now); o != nil || wait != time.Second {
 		t.Errorf("too early: %v, %s", o, wait)
 	}
-	if o, wait := s.take(now.Add(time.Second)); o == nil || wait != 0 {
+	if o, _, wait := p.take(now, now.Add(time.Second)); o == nil || wait != 0 {
 		t.Errorf("in time: %v, %s", o, wait)
 	}
-	s.put(&order{}, 1, propagation.Causes{})
-	if o, wait := s.take(now); o == nil || wait != 0 {
+	p.put(&applier.Order{}, now, causes{})
+	if o, _, wait := p.take(now, now); o == nil || wait != 0 {
 		t.Errorf("the next one: %v, %s", o, wait)
 	}
 }
