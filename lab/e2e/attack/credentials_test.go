@@ -86,7 +86,7 @@ func TestCredentialsChangeWhileBothComponentsRun(t *testing.T) {
 				writer:    `slicefeed_writer_certificate_expiry_timestamp_seconds{link="default"}`,
 			} {
 				s.AwaitMetric(component, metric, e2e.Equals(float64(expires.Unix())))
-				s.Until("the authority is re-read", func() bool { return strings.Contains(s.LogOf(component), "peer CAs") })
+				s.Until("the authority is re-read", func() bool { return strings.Contains(s.LogOf(component), `"file":"ca"`) })
 			}
 			s.ListNodes(s.OperatorConn()) // both ends of it are of the new authorities
 		})

@@ -201,8 +201,8 @@ func poll(ctx context.Context, call func(context.Context) error) error {
 
 // The files that components reload, as their logs name them.
 const (
-	certificate = "certificate"
-	peerCAs     = "peer CAs"
+	certificate = "cert"
+	peerCAs     = "ca"
 )
 
 // countReloads counts how often each Pod of a component has reloaded a file that had changed.

@@ -13,9 +13,9 @@ import (
 
 // What the components call the files of their link in the log.
 const (
-	certificate    = "certificate"
-	peerCAs        = "peer CAs"
-	allowedClients = "allowed clients"
+	certificate    = "cert"
+	peerCAs        = "ca"
+	allowedClients = "clients"
 )
 
 // corruption does something to a file.

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/reflection"
+
+	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
 // Check is a named condition of a probe. Err returns why the condition is not met, or nil. It is called
@@ -102,6 +104,12 @@ type httpListener struct {
 	http2    bool          // also HTTP/2 without TLS, which lets one connection leave a hundred responses unread
 }
 
+// maxConnsPerListener bounds the connections of a listener. A kubelet and a few scrapers have some each. They do not
+// identify themselves, so only their addresses distinguish them: a new connection closes the oldest of the source address
+// that has the most. Letting new connections wait (netutil.LimitListener) was rejected: idle connections would block
+// the kubelet, which would then restart a healthy container.
+const maxConnsPerListener = 128 // also in docs/design/limits.md
+
 func (s *Server) serveListener(ctx context.Context, cfg httpListener) error {
 	l := cfg.listener
 	srv := &http.Server{
@@ -113,8 +121,19 @@ func (s *Server) serveListener(ctx context.Context, cfg httpListener) error {
 	}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(cfg.http2)
+	conns := link.NewEvictionSet(maxConnsPerListener, func(evicted net.Conn) {
+		evicted.Close() //nolint:errcheck // its peer sees the connection end
+	})
+	srv.ConnState = func(conn net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			conns.Add(conn.RemoteAddr().String(), conn)
+		case http.StateClosed:
+			conns.Remove(conn)
+		}
+	}
 	serveErr := make(chan error, 1)
-	go func() { serveErr <- srv.Serve(newLimitListener(l, maxConnsPerListener)) }()
+	go func() { serveErr <- srv.Serve(l) }()
 	select {
 	case err := <-serveErr:
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"maps"
 	"net/http"
-	"net/netip"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/eviction"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
 const (
@@ -23,13 +22,13 @@ const (
 type metricsHandler struct {
 	next        http.Handler
 	renderSlots chan struct{}
-	unread      *eviction.Set[*http.ResponseController]
+	unread      *link.EvictionSet[*http.ResponseController]
 }
 
 func newMetricsHandler(metrics http.Handler) *metricsHandler {
 	return &metricsHandler{
 		next: metrics, renderSlots: make(chan struct{}, maxConcurrentRenders),
-		unread: eviction.NewSet(maxUnreadScrapes, func(slow *http.ResponseController) {
+		unread: link.NewEvictionSet(maxUnreadScrapes, func(slow *http.ResponseController) {
 			_ = slow.SetWriteDeadline(time.Now()) // ends the write and the connection
 		}),
 	}
@@ -42,8 +41,8 @@ func (h *metricsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(maxScrapeTime)) // replaces the listener's own limit
-	slot := h.unread.Add(clientNetwork(r), control)
-	defer slot.Remove()
+	h.unread.Add(r.RemoteAddr, control)
+	defer h.unread.Remove(control)
 	maps.Copy(w.Header(), response.header)
 	w.WriteHeader(response.code)
 	_, _ = w.Write(response.body.Bytes())
@@ -60,14 +59,6 @@ func (h *metricsHandler) renderMetrics(r *http.Request) (*bufferedResponse, bool
 	response := &bufferedResponse{header: http.Header{}, code: http.StatusOK}
 	h.next.ServeHTTP(response, r)
 	return response, true
-}
-
-func clientNetwork(r *http.Request) netip.Addr {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return eviction.SourceNetwork(at.Addr())
 }
 
 // bufferedResponse is a response in memory.

@@ -3,7 +3,7 @@ package link
 import (
 	"cmp"
 	"context"
-	"errors"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -12,105 +12,65 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
-
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 )
-
-type grantKey struct{}
-
-// Identify returns the caller's grant. Its error is for the caller.
-func Identify(ctx context.Context) (clientlist.Grant, error) {
-	if g, ok := ctx.Value(grantKey{}).(clientlist.Grant); ok {
-		return g, nil
-	}
-	return clientlist.Grant{}, errDenied
-}
 
 // The errors of calls that are not authorized, or no longer. None reveals which clients are listed.
 var (
 	errDenied             = status.Error(codes.PermissionDenied, "client is not allowed")
 	errPermissionsChanged = status.Error(codes.Unavailable, "client permissions changed; reconnect")
 	errStopping           = status.Error(codes.Unavailable, "server is shutting down")
-	errNoCertificate      = status.Error(codes.Unauthenticated, "no client certificate")
 	errOperatorsOnly      = status.Error(codes.PermissionDenied, "the service requires role operator")
 )
 
-// authorizer admits calls of listed clients, and ends live streams when the list changes or the server
-// stops. It covers every service, including health and reflection. The handshake has already checked
-// that the client is listed, but the client list may have changed since.
-type authorizer struct {
-	clients            *clientlist.List
-	subscriberServices map[string]bool // by full name
-	serving            context.Context // it is done when the server stops
-	endStreams         context.CancelFunc
+// anyRoleServices are those that clients of each role may call, of all servers.
+var anyRoleServices = []string{
+	healthpb.Health_ServiceDesc.ServiceName,
+	reflectionpb.ServerReflection_ServiceDesc.ServiceName,
+	reflectionalphapb.ServerReflection_ServiceDesc.ServiceName, // clients may use the old version
 }
 
-// newAuthorizer returns an authorizer that lets subscribers call these services, health and reflection.
-func newAuthorizer(clients *clientlist.List, subscriberServices []string) *authorizer {
-	a := &authorizer{clients: clients, subscriberServices: map[string]bool{
-		healthpb.Health_ServiceDesc.ServiceName:                    true,
-		reflectionpb.ServerReflection_ServiceDesc.ServiceName:      true,
-		reflectionalphapb.ServerReflection_ServiceDesc.ServiceName: true, // clients may use the old version
-	}}
-	for _, service := range subscriberServices {
-		a.subscriberServices[service] = true
-	}
-	a.serving, a.endStreams = context.WithCancel(context.Background())
-	return a
-}
-
-// findGrant returns the grant of the caller of a method, unless it may not call it.
-func (a *authorizer) findGrant(ctx context.Context, fullMethod string) (clientlist.Grant, error) {
-	c := connectionFromContext(ctx)
-	if c == nil {
-		return clientlist.Grant{}, errNoCertificate
-	}
-	g, listed := c.grant()
-	if !listed {
-		return g, errDenied
+// authorize returns the permission of the caller of a method, unless it may not call it. The handshake has already
+// checked that the client is listed, but the client list may have changed since. It covers every service, including health
+// and reflection.
+func (s *Server) authorize(ctx context.Context, fullMethod string) (*permission, error) {
+	p := connectionFromContext(ctx).permission.Load()
+	if !p.listed {
+		return nil, errDenied
 	}
 	service, _, _ := strings.Cut(strings.TrimPrefix(fullMethod, "/"), "/")
-	if g.Role != clientlist.RoleOperator && !a.subscriberServices[service] {
-		return g, errOperatorsOnly
+	if p.Role != RoleOperator && !slices.Contains(s.subscriberServices, service) {
+		return nil, errOperatorsOnly
 	}
-	return g, nil
+	return p, nil
 }
 
-func (a *authorizer) authorizeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	g, err := a.findGrant(ctx, info.FullMethod)
+func (s *Server) authorizeUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	p, err := s.authorize(ctx, info.FullMethod)
 	if err == nil {
 		err = checkDecoded(req)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return handler(context.WithValue(ctx, grantKey{}, g), req)
+	return handler(context.WithValue(ctx, grantKey{}, p.Grant), req)
 }
 
-func (a *authorizer) authorizeStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// authorizeStream also ends a live stream when the permission changes or the server stops.
+func (s *Server) authorizeStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
-	g, err := a.findGrant(ctx, info.FullMethod)
+	p, err := s.authorize(ctx, info.FullMethod)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(a.serving, func() { cancel(errStopping) })()
-	defer context.AfterFunc(a.clients.Watch(g), func() {
-		if _, listed := connectionFromContext(ctx).grant(); listed {
-			cancel(errPermissionsChanged)
-		} else {
-			cancel(errDenied)
-		}
-	})()
-	s := &authorizedStream{ServerStream: ss, ctx: context.WithValue(ctx, grantKey{}, g)}
-	err = handler(srv, s)
-	if cause := s.endCause(); cause != nil {
-		return cause
-	}
-	return err
+	defer context.AfterFunc(s.serving, func() { cancel(errStopping) })()
+	defer context.AfterFunc(p.current, func() { cancel(context.Cause(p.current)) })()
+	stream := &authorizedStream{ServerStream: ss, ctx: context.WithValue(ctx, grantKey{}, p.Grant)}
+	err = handler(srv, stream)
+	return cmp.Or(stream.endCause(), err)
 }
 
-// authorizedStream ends for its handler when the authorizer ends it: its context is canceled, and a
+// authorizedStream ends for its handler when the server ends it: its context is canceled, and a
 // handler that does not watch the context gets an error from its next send or receive.
 type authorizedStream struct {
 	grpc.ServerStream
@@ -120,12 +80,10 @@ type authorizedStream struct {
 
 func (s *authorizedStream) Context() context.Context { return s.ctx }
 
-// endCause returns the error by which the authorizer ended the stream, or nil.
+// endCause returns the error with which the server ended the stream, or nil.
 func (s *authorizedStream) endCause() error {
-	if cause := context.Cause(
-		s.ctx,
-	); errors.Is(cause, errStopping) || errors.Is(cause, errPermissionsChanged) ||
-		errors.Is(cause, errDenied) {
+	cause := context.Cause(s.ctx)
+	if _, byServer := status.FromError(cause); byServer {
 		return cause
 	}
 	return nil

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -13,9 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // The rejected end reports which certificate was rejected, and the other end also why. A rejected client
@@ -26,13 +22,13 @@ func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 		name                   string
 		server                 certSpec
 		client                 certSpec
-		spoil                  func(t *testing.T, r *testLink, client identity.Files)
-		want                   certificate.SAN
+		spoil                  func(t *testing.T, r *testLink, client Files)
+		want                   SAN
 		clientError, serverLog []string
 	}{
 		{
 			name: "the server does not trust the client's CA", client: writerCert, server: serverCert, clientError: rejected,
-			spoil: func(t *testing.T, r *testLink, client identity.Files) {
+			spoil: func(t *testing.T, r *testLink, client Files) {
 				newTestCA(t, "client CA").renewFiles(t, writerCert, client)
 			},
 			serverLog: []string{`certificate for ["` + writerURI + `"]`, "unknown authority", "peer-ca.crt must contain the CA that signs it"},
@@ -43,7 +39,7 @@ func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 		},
 		{
 			name: "the client does not trust the server's CA", client: writerCert, server: serverCert,
-			spoil:       func(t *testing.T, r *testLink, client identity.Files) { writeFile(t, client.PeerCA, r.clientCA.pem) },
+			spoil:       func(t *testing.T, r *testLink, client Files) { writeFile(t, client.PeerCA, r.clientCA.pem) },
 			clientError: []string{`certificate for ["` + serverURI, "unknown authority", "peer-ca.crt must contain the CA that signs it"},
 			serverLog:   []string{"remote error: tls: bad certificate"},
 		},
@@ -63,7 +59,7 @@ func TestBothEndsExplainHandshakeErrors(t *testing.T) {
 			if c.spoil != nil {
 				c.spoil(t, r, f)
 			}
-			want := certificate.SAN(serverURI)
+			want := SAN(serverURI)
 			if c.want != "" {
 				want = c.want
 			}
@@ -119,7 +115,7 @@ func TestTruncatesHandshakeErrors(t *testing.T) {
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}
-			if n := len(r.log.String()); n > 2*identity.MaxErrorBytes {
+			if n := len(r.log.String()); n > 2*maxErrorBytes {
 				t.Errorf("log has %d bytes", n)
 			}
 		})
@@ -149,7 +145,7 @@ func TestStreamsOutliveCertificateExpiry(t *testing.T) {
 }
 
 // storeCert writes a certificate to the files.
-func (c *certBuilder) storeCert(cert tls.Certificate, f identity.Files) {
+func (c *certBuilder) storeCert(cert tls.Certificate, f Files) {
 	c.Helper()
 	var chain []byte
 	for _, der := range cert.Certificate {
@@ -162,19 +158,16 @@ func (c *certBuilder) storeCert(cert tls.Certificate, f identity.Files) {
 // A client that is removed from the list loses its streams when the list is reloaded.
 func TestReloadedClientListEndsStreams(t *testing.T) {
 	t.Parallel()
-	r := newTestLink(t, serverCert)
-	r.server.id.Interval = 10 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.server.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA"), reloadInterval: 10 * time.Millisecond}
+	r.writeFiles(t, serverCert)
+	r.start(t)
 	live := openWatch(t, r.dial(t, writerCert, serverURI))
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
 	if err := live.RecvMsg(new(emptypb.Empty)); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("the stream ended with %v, want PERMISSION_DENIED", err)
 	}
-	if identity.RefreshInterval > time.Minute/2 {
-		t.Errorf("list is reloaded every %s, but the documentation promises a minute", identity.RefreshInterval)
+	if reloadInterval > time.Minute/2 {
+		t.Errorf("list is reloaded every %s, but the documentation promises a minute", reloadInterval)
 	}
 }
 
@@ -197,7 +190,7 @@ func TestSessionsDoNotSurviveCARemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, r.files.PeerCA, newTestCA(t, "client CA").pem)
-	r.server.id.Reload()
+	r.server.id.reload()
 	if err := connect(); err == nil {
 		t.Error("accepted with its previous session")
 	}
@@ -218,7 +211,7 @@ func TestKeepsPreviousCertificateInsteadOfInvalidOne(t *testing.T) {
 				t.Parallel()
 				r := newTestLink(t, serverCert)
 				f := r.clientCA.writeFiles(t, writerCert, r.serverCA)
-				client := must(NewClient(r.clientConfig(f), serverURI))(t)
+				client := must(NewClient(r.clientConfig(f), r.address, serverURI))(t)
 				files, own, metrics := f, client.id, r.clientMetrics
 				c := &certBuilder{T: t, ca: r.clientCA, san: writerURI, usages: forClients}
 				if end == "server" {
@@ -232,24 +225,24 @@ func TestKeepsPreviousCertificateInsteadOfInvalidOne(t *testing.T) {
 				} else {
 					c.storeCert(c.issueForKey(c.ca, tmpl, weakKey(t)), files)
 				}
-				own.Reload()
+				own.reload()
 				if got := reloadErrors(t, metrics, "cert"); got != 1 {
 					t.Errorf("counted %v errors, want 1", got)
 				}
-				conn := r.connect(t, client.DialOptions()...)
+				conn := r.dialClient(t, client)
 				if err := checkHealth(t, conn); err != nil {
 					t.Errorf("previous certificate is not in use: %v", err)
 				}
 				if name == "valid in a moment" {
 					<-time.After(time.Until(tmpl.NotBefore))
-					own.Reload()
+					own.reload()
 					certPEM := must(os.ReadFile(files.Cert))(t)
 					if pair := must(
 						tls.X509KeyPair(certPEM, must(os.ReadFile(files.Key))(t)),
 					)(
 						t,
 					); end == "server" &&
-						!r.server.id.Leaf().Equal(pair.Leaf) {
+						!r.server.id.leaf.Load().Leaf.Equal(pair.Leaf) {
 						t.Error("certificate not in use after it became valid")
 					}
 				}

@@ -10,8 +10,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"testing"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // forgeChain returns a chain of count certificates, all signed with one key that no CA signed. Each has
@@ -46,13 +44,13 @@ func TestVerifiesSignaturesOnlyWithTrustedKeys(t *testing.T) {
 	root, former := newTestCA(t, "client CA"), newTestCA(t, "client CA")
 	roots := []*x509.Certificate{root.cert, former.cert}
 	checks := 0
-	err := certificate.CheckSigned(
-		mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), certificate.MaxCerts, root)),
+	err := checkSigned(
+		mustParseCerts(t, forgeChain(t, must(ecdsa.GenerateKey(elliptic.P521(), rand.Reader))(t), maxChainCerts, root)),
 		roots,
 		func(c, issuer *x509.Certificate) error {
 			checks++
 			if issuer != root.cert && issuer != former.cert {
-				t.Errorf("signature checked with the key of the %s", certificate.Describe(issuer))
+				t.Errorf("signature checked with the key of the %s", DescribeCertificate(issuer))
 			}
 			return c.CheckSignatureFrom(issuer)
 		},
@@ -60,7 +58,7 @@ func TestVerifiesSignaturesOnlyWithTrustedKeys(t *testing.T) {
 	if err == nil {
 		t.Error("forged chain accepted")
 	}
-	if want := certificate.MaxCerts * len(roots); checks != want {
+	if want := maxChainCerts * len(roots); checks != want {
 		t.Errorf("checked %d signatures, want %d", checks, want)
 	}
 }
@@ -88,7 +86,7 @@ func TestAcceptsChainsInAnyOrder(t *testing.T) {
 		{"alone", []*x509.Certificate{leaf}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := certificate.CheckSigned(tt.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != tt.want {
+			if err := checkSigned(tt.chain, roots, (*x509.Certificate).CheckSignatureFrom); (err == nil) != tt.want {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -113,14 +111,14 @@ func BenchmarkVerifyForgedChain(b *testing.B) {
 		{"Ed25519", func() (crypto.Signer, error) { _, key, err := ed25519.GenerateKey(rand.Reader); return key, err }},
 	} {
 		key := must(c.key())(b)
-		for _, count := range []int{certificate.MaxCerts, 16} {
+		for _, count := range []int{maxChainCerts, 16} {
 			chain := forgeChain(b, key, count, root)
 			b.Run(fmt.Sprintf("%s/%d/here", c.name, count), func(b *testing.B) {
 				for b.Loop() {
 					certs := mustParseCerts(b, chain)
-					err := certificate.CheckCost(certs)
+					err := checkChainCost(certs)
 					if err == nil {
-						err = certificate.CheckSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
+						err = checkSigned(certs, []*x509.Certificate{root.cert}, (*x509.Certificate).CheckSignatureFrom)
 					}
 					if err == nil {
 						b.Fatal("chain accepted")

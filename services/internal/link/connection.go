@@ -7,9 +7,6 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 )
 
 // clientConnection is a connection of a listed client.
@@ -17,14 +14,27 @@ type clientConnection struct {
 	net.Conn // the TLS connection
 
 	limits      *limits
-	names       []certificate.SAN // from the certificate
-	usage       *clientUsage      // shared by all connections of the client
-	excess      bool              // above MaxConns: all its calls are rejected
+	names       []SAN // from the certificate
+	permission  atomic.Pointer[permission]
+	usage       *clientUsage // shared by all connections of the client
+	excess      bool         // above MaxConns: all its calls are rejected
 	streamCount atomic.Int32
 }
 
-// grant returns the client's grant in the current list, unless it is not listed.
-func (c *clientConnection) grant() (clientlist.Grant, bool) { return c.limits.clients.Find(c.names) }
+// permission is what the client of a connection may do, until the list says something else.
+type permission struct {
+	Grant
+
+	listed  bool
+	current context.Context // its cause is the error for calls that began with an earlier permission
+	end     context.CancelCauseFunc
+}
+
+func newPermission(g Grant, listed bool) *permission {
+	p := &permission{Grant: g, listed: listed}
+	p.current, p.end = context.WithCancelCause(context.Background())
+	return p
+}
 
 // Close also removes the connection from the client's usage.
 func (c *clientConnection) Close() error {
@@ -39,13 +49,15 @@ type peerInfo struct {
 	conn *clientConnection
 }
 
-// connectionFromContext returns the connection of a call, or nil if this package did not create it.
+// connectionFromContext returns the connection of a call, or nil if this package did not create it, which admitCall
+// rejects.
 func connectionFromContext(ctx context.Context) *clientConnection {
-	if p, ok := peer.FromContext(ctx); ok {
-		info, _ := p.AuthInfo.(peerInfo)
-		return info.conn
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
 	}
-	return nil
+	info, _ := p.AuthInfo.(peerInfo)
+	return info.conn
 }
 
 // maxReadBytes bounds a single read from a metered connection, so that the connections of a client share
@@ -55,7 +67,7 @@ const maxReadBytes = 4 << 10
 // maxHandshakeBytes bounds what a peer may send before it is identified: a client hello, certificates,
 // and what its library sends without waiting. crypto/tls itself buffers messages of up to 256 KB, and
 // parses all certificates of a message before it calls this package.
-const maxHandshakeBytes = certificate.MaxBytes + 8<<10
+const maxHandshakeBytes = maxChainBytes + 8<<10
 
 // meteredConn is a server's connection below TLS. Once the client is identified, it reads no faster than
 // the client's byte rate: unread data only costs the sender. A limit on calls would act too late for

@@ -2,21 +2,19 @@ package link
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"net"
+	"reflect"
 	"sync"
 	"time"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 )
 
 // The limits of one client. A client is one entry of the client list: all connections whose
@@ -56,16 +54,16 @@ const (
 	limitConcurrent   = "concurrent_streams"
 )
 
-// limits counts what each client uses, and counts and logs what is rejected. It
-// applies before the interceptor that logs each call, so that a flood of calls does not flood the log.
+// limits is the client list, and what each client uses. It counts and logs what is rejected, before the interceptor that
+// logs each call, so that a flood of calls does not flood the log.
 type limits struct {
 	streams    streamLimits
-	clients    *clientlist.List
 	rejections *prometheus.CounterVec
 	log        *slog.Logger
 
 	mu     sync.Mutex
-	usages map[certificate.SAN]*clientUsage
+	grants map[SAN]Grant
+	usages map[SAN]*clientUsage
 }
 
 // clientUsage is what all connections of one client use. It outlives changes of the client's grant.
@@ -82,22 +80,63 @@ func (l *limits) newClientUsage() *clientUsage {
 	}
 }
 
-func newLimits(clients *clientlist.List, cfg Config) *limits {
+func newLimits(cfg Config) *limits {
 	l := &limits{
-		streams: cfg.streamLimits(), clients: clients, log: cfg.Logger,
-		usages: map[certificate.SAN]*clientUsage{},
-		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "slicefeed",
-			Subsystem: cfg.Component,
-			Name:      "limit_rejections_total",
-			Help:      "Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
-		}, []string{"limit"}),
+		streams: cfg.streamLimits(), log: cfg.Logger, usages: map[SAN]*clientUsage{},
+		rejections: promauto.With(cfg.Registerer).NewCounterVec(cfg.counter(
+			"limit_rejections_total",
+			"Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
+		),
+			[]string{"limit"}),
 	}
 	for _, limit := range []string{limitHandshakes, limitConnections, limitStreamStarts, limitCalls, limitConcurrent} {
 		l.rejections.WithLabelValues(limit)
 	}
-	cfg.Registerer.MustRegister(l.rejections)
 	return l
+}
+
+// useClients replaces the client list. Streams of clients whose grant changed end, and connections of those that are not
+// listed any more close after a while.
+func (l *limits) useClients(content [][]byte) error {
+	grants, err := parseClients(content[0])
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.grants != nil {
+		time.AfterFunc(revokedGrace, l.closeRevoked)
+	}
+	l.grants = map[SAN]Grant{}
+	for _, g := range grants {
+		l.grants[g.SAN] = g
+	}
+	for _, usage := range l.usages {
+		for c := range usage.conns {
+			l.updatePermission(c)
+		}
+	}
+	return nil
+}
+
+func (l *limits) updatePermission(c *clientConnection) {
+	grant, listed := findGrant(l.grants, c.names)
+	old := c.permission.Load()
+	if reflect.DeepEqual(grant, old.Grant) {
+		return
+	}
+	c.permission.Store(newPermission(grant, listed))
+	if listed {
+		old.end(errPermissionsChanged)
+	} else {
+		old.end(errDenied)
+	}
+}
+
+func (l *limits) findGrant(names []SAN) (grant Grant, listed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return findGrant(l.grants, names)
 }
 
 func (l *limits) recordRejection(limit string, peer ...any) {
@@ -105,28 +144,37 @@ func (l *limits) recordRejection(limit string, peer ...any) {
 	l.log.Warn("limit reached", append([]any{"limit", limit}, peer...)...)
 }
 
-// addConnection counts a connection as its client's, unless there is no room for it, not even as an excess
-// connection.
-func (l *limits) addConnection(c *clientConnection, client certificate.SAN) bool {
+// addConnection counts a connection as that of the client with these names, and rejects it if there is no room for it, not
+// even as an excess connection.
+func (l *limits) addConnection(conn net.Conn, names []SAN) (*clientConnection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	usage := l.usages[client]
+	grant, listed := findGrant(l.grants, names)
+	if !listed { // removed from the list during the handshake
+		return nil, errDenied
+	}
+	usage := l.usages[grant.SAN]
 	if usage == nil {
 		usage = l.newClientUsage()
-		l.usages[client] = usage
+		l.usages[grant.SAN] = usage
 	}
 	excess := 0
-	for conn := range usage.conns {
-		if conn.excess {
+	for other := range usage.conns {
+		if other.excess {
 			excess++
 		}
 	}
-	c.usage, c.excess = usage, len(usage.conns)-excess >= MaxConns
-	if c.excess && excess >= maxExcessConns {
-		return false
+	c := &clientConnection{Conn: conn, limits: l, names: names, usage: usage, excess: len(usage.conns)-excess >= MaxConns}
+	c.permission.Store(newPermission(grant, listed))
+	if c.excess {
+		l.recordRejection(limitConnections, "remote", conn.RemoteAddr().String(), "peer.san", string(grant.SAN))
+		if excess >= maxExcessConns {
+			return nil, errTooManyConns
+		}
+		time.AfterFunc(excessLifetime, func() { c.Close() }) //nolint:errcheck // the connection is rejected
 	}
 	usage.conns[c] = struct{}{}
-	return true
+	return c, nil
 }
 
 func (l *limits) removeConnection(c *clientConnection) {
@@ -141,11 +189,11 @@ func (l *limits) closeRevoked() {
 	var revoked []*clientConnection
 	for client, usage := range l.usages {
 		for c := range usage.conns {
-			if _, listed := c.grant(); !listed {
+			if !c.permission.Load().listed {
 				revoked = append(revoked, c)
 			}
 		}
-		if _, listed := l.clients.Find([]certificate.SAN{client}); !listed {
+		if _, listed := l.grants[client]; !listed {
 			delete(l.usages, client)
 		}
 	}
@@ -155,66 +203,43 @@ func (l *limits) closeRevoked() {
 	}
 }
 
-// limiterFunc is a ratelimit.Limiter.
-type limiterFunc func(ctx context.Context) error
-
-func (f limiterFunc) Limit(ctx context.Context) error { return f(ctx) }
-
-// callLimiter limits the calls of each client, except for streams.
-func (l *limits) callLimiter() ratelimit.Limiter {
-	return l.newLimiter(limitCalls, func(u *clientUsage) *rate.Limiter { return u.calls },
-		fmt.Errorf("clients of this name may make %d calls per second in total; wait longer between calls", callRate))
+// limitCalls rejects calls above a client's rate.
+func (l *limits) limitCalls(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if !connectionFromContext(ctx).usage.calls.Allow() {
+		return nil, l.reject(ctx, limitCalls,
+			"clients of this name may make %d calls per second in total; wait longer between calls", callRate)
+	}
+	return handler(ctx, req)
 }
 
-// streamStartLimiter limits the starts of streams of each client.
-func (l *limits) streamStartLimiter() ratelimit.Limiter {
-	return l.newLimiter(
-		limitStreamStarts,
-		func(u *clientUsage) *rate.Limiter { return u.streams },
-		fmt.Errorf(
-			"clients of this name may start %.0f streams per second in total; keep streams open and wait longer before reconnecting",
-			l.streams.rate,
-		),
-	)
-}
-
-func (l *limits) newLimiter(limit string, limiterOf func(*clientUsage) *rate.Limiter, rejection error) ratelimit.Limiter {
-	return limiterFunc(func(ctx context.Context) error {
-		c := connectionFromContext(ctx)
-		if c == nil {
-			return errNoCertificate
-		}
-		if limiterOf(c.usage).Allow() {
-			return nil
-		}
-		l.recordRejection(limit, peerLogFields(ctx)...)
-		return rejection
-	})
-}
-
-// limitConcurrentStreams rejects streams above the limit of a connection. With HTTP/2's own limit, the client's
-// library would wait without an error until another stream ends.
-func (l *limits) limitConcurrentStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// limitStreams rejects streams that start above a client's rate, and those above the limit of a connection. With HTTP/2's
+// own limit, the client's library would wait without an error until another stream ends.
+func (l *limits) limitStreams(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := connectionFromContext(s.Context())
-	if c == nil {
-		return errNoCertificate
+	if !c.usage.streams.Allow() {
+		return l.reject(s.Context(), limitStreamStarts,
+			"clients of this name may start %.0f streams per second in total; keep streams open and wait longer before reconnecting",
+			l.streams.rate)
 	}
 	defer c.streamCount.Add(-1)
 	if c.streamCount.Add(1) > l.streams.perConn {
-		l.recordRejection(limitConcurrent, peerLogFields(s.Context())...)
-		return status.Errorf(
-			codes.ResourceExhausted,
-			"connection already has %d streams; end one or use another connection",
-			l.streams.perConn,
-		)
+		return l.reject(s.Context(), limitConcurrent,
+			"connection already has %d streams; end one or use another connection", l.streams.perConn)
 	}
 	return handler(srv, s)
 }
 
-// rejectExcessConnection rejects the calls of an excess connection, before grpc does anything for them.
-// It must not block.
-func rejectExcessConnection(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if c := connectionFromContext(ctx); c != nil && c.excess {
+func (l *limits) reject(ctx context.Context, limit, format string, args ...any) error {
+	l.recordRejection(limit, peerLogFields(ctx)...)
+	return status.Errorf(codes.ResourceExhausted, format, args...)
+}
+
+// admitCall rejects the calls of an excess connection, before grpc does anything for them. It must not block.
+func admitCall(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	switch c := connectionFromContext(ctx); {
+	case c == nil:
+		return ctx, errDenied
+	case c.excess:
 		return ctx, errTooManyConns
 	}
 	return ctx, nil

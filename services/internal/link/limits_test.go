@@ -106,7 +106,7 @@ func TestUsageSurvivesGrantChange(t *testing.T) {
 	must(r.dialTLS(t, person))(t)
 	before := r.server.limits.usages[operatorDNS]
 	writeFile(t, r.listPath, []byte(strings.Replace(sampleClients, "operator", "subscriber", 1)))
-	r.server.id.Reload()
+	r.server.id.reload()
 	r.server.limits.closeRevoked() // a timer does this after the grace period
 	must(r.dialTLS(t, person))(t)
 	if r.server.limits.usages[operatorDNS] != before {

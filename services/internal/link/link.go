@@ -1,19 +1,17 @@
 // Package link implements both ends of every gRPC connection between components, including the
-// writer's own API: mutual TLS, which clients may call which methods, and limits. It guarantees that
-// every client is listed when it connects and when it calls, and that no client can use more than its
-// share. It does not offer plaintext or default permissions.
+// writer's own API: mutual TLS 1.3, which clients may call which methods, and limits. It guarantees that
+// every peer has an affordable chain to a trusted CA, for the usage of its end, that only keys that such a CA signed check
+// signatures, that every client is listed when it connects and when it calls, and that no client can use more than its
+// share. Changed files take effect without a restart. It does not offer plaintext or default permissions.
 package link
 
 import (
-	"crypto/x509"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/keepalive"
-
-	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // The numbers of both ends are in one place because they depend on each other. For example, a server
@@ -73,7 +71,7 @@ const MaxStreamsPerConn = 512
 type Config struct {
 	Component  string // "inventory" or "writer": metrics are slicefeed_<component>_…
 	Name       string // of the link, for the metrics' label `link`: a source's or listener's name
-	Files      identity.Files
+	Files      Files
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 
@@ -98,8 +96,9 @@ func (c Config) ofLink() Config {
 	return c
 }
 
-func (c Config) newIdentity(usage x509.ExtKeyUsage) (*identity.Identity, error) {
-	return identity.New(identity.Config{Files: c.Files, Usage: usage, Component: c.Component, Logger: c.Logger, Registerer: c.Registerer})
+// counter returns the options of a metric of the component.
+func (c Config) counter(name, help string) prometheus.CounterOpts {
+	return prometheus.CounterOpts{Namespace: "slicefeed", Subsystem: c.Component, Name: name, Help: help}
 }
 
 func clientKeepalive() keepalive.ClientParameters {

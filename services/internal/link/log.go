@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -19,14 +20,7 @@ func newCallLogger(log *slog.Logger) logging.Logger {
 // peerLogFields names the peer, preferably by its name in the client list.
 func peerLogFields(ctx context.Context) logging.Fields {
 	c := connectionFromContext(ctx)
-	if c == nil || len(c.names) == 0 {
-		return nil
-	}
-	name := c.names[0]
-	if g, listed := c.grant(); listed {
-		name = g.SAN
-	}
-	return logging.Fields{"peer.san", string(name)}
+	return logging.Fields{"peer.san", string(cmp.Or(c.permission.Load().SAN, c.names[0]))}
 }
 
 // callLogLevel returns the level of the line about a finished call. UNAVAILABLE is Info because streams

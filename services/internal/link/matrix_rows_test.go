@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // certMatrix is the certificates that a peer may present. In names, {san} and {dns} stand for the correct
@@ -152,13 +150,13 @@ var certMatrix = []certCase{
 	})},
 	{name: "with ten thousand names", wantError: "exceeds maximum", build: manyNames(10000)},
 	{name: "with six hundred names", wantError: "at most 4 of 16384 bytes", build: manyNames(600)},
-	{name: "with 64 additional names", wantError: "65 names", build: manyNames(certificate.MaxNames)},
-	{name: "with 63 additional names", build: manyNames(certificate.MaxNames - 1)},
+	{name: "with 64 additional names", wantError: "65 names", build: manyNames(maxCertNames)},
+	{name: "with 63 additional names", build: manyNames(maxCertNames - 1)},
 	{
 		name:      "below an intermediate with 65 constraints",
 		wantError: "65 name constraints",
 		build: belowIntermediate(func(x *x509.Certificate) {
-			for n := range certificate.MaxNames + 1 {
+			for n := range maxCertNames + 1 {
 				x.ExcludedDNSDomains = append(x.ExcludedDNSDomains, fmt.Sprintf("d%d.example.net", n))
 			}
 		}),

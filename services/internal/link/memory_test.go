@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 // liveMemory returns the bytes of objects and stacks in use after a garbage collection.
@@ -108,8 +106,8 @@ func (i *truncatedConn) Write(b []byte) (int, error) {
 
 // bulkyCert is the largest chain that a peer may present: its own certificate and others of 3 KB.
 func bulkyCert(own tls.Certificate, others *certBuilder) tls.Certificate {
-	other := manyNames(certificate.MaxNames - 1)(others).Certificate[0]
-	for len(own.Certificate) < certificate.MaxCerts {
+	other := manyNames(maxCertNames - 1)(others).Certificate[0]
+	for len(own.Certificate) < maxChainCerts {
 		own.Certificate = append(slices.Clip(own.Certificate), other)
 	}
 	return own

@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // testCA is a CA for one test.
@@ -76,17 +74,17 @@ func (a *testCA) issueCert(t testing.TB, spec certSpec) (certPEM, keyPEM []byte)
 }
 
 // writeFiles issues a certificate and writes it, its key and the peers' CA to a new directory.
-func (a *testCA) writeFiles(t testing.TB, spec certSpec, peers *testCA) identity.Files {
+func (a *testCA) writeFiles(t testing.TB, spec certSpec, peers *testCA) Files {
 	t.Helper()
 	dir := t.TempDir()
-	f := identity.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
+	f := Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), PeerCA: filepath.Join(dir, "peer-ca.crt")}
 	a.renewFiles(t, spec, f)
 	writeFile(t, f.PeerCA, peers.pem)
 	return f
 }
 
 // renewFiles replaces the certificate in the files.
-func (a *testCA) renewFiles(t testing.TB, spec certSpec, f identity.Files) {
+func (a *testCA) renewFiles(t testing.TB, spec certSpec, f Files) {
 	t.Helper()
 	certPEM, keyPEM := a.issueCert(t, spec)
 	writeFile(t, f.Cert, certPEM)

@@ -11,18 +11,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // These tests run deploy/certificates.sh as its users do, and connect both ends of a link with the
 // certificates that it creates.
 
 const (
-	scriptInventory = certificate.SAN("spiffe://example.org/slicefeed/inventory")
-	scriptWriter    = certificate.SAN("spiffe://example.org/slicefeed/writer")
-	scriptOperator  = certificate.SAN("spiffe://example.org/slicefeed/operator")
+	scriptInventory = SAN("spiffe://example.org/slicefeed/inventory")
+	scriptWriter    = SAN("spiffe://example.org/slicefeed/writer")
+	scriptOperator  = SAN("spiffe://example.org/slicefeed/operator")
 )
 
 // runScript returns the script's standard output, which is only commands, and its messages.
@@ -44,13 +41,13 @@ func mustRunScript(t *testing.T, args ...string) (commands, messages string) {
 	return commands, messages
 }
 
-func sideFiles(dir, side string) identity.Files {
+func sideFiles(dir, side string) Files {
 	at := filepath.Join(dir, side)
-	return identity.Files{Cert: filepath.Join(at, "tls.crt"), Key: filepath.Join(at, "tls.key"), PeerCA: filepath.Join(at, "peer-ca.crt")}
+	return Files{Cert: filepath.Join(at, "tls.crt"), Key: filepath.Join(at, "tls.key"), PeerCA: filepath.Join(at, "peer-ca.crt")}
 }
 
 // callBetween makes a call from a client to a server with these files.
-func callBetween(t *testing.T, server, client identity.Files) error {
+func callBetween(t *testing.T, server, client Files) error {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "clients.yaml")
 	writeFile(
@@ -99,13 +96,13 @@ func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	dir := t.TempDir()
 	mustRunScript(t, "all", dir)
 	inventory, writer := sideFiles(dir, "inventory"), sideFiles(dir, "writer")
-	leaf := func(f identity.Files) []byte { return must(os.ReadFile(f.Cert))(t) }
+	leaf := func(f Files) []byte { return must(os.ReadFile(f.Cert))(t) }
 	if certs := must(
-		certificate.Parse(leaf(inventory)),
+		parseCertificates(leaf(inventory)),
 	)(
 		t,
 	); certs[0].CheckSignatureFrom(
-		must(certificate.Parse(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0],
+		must(parseCertificates(must(os.ReadFile(inventory.PeerCA))(t)))(t)[0],
 	) == nil {
 		t.Error("one CA signs for both sides")
 	}
@@ -113,6 +110,7 @@ func TestScriptCertificatesPreventImpersonation(t *testing.T) {
 	impostor.PeerCA = writer.PeerCA
 	if _, err := NewClient(
 		(&testLink{log: &testLog{}, metrics: prometheus.NewRegistry()}).config("writer", "default", impostor),
+		"127.0.0.1:1",
 		scriptInventory,
 	); err == nil ||
 		!strings.Contains(err.Error(), "client auth") {
@@ -176,7 +174,7 @@ func TestScriptRenewsCertificatesButKeepsCAs(t *testing.T) {
 			t.Errorf("%s: renewed %v", name, renewed)
 		}
 	}
-	left := time.Until(must(certificate.Parse(must(os.ReadFile(sideFiles(dir, "writer").Cert))(t)))(t)[0].NotAfter)
+	left := time.Until(must(parseCertificates(must(os.ReadFile(sideFiles(dir, "writer").Cert))(t)))(t)[0].NotAfter)
 	if left < 6*24*time.Hour || left > 7*24*time.Hour {
 		t.Errorf("a certificate of 7 days is valid for %v", left)
 	}

@@ -8,13 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,9 +21,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
-
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 // Server is the end that listens.
@@ -32,52 +28,36 @@ type Server struct {
 	// Health is the server of gRPC health. Serve sets it to NOT_SERVING first when the server stops.
 	Health *health.Server
 
-	id          *identity.Identity
-	handshaker  *serverHandshaker
-	auth        *authorizer
-	metrics     *grpcprom.ServerMetrics
-	panics      prometheus.Counter
-	limits      *limits
-	log         *slog.Logger
-	gracePeriod time.Duration // for calls in progress when the server stops
+	id                 *identity
+	handshaker         *serverHandshaker
+	limits             *limits
+	metrics            *grpcprom.ServerMetrics
+	log                *slog.Logger
+	subscriberServices []string        // by full name
+	serving            context.Context // it is done when the server stops
+	endStreams         context.CancelFunc
+	gracePeriod        time.Duration // for calls in progress when the server stops
 }
 
 // NewServer returns a server for the clients that a file lists. Its error names every file that is
 // invalid or missing, including the client list.
 func NewServer(cfg Config, clientsFile string) (*Server, error) {
 	cfg = cfg.ofLink()
-	id, errID := cfg.newIdentity(x509.ExtKeyUsageServerAuth)
-	clients, errClients := clientlist.Open(clientsFile)
-	if err := errors.Join(errID, errClients); err != nil {
-		return nil, err
-	}
+	id, errIdentity := newIdentity(cfg, x509.ExtKeyUsageServerAuth)
 	s := &Server{
-		Health: health.NewServer(), id: id, log: cfg.Logger, gracePeriod: shutdownGrace,
-		auth: newAuthorizer(clients, cfg.SubscriberServices), limits: newLimits(clients, cfg),
+		Health: health.NewServer(), id: id, limits: newLimits(cfg), log: cfg.Logger, gracePeriod: shutdownGrace,
+		subscriberServices: slices.Concat(anyRoleServices, cfg.SubscriberServices),
 		metrics: grpcprom.NewServerMetrics(grpcprom.WithServerCounterOptions(
 			grpcprom.WithNamespace("slicefeed"), grpcprom.WithSubsystem(cfg.Component))),
-		panics: newCounter(cfg, "grpc_panics_total", "Number of panics of gRPC handlers, each returned as INTERNAL."),
 	}
-	s.handshaker = newServerHandshaker(id, clients, s.limits, cfg)
+	s.handshaker = newServerHandshaker(id, s.limits, cfg, clientsFile)
+	s.serving, s.endStreams = context.WithCancel(context.Background())
 	cfg.Registerer.MustRegister(s.metrics)
-	return s, id.AddFile("clients", "allowed clients", func() (bool, error) {
-		changed, err := clients.Reload()
-		if changed {
-			time.AfterFunc(revokedGrace, s.limits.closeRevoked)
-		}
-		return changed, err
-	})
+	if err := errors.Join(errIdentity, id.addFile("clients", s.limits.useClients, clientsFile)); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
-
-// newCounter registers a counter.
-func newCounter(cfg Config, name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "slicefeed", Subsystem: cfg.Component, Name: name, Help: help})
-	cfg.Registerer.MustRegister(c)
-	return c
-}
-
-// Run reloads changed files, including the client list, until ctx is done.
-func (s *Server) Run(ctx context.Context) error { return s.id.Run(ctx) }
 
 // options returns the options for grpc.NewServer. The interceptors for metrics and logs are outermost,
 // so that they cover panics and denied calls. Rate limits come before the log, so that the calls that
@@ -95,24 +75,23 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxRecvMsgSize(maxRequestBytes), grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(s.limits.streams.calls),
-		grpc.InTapHandle(rejectExcessConnection), grpc.ForceServerCodecV2(newRequestCodec()),
+		grpc.InTapHandle(admitCall), grpc.ForceServerCodecV2(newRequestCodec()),
 		// Static windows: with dynamic ones, grpc buffers up to 16 MB from a fast sender.
 		grpc.StaticStreamWindowSize(maxRequestBytes), grpc.StaticConnWindowSize(maxRequestBytes),
 		grpc.ReadBufferSize(readBufferBytes),
 		grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(s.metrics.UnaryServerInterceptor(),
-			ratelimit.UnaryServerInterceptor(s.limits.callLimiter()),
+			s.limits.limitCalls,
 			logging.UnaryServerInterceptor(logs, finish, levels, peerSAN),
-			recovery.UnaryServerInterceptor(recovered), s.auth.authorizeUnary),
+			recovery.UnaryServerInterceptor(recovered), s.authorizeUnary),
 		grpc.ChainStreamInterceptor(s.metrics.StreamServerInterceptor(),
-			ratelimit.StreamServerInterceptor(s.limits.streamStartLimiter()), s.limits.limitConcurrentStreams,
+			s.limits.limitStreams,
 			logging.StreamServerInterceptor(logs, finish, levels, peerSAN),
-			recovery.StreamServerInterceptor(recovered), s.auth.authorizeStream),
+			recovery.StreamServerInterceptor(recovered), s.authorizeStream),
 	}
 }
 
 func (s *Server) recoverPanic(ctx context.Context, p any) error {
-	s.panics.Inc()
 	s.log.ErrorContext(ctx, "gRPC handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return status.Error(codes.Internal, "internal error")
 }
@@ -124,7 +103,8 @@ type Service interface {
 	Stop()                         // ends its streams, and may wait for calls
 }
 
-// Serve runs a service, and serves it with gRPC health and reflection, until ctx is done. Then it stops in
+// Serve runs a service, and serves it with gRPC health and reflection, until ctx is done. Meanwhile it reloads changed
+// files, including the client list. Then it stops in
 // this order: health reports NOT_SERVING, live streams end with UNAVAILABLE, and calls in progress finish or
 // are canceled when the grace period ends.
 func (s *Server) Serve(ctx context.Context, on net.Listener, service Service) error {
@@ -133,6 +113,7 @@ func (s *Server) Serve(ctx context.Context, on net.Listener, service Service) er
 	healthpb.RegisterHealthServer(server, s.Health)
 	reflection.Register(server)
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.id.run(ctx) })
 	g.Go(func() error { return service.Run(ctx) })
 	g.Go(func() error {
 		// ErrServerStopped: ctx was done before it began.
@@ -147,7 +128,7 @@ func (s *Server) Serve(ctx context.Context, on net.Listener, service Service) er
 		forceStop := time.AfterFunc(s.gracePeriod, server.Stop) // starts before Stop, which may wait for calls
 		defer forceStop.Stop()
 		service.Stop()
-		s.auth.endStreams()
+		s.endStreams()
 		server.GracefulStop() // returns when all calls have finished, or Stop has canceled them
 		return nil
 	})

@@ -19,9 +19,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,11 +72,12 @@ func (l *testLog) waitFor(t *testing.T, text string) {
 type testLink struct {
 	serverCA, clientCA *testCA
 	component, name    string // empty: those of the inventory
-	files              identity.Files
+	files              Files
 	listPath           string
 	server             *Server
-	onStop             func() // called by the service's Stop; may be nil
-	pendingLimit       int    // of unfinished handshakes; 0: the usual one
+	onStop             func()        // called by the service's Stop; may be nil
+	pendingLimit       int           // of unfinished handshakes; 0: the usual one
+	reloadInterval     time.Duration // 0: the usual one
 	address            string
 	metrics            *prometheus.Registry
 	clientMetrics      *prometheus.Registry // of the last client
@@ -122,8 +120,9 @@ func (r *testLink) start(t *testing.T) {
 	r.address = listener.Addr().String()
 	r.server.gracePeriod = time.Minute
 	if r.pendingLimit > 0 {
-		r.server.handshaker.setPendingLimit(r.pendingLimit)
+		r.server.handshaker.pending.limit = r.pendingLimit
 	}
+	r.server.id.interval = cmp.Or(r.reloadInterval, r.server.id.interval)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -152,7 +151,7 @@ func (s testService) Stop() {
 	}
 }
 
-func (r *testLink) config(component, name string, f identity.Files) Config {
+func (r *testLink) config(component, name string, f Files) Config {
 	return Config{
 		Component:          component,
 		Name:               name,
@@ -164,17 +163,24 @@ func (r *testLink) config(component, name string, f identity.Files) Config {
 }
 
 // dial connects as a client with a certificate of that spec, which expects a server of that name.
-func (r *testLink) dial(t *testing.T, spec certSpec, server certificate.SAN) *grpc.ClientConn {
+func (r *testLink) dial(t *testing.T, spec certSpec, server SAN) *grpc.ClientConn {
 	t.Helper()
 	return r.dialWith(t, r.clientCA.writeFiles(t, spec, r.serverCA), server)
 }
 
-func (r *testLink) dialWith(t *testing.T, f identity.Files, server certificate.SAN) *grpc.ClientConn {
+func (r *testLink) dialWith(t *testing.T, f Files, server SAN) *grpc.ClientConn {
 	t.Helper()
-	return r.connect(t, must(NewClient(r.clientConfig(f), server))(t).DialOptions()...)
+	return r.dialClient(t, must(NewClient(r.clientConfig(f), r.address, server))(t))
 }
 
-func (r *testLink) clientConfig(f identity.Files) Config {
+func (r *testLink) dialClient(t *testing.T, client *Client) *grpc.ClientConn {
+	t.Helper()
+	conn := must(client.Dial())(t)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (r *testLink) clientConfig(f Files) Config {
 	cfg := r.config("writer", "default", f)
 	r.clientMetrics = prometheus.NewRegistry()
 	cfg.Registerer = r.clientMetrics

@@ -8,10 +8,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -21,8 +22,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 )
 
 var (
@@ -34,7 +33,7 @@ func TestClientVerifiesServerName(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		server  certSpec
-		want    certificate.SAN
+		want    SAN
 		wantErr string // empty: accepted
 	}{
 		{"a URI SAN", serverCert, serverURI, ""},
@@ -177,7 +176,7 @@ func TestReloadsCertificate(t *testing.T) {
 	before := serverSerial(t, old)
 
 	r.serverCA.renewFiles(t, serverCert, r.files)
-	r.server.id.Reload()
+	r.server.id.reload()
 
 	if after := serverSerial(t, r.dialWith(t, clientFiles, serverURI)); after == before {
 		t.Error("a new connection still sees the old certificate")
@@ -185,7 +184,7 @@ func TestReloadsCertificate(t *testing.T) {
 	if again := serverSerial(t, old); again != before {
 		t.Error("live connection has another certificate")
 	}
-	leaf := r.server.id.Leaf()
+	leaf := r.server.id.leaf.Load().Leaf
 	want := "slicefeed_inventory_certificate_expiry_timestamp_seconds"
 	if got := gaugeValue(t, r.metrics, want); got != float64(leaf.NotAfter.Unix()) {
 		t.Errorf("%s is %v, want %v", want, got, leaf.NotAfter.Unix())
@@ -202,7 +201,7 @@ func TestReloadsPeerCA(t *testing.T) {
 	step := func(what string, bundle []byte, wantOld, wantNew bool) {
 		t.Helper()
 		writeFile(t, r.files.PeerCA, bundle)
-		r.server.id.Reload()
+		r.server.id.reload()
 		if err := dial(oldCA); (err == nil) != wantOld {
 			t.Errorf("%s: a client of the old CA gets %v", what, err)
 		}
@@ -239,8 +238,8 @@ func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 			r.serverCA.renewFiles(t, certSpec{sans: []string{serverURI}}, r.files)
 		}, "does not include"},
 		{"cert", func(t *testing.T, r *testLink) { r.serverCA.renewFiles(t, certSpec{usages: forServers}, r.files) }, "no URI or DNS SAN"},
-		{"key", func(t *testing.T, r *testLink) { writeFile(t, r.files.Key, []byte("garbage")) }, noPEMText},
-		{"key", func(t *testing.T, r *testLink) {
+		{"cert", func(t *testing.T, r *testLink) { writeFile(t, r.files.Key, []byte("garbage")) }, noPEMText},
+		{"cert", func(t *testing.T, r *testLink) {
 			_, keyPEM := r.serverCA.issueCert(t, serverCert)
 			writeFile(t, r.files.Key, keyPEM)
 		}, "does not match"},
@@ -249,8 +248,8 @@ func TestInvalidFileKeepsPreviousContent(t *testing.T) {
 		t.Run(c.file+" "+c.want, func(t *testing.T) {
 			r := newTestLink(t, serverCert)
 			c.spoil(t, r)
-			r.server.id.Reload()
-			r.server.id.Reload()
+			r.server.id.reload()
+			r.server.id.reload()
 			if got := reloadErrors(t, r.metrics, c.file); got != 2 {
 				t.Errorf("counted %v errors of %q, want 2", got, c.file)
 			}
@@ -299,31 +298,15 @@ func TestEndBeforeTheFirstConnectionIsNoError(t *testing.T) {
 }
 
 func TestReloadsFilesPeriodically(t *testing.T) {
-	r := newTestLink(t, serverCert)
-	loaded := make(chan struct{})
-	r.server.id.Interval = 1
-	var running atomic.Bool
-	r.server.id.AddFile("probe", "probe", func() (bool, error) {
-		if !running.Load() {
-			return false, nil
-		}
-		select {
-		case loaded <- struct{}{}:
-		case <-t.Context().Done():
-		}
-		return false, nil
-	})
-	running.Store(true)
-	done := make(chan error, 1)
-	go func() { done <- r.server.Run(t.Context()) }()
-	t.Cleanup(func() { <-done }) // the test's context ends before its cleanups
-	<-loaded
+	r := &testLink{serverCA: newTestCA(t, "server CA"), clientCA: newTestCA(t, "client CA"), reloadInterval: time.Millisecond}
+	r.writeFiles(t, serverCert)
+	r.start(t)
 	r.serverCA.renewFiles(t, serverCert, r.files)
-	<-loaded // this reload may have started before the change,
-	<-loaded // this one has not
-	want := must(os.ReadFile(r.files.Cert))(t)
-	if block := must(certificate.Parse(want))(t)[0]; !block.Equal(r.server.id.Leaf()) {
-		t.Error("the new certificate is not in use")
+	want := must(parseCertificates(must(os.ReadFile(r.files.Cert))(t)))(t)[0]
+	for ctx := testContext(t); !want.Equal(r.server.id.leaf.Load().Leaf); runtime.Gosched() {
+		if ctx.Err() != nil {
+			t.Fatal("the new certificate is not in use")
+		}
 	}
 }
 

@@ -16,10 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
@@ -109,16 +108,16 @@ func singleLine(text string) string {
 }
 
 // Certificates returns a check of files of this end of a link. Problems name the setting of a file in names.
-func Certificates(name string, files, names identity.Files, usage x509.ExtKeyUsage) Check {
+func Certificates(name string, files, names link.Files, usage x509.ExtKeyUsage) Check {
 	return Check{Name: name, Run: func(context.Context) (string, error) {
 		if err := files.Check(usage, names, settings.FileChecks{Strict: true}); err != nil {
 			return "", err
 		}
 		var facts []string
 		for _, path := range []string{files.Cert, files.PeerCA} {
-			certs, _ := certificate.Read(path) // an error was reported, or the file is not set
+			certs, _ := link.ReadCertificates(path) // an error was reported, or the file is not set
 			for _, c := range certs {
-				facts = append(facts, fmt.Sprintf("%s until %s", certificate.Describe(c), c.NotAfter.UTC().Format(time.DateOnly)))
+				facts = append(facts, fmt.Sprintf("%s until %s", link.DescribeCertificate(c), c.NotAfter.UTC().Format(time.DateOnly)))
 			}
 		}
 		return strings.Join(facts, ", "), nil

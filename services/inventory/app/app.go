@@ -155,7 +155,6 @@ func (i *inventory) Run(ctx context.Context) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return i.runSources(ctx) })
-	g.Go(func() error { return i.link.Run(ctx) })
 	g.Go(func() error { return i.link.Serve(ctx, listeners[0], i.feed) })
 	g.Go(func() error { return adminServer.Run(ctx) })
 	return g.Wait()

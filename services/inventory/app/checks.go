@@ -12,9 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
@@ -34,9 +33,9 @@ func runPreflight(ctx context.Context, inv command.Invocation[config.Config]) er
 func newChecks(cfg *config.Config, version string) ([]preflight.Check, error) {
 	files := cfg.TLSFiles()
 	checks := []preflight.Check{
-		preflight.Certificates("certificate", identity.Files{Cert: files.Cert, Key: files.Key},
-			identity.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE"}, x509.ExtKeyUsageServerAuth),
-		preflight.Certificates("peer CA", identity.Files{PeerCA: files.PeerCA}, identity.Files{PeerCA: "TLS_PEER_CA_FILE"}, 0),
+		preflight.Certificates("certificate", link.Files{Cert: files.Cert, Key: files.Key},
+			link.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE"}, x509.ExtKeyUsageServerAuth),
+		preflight.Certificates("peer CA", link.Files{PeerCA: files.PeerCA}, link.Files{PeerCA: "TLS_PEER_CA_FILE"}, 0),
 	}
 	cloud, err := config.NewCloud(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
@@ -119,11 +118,11 @@ func servicePermissions(cfg *config.Config) (needed []preflight.Permission) {
 	patterns := []string{cfg.SourceService}
 	if cfg.ExportsServices() {
 		patterns = nil
-		list, err := clientlist.Open(cfg.ClientsFile)
+		grants, err := link.ReadClients(cfg.ClientsFile)
 		if err != nil {
 			return nil // serve reports it
 		}
-		for _, g := range list.Grants() {
+		for _, g := range grants {
 			patterns = append(patterns, g.Services...)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
@@ -140,6 +140,6 @@ func (c *Config) LANPairs() []ionos.Pair {
 }
 
 // TLSFiles returns the files of the link.
-func (c *Config) TLSFiles() identity.Files {
-	return identity.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCAFile}
+func (c *Config) TLSFiles() link.Files {
+	return link.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCAFile}
 }

@@ -17,11 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/exports"
@@ -170,10 +168,10 @@ func (c *Config) LoadCluster(version string) (*rest.Config, error) {
 func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
 	problems := []error{
 		c.TLSFiles().
-			Check(x509.ExtKeyUsageServerAuth, identity.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE", PeerCA: "TLS_PEER_CA_FILE"}, checks),
-		settings.CheckFile("ALLOWED_CLIENTS_FILE", c.ClientsFile, parseError(clientlist.Open)),
+			Check(x509.ExtKeyUsageServerAuth, link.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE", PeerCA: "TLS_PEER_CA_FILE"}, checks),
+		settings.CheckFile("ALLOWED_CLIENTS_FILE", c.ClientsFile, parseError(link.ReadClients)),
 		settings.CheckFile("INVENTORY_COMMAND", c.Command, parseError(exec.LookPath)),
-		settings.CheckFile("IONOS_CA_FILE", c.CAFile, parseError(certificate.Read)),
+		settings.CheckFile("IONOS_CA_FILE", c.CAFile, parseError(link.ReadCertificates)),
 	}
 	if checks.Strict {
 		problems = append(problems, settings.CheckFile("IONOS_TOKEN_FILE", c.TokenFile, func(path string) error {

@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
@@ -98,8 +98,8 @@ type export struct {
 	recheck     func()
 	metrics     registrations
 	stop        context.CancelFunc
-	users       map[certificate.SAN]int // calls under way, streams included, by client
-	unusedSince time.Time               // valid while there are none
+	users       map[link.SAN]int // calls under way, streams included, by client
+	unusedSince time.Time        // valid while there are none
 }
 
 // New returns Exports in which no Service is in use.
@@ -260,7 +260,7 @@ func (e *Exports) takeCatalog(c Catalog) {
 // newExport returns a Service without stages.
 func (e *Exports) newExport(ref types.NamespacedName) *export {
 	x := &export{
-		ref: ref, users: map[certificate.SAN]int{},
+		ref: ref, users: map[link.SAN]int{},
 		metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)},
 	}
 	x.set = feed.NewSet(ref.String(), rand.Text())
@@ -315,7 +315,7 @@ func (e *Exports) start(x *export) {
 }
 
 // countUnexported returns how many Services that are not exported a client requests.
-func (e *Exports) countUnexported(client certificate.SAN) (n int) {
+func (e *Exports) countUnexported(client link.SAN) (n int) {
 	for _, x := range e.services {
 		if x.Collector == nil && x.users[client] > 0 {
 			n++
@@ -325,7 +325,7 @@ func (e *Exports) countUnexported(client certificate.SAN) (n int) {
 }
 
 // release ends the use of a Service by one call of a client.
-func (e *Exports) release(x *export, client certificate.SAN) {
+func (e *Exports) release(x *export, client link.SAN) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if x.users[client]--; x.users[client] == 0 {

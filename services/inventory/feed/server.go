@@ -10,14 +10,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 )
 
 // Client is the caller of a call, and what it may see.
-type Client = clientlist.Grant
+type Client = link.Grant
 
 // Config configures a server. MaxStreamsPerClient has a default, the rest is mandatory.
 type Config struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"go.uber.org/goleak"
@@ -78,7 +78,7 @@ func identify(ctx context.Context) (Client, error) {
 	if name == "unknown" {
 		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
 	}
-	return Client{SAN: certificate.SAN(name)}, nil
+	return Client{SAN: link.SAN(name)}, nil
 }
 
 func withClientName(ctx context.Context, name string) context.Context {

@@ -25,7 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
 const (
@@ -97,9 +97,9 @@ func New(cfg Config) (*Client, error) {
 	// Without pings, requests time out on a connection that has gone silent until TCP gives it up, a quarter of an hour later.
 	baseTransport.HTTP2 = &http.HTTP2Config{SendPingTimeout: requestTimeout / 2, PingTimeout: requestTimeout / 2}
 	if cfg.CAFile != "" {
-		roots, err := certificate.Read(cfg.CAFile)
+		roots, err := link.ReadCertificates(cfg.CAFile)
 		problems = append(problems, err)
-		baseTransport.TLSClientConfig.RootCAs = certificate.NewPool(roots)
+		baseTransport.TLSClientConfig.RootCAs = link.NewCertPool(roots)
 	}
 	token := TokenSource{File: cfg.TokenFile, Fixed: cfg.Token}
 	if token.File == "" { // a file is often mounted after the start

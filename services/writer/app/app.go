@@ -21,11 +21,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/internal/admin"
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
@@ -84,9 +85,10 @@ type writer struct {
 	targets          *targets.Watcher
 	prober           *probe.Prober
 	reconcilerConfig reconciler.Config
-	lease            *election.Lease     // nil in a dry run
-	dryRun           *dryRun             // or nil
-	endpointListener *endpoints.Listener // nil without LISTEN_ADDRESS
+	lease            *election.Lease // nil in a dry run
+	dryRun           *dryRun         // or nil
+	link             *link.Server    // of the endpoint API; nil without LISTEN_ADDRESS
+	endpoints        *endpoints.Server
 }
 
 // dryRunLease makes a dry run decide as a leader would. Nothing it decides is written.
@@ -117,20 +119,18 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	endpointStore := endpoints.NewStore(rand.Text())
 	builder := &writerreport.Builder{Version: version, Store: endpointStore, Writes: &writerreport.Writes{}}
 	registerer.MustRegister(writerreport.Metrics{Store: endpointStore})
-	listener, errListener := newEndpointListener(cfg, endpointStore, builder, log, registerer)
-	if err := errors.Join(errCluster, errSources, errLinks, errListener); err != nil {
-		return nil, err
-	}
 	w := &writer{
-		cfg:              cfg,
-		identity:         election.NewIdentity(),
-		log:              log,
-		registry:         registry,
-		registerer:       registerer,
-		sources:          openedSources,
-		endpointListener: listener,
-		report:           builder,
-		prober:           probe.NewProber(log, registerer),
+		cfg:        cfg,
+		identity:   election.NewIdentity(),
+		log:        log,
+		registry:   registry,
+		registerer: registerer,
+		sources:    openedSources,
+		report:     builder,
+		prober:     probe.NewProber(log, registerer),
+	}
+	if err := errors.Join(errCluster, errSources, errLinks, w.buildEndpointAPI(endpointStore)); err != nil {
+		return nil, err
 	}
 	w.reconcilerConfig = reconciler.Config{
 		Prober: w.prober, Zones: map[string]string{}, MaxEndpoints: cfg.MaxEndpoints,
@@ -153,25 +153,24 @@ func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer,
 	return w, nil
 }
 
-// newEndpointListener returns the listener of the endpoint API, or nil without LISTEN_ADDRESS.
-func newEndpointListener(
-	cfg *config.Config,
-	endpointStore *endpoints.Store,
-	builder *writerreport.Builder,
-	log *slog.Logger,
-	registerer prometheus.Registerer,
-) (*endpoints.Listener, error) {
-	if cfg.Listen == "" {
-		return nil, nil
+// buildEndpointAPI creates the endpoint API, unless LISTEN_ADDRESS is not set.
+func (w *writer) buildEndpointAPI(store *endpoints.Store) (err error) {
+	if w.cfg.Listen == "" {
+		return nil
 	}
-	return endpoints.NewListener(endpoints.ListenerConfig{
-		Store:      endpointStore,
-		Report:     builder,
-		Files:      identity.Files{Cert: cfg.ListenCert, Key: cfg.ListenKey, PeerCA: cfg.ClientCA},
-		Clients:    cfg.Clients,
-		Logger:     log,
-		Registerer: registerer,
+	w.link, err = link.NewServer(link.Config{
+		Component: "writer", Name: "listener/endpoints", // which no source can have
+		Files:              link.Files{Cert: w.cfg.ListenCert, Key: w.cfg.ListenKey, PeerCA: w.cfg.ClientCA},
+		SubscriberServices: []string{writerv1.WriterService_ServiceDesc.ServiceName},
+		Logger:             w.log, Registerer: w.registerer,
+	}, w.cfg.Clients)
+	if err != nil {
+		return err
+	}
+	w.endpoints = endpoints.NewServer(endpoints.ServerConfig{
+		Store: store, Identify: link.Identify, Health: w.link.Health, Registerer: w.registerer, Report: w.report,
 	})
+	return nil
 }
 
 // completeReport sets what the report is built from.
@@ -268,8 +267,8 @@ func (w *writer) Run(ctx context.Context) error {
 	if w.lease != nil {
 		g.Go(func() error { return w.lease.Run(leaseCtx) })
 	}
-	if w.endpointListener != nil {
-		g.Go(func() error { return w.endpointListener.Run(ctx, listeners[2]) })
+	if w.link != nil {
+		g.Go(func() error { return w.link.Serve(ctx, listeners[2], w.endpoints) })
 	}
 	g.Go(func() error { return w.reconcilerConfig.Reporter.Run(ctx) })
 	g.Go(func() error {

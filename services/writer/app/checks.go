@@ -25,7 +25,7 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
@@ -69,13 +69,13 @@ func newChecker(cfg *config.Config, version string) (*checker, error) {
 // checks returns the checks that the configuration requires. Those after the API server need it.
 func (c *checker) checks() []preflight.Check {
 	files := c.cfg.TLSFiles()
-	all := []preflight.Check{preflight.Certificates("certificate", identity.Files{Cert: files.Cert, Key: files.Key},
-		identity.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE"}, x509.ExtKeyUsageClientAuth)}
+	all := []preflight.Check{preflight.Certificates("certificate", link.Files{Cert: files.Cert, Key: files.Key},
+		link.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE"}, x509.ExtKeyUsageClientAuth)}
 	for _, s := range c.sources {
 		all = append(
 			all,
-			preflight.Certificates(c.nameOf(s, "peer CA"), identity.Files{PeerCA: s.CAFile},
-				identity.Files{PeerCA: c.settingOf(s, "TLS_PEER_CA_FILE", "caFile")}, 0),
+			preflight.Certificates(c.nameOf(s, "peer CA"), link.Files{PeerCA: s.CAFile},
+				link.Files{PeerCA: c.settingOf(s, "TLS_PEER_CA_FILE", "caFile")}, 0),
 			preflight.Check{
 				Name: c.nameOf(s, "inventory"),
 				Run:  func(ctx context.Context) (string, error) { return c.checkInventory(ctx, s) },
@@ -117,11 +117,11 @@ func (c *checker) writes() bool { return c.cfg.Store != "memory" }
 
 // checkInventory calls the inventory once. Any response will do.
 func (c *checker) checkInventory(ctx context.Context, s sources.Source) (string, error) {
-	link, err := s.OpenLink(c.cfg.TLSFiles(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	inventory, err := s.NewClient(c.cfg.TLSFiles(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}
-	conn, err := link.Dial()
+	conn, err := inventory.Dial()
 	if err != nil {
 		return "", err
 	}
@@ -129,14 +129,14 @@ func (c *checker) checkInventory(ctx context.Context, s sources.Source) (string,
 	var header, trailer metadata.MD
 	_, err = inventoryv1.NewInventoryServiceClient(conn).ListNodes(
 		ctx, &inventoryv1.ListNodesRequest{Names: []string{"preflight"}}, grpc.Header(&header), grpc.Trailer(&trailer))
-	if err = c.explainCall(s, err, link.HandshakeError(), len(header)+len(trailer) > 0); err != nil {
+	if err = c.explainCall(s, err, inventory.HandshakeError(), len(header)+len(trailer) > 0); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%s at %s", s.SAN, s.Address), nil
 }
 
 // explainCall adds advice to the error of a call, or returns that of the handshake before it.
-func (c *checker) explainCall(s sources.Source, err error, handshake *identity.HandshakeError, responded bool) error {
+func (c *checker) explainCall(s sources.Source, err error, handshake *link.HandshakeError, responded bool) error {
 	switch code := status.Code(err); {
 	case code == codes.OK,
 		code == codes.Unavailable && responded, // no complete observation yet, which the inventory reports itself
@@ -144,7 +144,7 @@ func (c *checker) explainCall(s sources.Source, err error, handshake *identity.H
 		return nil
 	case code == codes.PermissionDenied:
 		return fmt.Errorf("%s; add the writer's SAN to the inventory's ALLOWED_CLIENTS_FILE", status.Convert(err).Message())
-	case code == codes.Unavailable && handshake != nil && handshake.Advice != "":
+	case code == codes.Unavailable && handshake != nil:
 		return handshake
 	}
 	return fmt.Errorf("%s; check %s, that the inventory runs, and the network in between",

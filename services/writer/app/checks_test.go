@@ -23,7 +23,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 )
@@ -172,19 +172,18 @@ func TestExplainsCallOfInventory(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		err       error
-		handshake *identity.HandshakeError // nil: none, or it succeeded
+		handshake *link.HandshakeError // nil: none, or it succeeded
 		responded bool
 		want      string
 	}{
 		{"success", nil, nil, true, "ok"},
 		{"no observation", status.Error(codes.Unavailable, "no observation yet"), nil, true, "ok"},
 		{"one that exports Services", status.Error(codes.FailedPrecondition, "service is empty"), nil, true, "ok"},
-		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), &identity.HandshakeError{Cause: io.EOF}, true, "FAILED|client is not allowed|ALLOWED_CLIENTS_FILE"},
+		{"denied", status.Error(codes.PermissionDenied, "client is not allowed"), &link.HandshakeError{Cause: io.EOF}, true, "FAILED|client is not allowed|ALLOWED_CLIENTS_FILE"},
 		{"another service", status.Error(codes.Unimplemented, "unknown service"), nil, true, "FAILED|unknown service; check INVENTORY_ADDRESS"},
 		{"no connection", unavailable, nil, false, "FAILED|connection refused; check INVENTORY_ADDRESS"},
 		{"no response", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), nil, false, "FAILED|check INVENTORY_ADDRESS"},
-		{"the connection ends in the handshake", unavailable, &identity.HandshakeError{Cause: io.EOF}, false, "FAILED|check INVENTORY_ADDRESS"},
-		{"a handshake with advice", unavailable, &identity.HandshakeError{Cause: errors.New("expired"), Advice: "renew it"}, false, "FAILED|expired; renew it"},
+		{"a handshake with advice", unavailable, &link.HandshakeError{Cause: errors.New("expired; renew it")}, false, "FAILED|expired; renew it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			expectResult(t, tt.want, "", c.explainCall(c.sources[0], tt.err, tt.handshake, tt.responded))

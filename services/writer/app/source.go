@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
@@ -21,7 +22,7 @@ import (
 type source struct {
 	reconciler.Source
 
-	link  *sources.Link
+	link  *link.Client
 	feeds *servicefeeds.Feeds
 }
 
@@ -31,7 +32,7 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 	var opened []*source
 	var problems []error
 	for _, src := range all {
-		inventory, err := src.OpenLink(cfg.TLSFiles(), log, registry)
+		inventory, err := src.NewClient(cfg.TLSFiles(), log, registry)
 		if err != nil {
 			if cfg.SourcesFile != "" {
 				err = fmt.Errorf("source %s: %w", src.Name, err)

@@ -11,9 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -22,12 +21,12 @@ import (
 // Config holds all settings of the writer. It is the single source of its flags, environment
 // names, defaults and documentation.
 type Config struct {
-	Inventory    string          `flag:"inventory-address" required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"host:port"       group:"Source" help:"address of the only inventory, which is then the source named default"`
-	InventorySAN certificate.SAN `flag:"inventory-san"     required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
-	SourcesFile  string          `flag:"sources-file"                                                    placeholder:"file"            group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
-	CertFile     string          `flag:"tls-cert-file"     required:"true"                               placeholder:"file"            group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"`
-	KeyFile      string          `flag:"tls-key-file"      required:"true"                               placeholder:"file"            group:"Source" help:"PEM private key of the certificate; reloaded on change"`
-	PeerCA       string          `flag:"tls-peer-ca-file"  required:"!SOURCES_FILE"                      placeholder:"file"            group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
+	Inventory    string   `flag:"inventory-address" required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"host:port"       group:"Source" help:"address of the only inventory, which is then the source named default"`
+	InventorySAN link.SAN `flag:"inventory-san"     required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"URI or DNS name" group:"Source" help:"SAN that the inventory's certificate must have, exactly; it replaces the verification of the host name"`
+	SourcesFile  string   `flag:"sources-file"                                                    placeholder:"file"            group:"Source" help:"YAML with several sources, instead of INVENTORY_ADDRESS, INVENTORY_SAN and SECURED_SUBNET_CIDR; read at the start"`
+	CertFile     string   `flag:"tls-cert-file"     required:"true"                               placeholder:"file"            group:"Source" help:"PEM certificate of the writer, with the EKU clientAuth; reloaded on change"`
+	KeyFile      string   `flag:"tls-key-file"      required:"true"                               placeholder:"file"            group:"Source" help:"PEM private key of the certificate; reloaded on change"`
+	PeerCA       string   `flag:"tls-peer-ca-file"  required:"!SOURCES_FILE"                      placeholder:"file"            group:"Source" help:"PEM of the CAs that sign the *inventory's* certificate; reloaded on change; required unless each source in SOURCES_FILE has its own"`
 
 	Subnets      []settings.Subnet   `flag:"secured-subnet-cidr" env:"SECURED_SUBNET_PREFIX" required:"!SOURCES_FILE" only:"!SOURCES_FILE" placeholder:"CIDR"          group:"Allowlist" help:"CIDRs that the source's addresses must be in; an address outside them is never written or probed"`
 	AllowedPorts []sources.PortRange `flag:"allowed-ports"                                                                                 placeholder:"port or range" group:"Allowlist" help:"ports that are written and probed, besides TARGET_PORT; a source in SOURCES_FILE can have its own" default:"30000-32767"`
@@ -124,6 +123,6 @@ func (c *Config) watchedNamespaces(own string) []string {
 }
 
 // TLSFiles are the files of the writer's end of the links to all inventories. A source may have other CAs.
-func (c *Config) TLSFiles() identity.Files {
-	return identity.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCA}
+func (c *Config) TLSFiles() link.Files {
+	return link.Files{Cert: c.CertFile, Key: c.KeyFile, PeerCA: c.PeerCA}
 }

@@ -6,9 +6,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
-	"github.com/slicefeed/slicefeed/services/internal/identity"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
@@ -32,17 +31,17 @@ func (c *Config) LoadSources() ([]sources.Source, error) {
 
 // CheckFiles reads the files that the settings name, and reports all problems.
 func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
-	listener := identity.Files{Cert: c.ListenCert, Key: c.ListenKey, PeerCA: c.ClientCA}
+	listener := link.Files{Cert: c.ListenCert, Key: c.ListenKey, PeerCA: c.ClientCA}
 	problems := []error{
 		c.TLSFiles().
-			Check(x509.ExtKeyUsageClientAuth, identity.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE", PeerCA: "TLS_PEER_CA_FILE"}, checks),
+			Check(x509.ExtKeyUsageClientAuth, link.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE", PeerCA: "TLS_PEER_CA_FILE"}, checks),
 		listener.Check(
 			x509.ExtKeyUsageServerAuth,
-			identity.Files{Cert: "LISTEN_CERT_FILE", Key: "LISTEN_KEY_FILE", PeerCA: "CLIENT_CA_FILE"},
+			link.Files{Cert: "LISTEN_CERT_FILE", Key: "LISTEN_KEY_FILE", PeerCA: "CLIENT_CA_FILE"},
 			checks,
 		),
 		settings.CheckFile("ALLOWED_CLIENTS_FILE", c.Clients, func(path string) error {
-			_, err := clientlist.Open(path)
+			_, err := link.ReadClients(path)
 			return err
 		}),
 	}
@@ -53,7 +52,7 @@ func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
 			if s.CAFile != c.PeerCA {
 				problems = append(
 					problems,
-					identity.Files{PeerCA: s.CAFile}.Check(0, identity.Files{PeerCA: "SOURCES_FILE: caFile of " + s.Name}, checks),
+					link.Files{PeerCA: s.CAFile}.Check(0, link.Files{PeerCA: "SOURCES_FILE: caFile of " + s.Name}, checks),
 				)
 			}
 		}

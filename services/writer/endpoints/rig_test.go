@@ -23,7 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -65,7 +65,7 @@ func identifyByMetadata(ctx context.Context) (Client, error) {
 	if name == "nobody" {
 		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
 	}
-	return Client{SAN: certificate.SAN(name)}, nil
+	return Client{SAN: link.SAN(name)}, nil
 }
 
 func withClientName(ctx context.Context, name string) context.Context {

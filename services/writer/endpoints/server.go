@@ -11,13 +11,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/clientlist"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/page"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 )
 
 // Client is the caller of a call, and what it may see.
-type Client = clientlist.Grant
+type Client = link.Grant
 
 // ServerConfig is what a server needs. MaxStreamsPerClient has a default, everything else is required.
 type ServerConfig struct {

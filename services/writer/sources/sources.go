@@ -9,13 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
@@ -23,10 +26,10 @@ import (
 type Source struct {
 	// Name is a DNS label. It is the label slicefeed.dev/source of slices, a label of metrics, and a part
 	// of slice names, in which capitals and underscores would become equal.
-	Name    string          `flag:"name"    required:"true" placeholder:"DNS label"`
-	Address string          `flag:"address" required:"true" placeholder:"host:port"`
-	SAN     certificate.SAN `flag:"san"     required:"true" placeholder:"URI or DNS name"` // that its certificate must have
-	CAFile  string          `flag:"caFile"                  placeholder:"file"`            // PEM file with the CAs that sign its certificate
+	Name    string   `flag:"name"    required:"true" placeholder:"DNS label"`
+	Address string   `flag:"address" required:"true" placeholder:"host:port"`
+	SAN     link.SAN `flag:"san"     required:"true" placeholder:"URI or DNS name"` // that its certificate must have
+	CAFile  string   `flag:"caFile"                  placeholder:"file"`            // PEM file with the CAs that sign its certificate
 
 	// The allowlist limits what is written and probed for this source, whatever it reports.
 	CIDRs      []settings.Subnet `flag:"cidrs"      required:"true" placeholder:"CIDR"`
@@ -69,6 +72,12 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 
 // maxFileSize is the limit of SOURCES_FILE in bytes: about a hundred sources, each with a long list of CIDRs.
 const maxFileSize = 256 << 10
+
+// NewClient returns the client of the source's inventory. The writer's own files are those of all links.
+func (s Source) NewClient(own link.Files, log *slog.Logger, registry prometheus.Registerer) (*link.Client, error) {
+	own.PeerCA = s.CAFile
+	return link.NewClient(link.Config{Component: "writer", Name: s.Name, Files: own, Logger: log, Registerer: registry}, s.Address, s.SAN)
+}
 
 // Read reads SOURCES_FILE with the defaults of Parse. A relative caFile is relative to the file.
 func Read(path string, defaults Source) (all []Source, err error) {

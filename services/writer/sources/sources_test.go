@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/slicefeed/slicefeed/services/internal/certificate"
+	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
 
@@ -275,7 +275,7 @@ func FuzzParse(f *testing.F) {
 		}
 		names := map[string]bool{}
 		for _, s := range all {
-			san, errSAN := certificate.ParseSAN(string(s.SAN))
+			san, errSAN := link.ParseSAN(string(s.SAN))
 			_, _, errAddress := net.SplitHostPort(s.Address)
 			if names[s.Name] || len(validation.IsDNS1123Label(s.Name)) > 0 || errAddress != nil || errSAN != nil || san != s.SAN ||
 				s.CAFile == "" ||

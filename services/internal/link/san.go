@@ -1,4 +1,4 @@
-package certificate
+package link
 
 import (
 	"crypto/x509"
@@ -36,10 +36,10 @@ func (s *SAN) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Names returns the SANs of a certificate that can identify a peer, URIs first. It ignores DNS names
+// sansOf returns the SANs of a certificate that can identify a peer, URIs first. It ignores DNS names
 // that look like URIs, and URIs that look like DNS names: a CA's name constraints for one kind do not
 // cover the other.
-func Names(leaf *x509.Certificate) []SAN {
+func sansOf(leaf *x509.Certificate) []SAN {
 	sans := make([]SAN, 0, len(leaf.URIs)+len(leaf.DNSNames))
 	for _, u := range leaf.URIs {
 		if u.Scheme != "" && u.Host != "" {

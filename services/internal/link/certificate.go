@@ -1,7 +1,4 @@
-// Package certificate reads certificates and judges them, for both ends of a link and for preflight: the
-// names that identify a peer, what an end must present, and what a peer's chain may cost. It guarantees
-// that only keys that a trusted CA signed check signatures. It does not decide who is trusted.
-package certificate
+package link
 
 import (
 	"bytes"
@@ -14,30 +11,30 @@ import (
 	"time"
 )
 
-// UsageName returns the name of an end's extended key usage.
-func UsageName(usage x509.ExtKeyUsage) string {
+// usageName returns the name of an end's extended key usage.
+func usageName(usage x509.ExtKeyUsage) string {
 	if usage == x509.ExtKeyUsageServerAuth {
 		return "server auth"
 	}
 	return "client auth"
 }
 
-// Read returns the certificates of a PEM file, at least one. Its errors have advice.
-func Read(path string) ([]*x509.Certificate, error) {
+// ReadCertificates returns the certificates of a PEM file, at least one. Its errors have advice.
+func ReadCertificates(path string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w; mount or create the file", err)
 	}
-	certs, err := Parse(text)
+	certs, err := parseCertificates(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return certs, nil
 }
 
-// Parse requires every block to be a complete certificate: part of a CA bundle, from a file
+// parseCertificates requires every block to be a complete certificate: part of a CA bundle, from a file
 // that is being written, would lock peers out.
-func Parse(all []byte) ([]*x509.Certificate, error) {
+func parseCertificates(all []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(all); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -59,8 +56,8 @@ func Parse(all []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// NewPool returns a pool of these certificates.
-func NewPool(certs []*x509.Certificate) *x509.CertPool {
+// NewCertPool returns a pool of these certificates.
+func NewCertPool(certs []*x509.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, c := range certs {
 		pool.AddCert(c)
@@ -68,34 +65,34 @@ func NewPool(certs []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// CheckOwn checks what every peer requires of the certificates that an end presents, apart
+// checkOwn checks what every peer requires of the certificates that an end presents, apart
 // from who signed them and when they are valid. Its error names every problem.
-func CheckOwn(certs []*x509.Certificate, usage x509.ExtKeyUsage) error {
+func checkOwn(certs []*x509.Certificate, usage x509.ExtKeyUsage) error {
 	var problems []error
 	if !slices.Contains(certs[0].ExtKeyUsage, usage) {
 		problems = append(problems, fmt.Errorf(
 			"extended key usage does not include %q; no peer accepts it; issue it with that usage (cert-manager: usages)",
-			UsageName(usage),
+			usageName(usage),
 		))
 	}
-	if len(Names(certs[0])) == 0 {
+	if len(sansOf(certs[0])) == 0 {
 		problems = append(problems, errors.New("no URI or DNS SAN; no peer can identify it; issue it with one"))
 	}
-	return errors.Join(append(problems, CheckKeyStrength([][]*x509.Certificate{certs}), CheckCost(certs))...)
+	return errors.Join(append(problems, checkKeyStrength([][]*x509.Certificate{certs}), checkChainCost(certs))...)
 }
 
-// CheckCAs rejects certificates that sign no others: as one of the CAs, a peer's own would lock it out once it is renewed.
-func CheckCAs(certs []*x509.Certificate) error {
+// checkCAs rejects certificates that sign no others: as one of the CAs, a peer's own would lock it out once it is renewed.
+func checkCAs(certs []*x509.Certificate) error {
 	for _, c := range certs {
 		if c.Version == 3 && (!c.BasicConstraintsValid || !c.IsCA) {
-			return fmt.Errorf("%s is not a CA's; write the certificate of the CA that signed it to the file", Describe(c))
+			return fmt.Errorf("%s is not a CA's; write the certificate of the CA that signed it to the file", DescribeCertificate(c))
 		}
 	}
 	return nil
 }
 
-// CheckPeriod checks that a certificate is valid at a time.
-func CheckPeriod(c *x509.Certificate, now time.Time) error {
+// checkPeriod checks that a certificate is valid at a time.
+func checkPeriod(c *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(c.NotBefore):
 		return fmt.Errorf("not valid before %s; check this machine's clock, or wait", c.NotBefore.UTC().Format(time.RFC3339))
@@ -105,9 +102,9 @@ func CheckPeriod(c *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// Describe identifies a certificate in a bounded text.
-func Describe(c *x509.Certificate) string {
-	sans, more := Names(c), ""
+// DescribeCertificate identifies a certificate in a bounded text.
+func DescribeCertificate(c *x509.Certificate) string {
+	sans, more := sansOf(c), ""
 	if len(sans) > 3 {
 		sans, more = sans[:3], fmt.Sprintf(" and %d more", len(sans)-3)
 	}

@@ -1,4 +1,4 @@
-package certificate
+package link
 
 import (
 	"bytes"
@@ -11,27 +11,27 @@ import (
 // Limits for the chain that a peer presents. They are checked before the first signature, because
 // anyone who can reach the port can present anything.
 const (
-	MaxCerts = 4 // a certificate, two intermediates and an optional root
-	MaxBytes = 16 << 10
+	maxChainCerts = 4 // a certificate, two intermediates and an optional root
+	maxChainBytes = 16 << 10
 
-	// MaxNames bounds the names of one certificate, and its name constraints: crypto/x509 compares each
+	// maxCertNames bounds the names of one certificate, and its name constraints: crypto/x509 compares each
 	// name with each constraint, and each name is looked up in the client list.
-	MaxNames = 64
+	maxCertNames = 64
 
-	minRSA      = 2048  // bits; NIST SP 800-131A. crypto/x509 accepts 1,024
-	MaxRSA      = 4096  // bits; the cost of a signature grows with the square (BenchmarkVerifyForgedChain)
-	maxExponent = 65537 // the cost grows with the exponent too, which may have 31 bits
+	minRSABits     = 2048  // bits; NIST SP 800-131A. crypto/x509 accepts 1,024
+	maxRSABits     = 4096  // bits; the cost of a signature grows with the square (BenchmarkVerifyForgedChain)
+	maxRSAExponent = 65537 // the cost grows with the exponent too, which may have 31 bits
 )
 
-// CheckCost rejects chains that cost too much to verify.
-func CheckCost(chain []*x509.Certificate) error {
+// checkChainCost rejects chains that cost too much to verify.
+func checkChainCost(chain []*x509.Certificate) error {
 	total := 0
 	for _, c := range chain {
 		total += len(c.Raw)
 	}
-	if len(chain) > MaxCerts || total > MaxBytes {
+	if len(chain) > maxChainCerts || total > maxChainBytes {
 		return fmt.Errorf("peer presents %d certificates of %d bytes, want at most %d of %d bytes; present only it and its intermediates",
-			len(chain), total, MaxCerts, MaxBytes)
+			len(chain), total, maxChainCerts, maxChainBytes)
 	}
 	for _, c := range chain {
 		if err := checkCertCost(c); err != nil {
@@ -41,7 +41,7 @@ func CheckCost(chain []*x509.Certificate) error {
 	return nil
 }
 
-// CheckSigned verifies that the first certificate of a chain was signed by a trusted CA, directly
+// checkSigned verifies that the first certificate of a chain was signed by a trusted CA, directly
 // or through other certificates of the chain. It starts at the trusted CAs, so it only uses keys that
 // they signed.
 //
@@ -50,7 +50,7 @@ func CheckCost(chain []*x509.Certificate) error {
 // that names it. The peer chooses their keys, and so the cost: a forged chain of four certificates causes
 // fifteen signature checks with the peer's keys, and fifteen with the trusted CA's. With P-521 keys these
 // take 32 ms; this function takes 0.04 ms (BenchmarkVerifyForgedChain).
-func CheckSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer *x509.Certificate) error) error {
+func checkSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer *x509.Certificate) error) error {
 	issuers, unsigned := slices.Clone(roots), slices.Clone(chain)
 	var hint error
 	for len(issuers) > 0 {
@@ -82,28 +82,34 @@ func CheckSigned(chain, roots []*x509.Certificate, signedBy func(c, issuer *x509
 }
 
 func checkCertCost(c *x509.Certificate) error {
-	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && (key.N.BitLen() > MaxRSA || key.E > maxExponent) {
+	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && (key.N.BitLen() > maxRSABits || key.E > maxRSAExponent) {
 		return fmt.Errorf("RSA key of %s has %d bits and the exponent %d, want at most %d bits and %d",
-			Describe(c), key.N.BitLen(), key.E, MaxRSA, maxExponent)
+			DescribeCertificate(c), key.N.BitLen(), key.E, maxRSABits, maxRSAExponent)
 	}
 	sans := len(c.URIs) + len(c.DNSNames) + len(c.EmailAddresses) + len(c.IPAddresses)
 	constraints := len(c.PermittedURIDomains) + len(c.ExcludedURIDomains) + len(c.PermittedDNSDomains) + len(c.ExcludedDNSDomains) +
 		len(c.PermittedEmailAddresses) + len(c.ExcludedEmailAddresses) + len(c.PermittedIPRanges) + len(c.ExcludedIPRanges)
-	if sans > MaxNames || constraints > MaxNames {
-		return fmt.Errorf("%s has %d names and %d name constraints, want at most %d of each", Describe(c), sans, constraints, MaxNames)
+	if sans > maxCertNames || constraints > maxCertNames {
+		return fmt.Errorf(
+			"%s has %d names and %d name constraints, want at most %d of each",
+			DescribeCertificate(c),
+			sans,
+			constraints,
+			maxCertNames,
+		)
 	}
 	return nil
 }
 
-// CheckKeyStrength requires that at least one of the chains has no RSA key below minRSA.
-func CheckKeyStrength(chains [][]*x509.Certificate) error {
+// checkKeyStrength requires that at least one of the chains has no RSA key below minRSABits.
+func checkKeyStrength(chains [][]*x509.Certificate) error {
 	var weak error
 	for _, chain := range chains {
 		var found error
 		for _, c := range chain {
-			if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSA {
+			if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
 				found = fmt.Errorf("RSA key of %s has %d bits, want at least %d; issue it with a longer or an elliptic curve key",
-					Describe(c), key.N.BitLen(), minRSA)
+					DescribeCertificate(c), key.N.BitLen(), minRSABits)
 			}
 		}
 		if found == nil {

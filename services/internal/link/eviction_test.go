@@ -1,7 +1,7 @@
-package eviction
+package link
 
 import (
-	"net"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -25,9 +25,9 @@ func TestEvictsOldestItemOfLargestSource(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var evicted []string
-			s := NewSet(4, func(value string) { evicted = append(evicted, value) })
+			s := NewEvictionSet(4, func(value string) { evicted = append(evicted, value) })
 			for _, value := range c.added {
-				s.Add(netip.AddrFrom4([4]byte{10, 0, 0, value[0]}), value)
+				s.Add(fmt.Sprintf("10.0.0.%d:1", value[0]), value)
 			}
 			if diff := cmp.Diff(c.evicted, evicted); diff != "" {
 				t.Error(diff)
@@ -40,8 +40,8 @@ func TestNeverExceedsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")
 		var evicted []int
-		s := NewSet(limit, func(value int) { evicted = append(evicted, value) })
-		items := map[int]*Item[int]{}
+		s := NewEvictionSet(limit, func(value int) { evicted = append(evicted, value) })
+		items := map[int]bool{}
 		for n := range rapid.IntRange(0, 60).Draw(t, "steps") {
 			if len(items) > 0 && rapid.Bool().Draw(t, "remove") {
 				all := slices.Sorted(func(yield func(int) bool) {
@@ -52,13 +52,14 @@ func TestNeverExceedsLimit(t *testing.T) {
 					}
 				})
 				value := rapid.SampledFrom(all).Draw(t, "which")
-				if kept := !slices.Contains(evicted, value); items[value].Remove() != kept {
+				if kept := !slices.Contains(evicted, value); s.Remove(value) != kept {
 					t.Fatalf("Remove of %d reports %v", value, !kept)
 				}
 				delete(items, value)
 				continue
 			}
-			items[n] = s.Add(netip.AddrFrom4([4]byte{10, 0, 0, rapid.Byte().Draw(t, "source") % 4}), n)
+			s.Add(fmt.Sprintf("10.0.0.%d:1", rapid.IntRange(0, 3).Draw(t, "source")), n)
+			items[n] = true
 			for _, value := range evicted {
 				delete(items, value)
 			}
@@ -79,12 +80,11 @@ func TestSourceAddr(t *testing.T) {
 		"[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::",
 		"[fe80::1%lo]:1":           "fe80::",
 	} {
-		addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(peer))
-		if got := SourceAddr(addr); got != netip.MustParseAddr(want) {
+		if got := sourceOf(peer); got != netip.MustParseAddr(want) {
 			t.Errorf("%s has source %s, want %s", peer, got, want)
 		}
 	}
-	if got := SourceAddr(&net.UnixAddr{}); got.IsValid() {
+	if got := sourceOf("@"); got.IsValid() {
 		t.Errorf("a peer without an address has source %s", got)
 	}
 }
