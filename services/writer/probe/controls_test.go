@@ -24,7 +24,7 @@ func (c *controlCase) conclude(n int, started, ended float64, result Result) {
 	r.inFlight++
 	r.lastStartedAt, r.controlDue = at(started), time.Time{}
 	r.regularDue = at(started + 2)
-	c.countStart(r.queue)
+	c.countStart(r.queue, startTime)
 	c.reschedule(r)
 	c.Finish(Attempt{Key: r.key, record: r, queue: r.queue, seq: r.lastSeq, startedAt: at(started)}, result, "why", at(ended))
 }

@@ -32,12 +32,12 @@ type Schedule struct {
 	limit            int // maximum probes in flight
 	inFlight         int
 	inFlightBySource map[string]int
-	created          uint64 // number of records that were created
+	created, started uint64 // numbers of records that were created, and of probes
 	records          map[Key]*keyRecord
 	targets          map[string]*target
 	changedTargets   map[string]struct{} // since TakeChanged
 	queues           map[Share]*shareQueue
-	readyQueues      indexedHeap[*shareQueue] // by their first key
+	readyQueues      indexedHeap[*shareQueue] // by their turn
 	blockedQueues    []*shareQueue            // of shares without capacity, until a probe ends
 	expiring         indexedHeap[*keyRecord]  // by expiresAt
 	healthCounts     healthCounts
@@ -51,10 +51,7 @@ func NewSchedule(limit int) *Schedule {
 	return &Schedule{
 		limit: limit, inFlightBySource: map[string]int{}, records: map[Key]*keyRecord{}, targets: map[string]*target{},
 		changedTargets: map[string]struct{}{}, queues: map[Share]*shareQueue{},
-		readyQueues: indexedHeap[*shareQueue]{
-			before: func(a, b *shareQueue) bool { return dueBefore(a.due.items[0], b.due.items[0]) },
-			place:  func(q *shareQueue) *int { return &q.readyPlace },
-		},
+		readyQueues: indexedHeap[*shareQueue]{before: turnBefore, place: func(q *shareQueue) *int { return &q.readyPlace }},
 		expiring: indexedHeap[*keyRecord]{before: expiresBefore, place: func(r *keyRecord) *int { return &r.expiryPlace }},
 	}
 }
@@ -101,7 +98,7 @@ func (s *Schedule) Start(now time.Time, random float64) (Attempt, bool) {
 	r.lastSeq++
 	r.inFlight++
 	r.lastStartedAt = now
-	s.countStart(r.queue)
+	s.countStart(r.queue, now)
 	interval := r.key.Spec.Interval
 	switch {
 	case r.lastSeq == 1:

@@ -1,8 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
+	"time"
 )
 
 // Share is the endpoints of one source in one Service. The probes in flight are limited for each share, so
@@ -33,6 +35,8 @@ type shareQueue struct {
 	share      Share
 	due        indexedHeap[*keyRecord]
 	inFlight   int
+	startedAt  time.Time // when its last probe started
+	lastStart  uint64    // the number of that among the probes of all shares
 	readyPlace int  // in Schedule.readyQueues
 	blocked    bool // in Schedule.blockedQueues
 }
@@ -72,7 +76,20 @@ func (s *Schedule) requeue(q *shareQueue) {
 	}
 }
 
-func (s *Schedule) countStart(q *shareQueue) {
+// turnBefore orders shares with a key that is due by when their last probe started, so that they take turns: thousands
+// of new endpoints, which are all due at once, do not delay those of other shares. Others are ordered by their next probe.
+func turnBefore(a, b *shareQueue) bool {
+	first, second := a.due.items[0], b.due.items[0]
+	turn := later(first.nextDue, a.startedAt).Compare(later(second.nextDue, b.startedAt))
+	if turn = cmp.Or(turn, cmp.Compare(a.lastStart, b.lastStart)); turn != 0 {
+		return turn < 0
+	}
+	return dueBefore(first, second)
+}
+
+func (s *Schedule) countStart(q *shareQueue, now time.Time) {
+	s.started++
+	q.startedAt, q.lastStart = now, s.started
 	s.inFlight++
 	s.inFlightBySource[q.share.Source]++
 	q.inFlight++
