@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // glutton sends what it was given, as fast as it is read, and then nothing more.
@@ -146,19 +146,20 @@ func feed(t *testing.T, messages func(func([]byte) bool)) (most, allocated uint6
 	inventoryv1.RegisterInventoryServiceServer(server, g)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	dial := func() (nodeclient.Conn, error) {
+	dial := func() (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///inventory",
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
 	w := &writer{registry: prometheus.NewRegistry()}
-	s := nodeclient.New(nodeclient.Config{
-		Source: "default", Dial: dial, Log: slog.New(slog.DiscardHandler), Metrics: nodeclient.NewMetrics(w.registry),
+	s := subscriber.New(subscriber.Config{
+		Source: "default", Dial: dial, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(w.registry),
 	})
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	ctx, stop := context.WithCancel(t.Context())
+	s.Use("web/shop", "")
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run(ctx) }()
 	look := func() {

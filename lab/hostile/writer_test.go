@@ -37,11 +37,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
-	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -64,7 +63,7 @@ type sight struct {
 // writer is the writer's stages from the subscriber to the applier, with a consuming cluster
 // that is a fake. There are no probes: with them off the least stands between a lie and the slices.
 type writer struct {
-	sub      *servicefeeds.Feeds
+	sub      *subscriber.Feeds
 	registry *prometheus.Registry
 	errors   atomic.Int64 // lines of the log at the level of an error
 	lines    atomic.Int64 // that the programs would write, which limit those with one message about one object
@@ -103,19 +102,13 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	inventory(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	dial := func() (nodeclient.Conn, error) {
+	dial := func() (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///inventory",
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
 	}
-	metrics := nodeclient.NewMetrics(w.registry)
-	w.sub = servicefeeds.New(servicefeeds.Config{
-		NewClient: func(service string) *nodeclient.Client {
-			return nodeclient.New(nodeclient.Config{
-				Source: "default", Service: service, Dial: dial, Log: log, Metrics: metrics, Random: func() float64 { return 0 },
-			})
-		},
-		Forget: func(service string) { metrics.Forget("default", service) },
+	w.sub = subscriber.New(subscriber.Config{
+		Source: "default", Dial: dial, Log: log, Metrics: subscriber.NewMetrics(w.registry), Random: func() float64 { return 0 },
 	})
 	client := fake.NewClientset(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{

@@ -5,11 +5,14 @@ package house
 import (
 	"bytes"
 	"encoding/json"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -104,7 +107,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
 		inventory: {"roster", "sourcetest", "kubewatch", "kubenodes", "kubeservice", "records", "ionos", "feed", "collector", "exports", "config", "report", "app"},
-		writer:    {"sources", "subscriber", "nodeclient", "servicefeeds", "probe", "targets", "config", "verdict", "inputs", "endpoints", "election", "events", "report", "recorder", "reconciler", "app"},
+		writer:    {"sources", "subscriber", "probe", "targets", "config", "verdict", "inputs", "endpoints", "election", "events", "report", "recorder", "reconciler", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
@@ -134,12 +137,15 @@ func TestDataFlowsOneWay(t *testing.T) {
 	}
 }
 
+// subscriberCore are the files of the subscriber that check messages and keep the set.
+var subscriberCore = []string{"decode.go", "mirror.go", "schedule.go", "snapshot.go", "violation.go"}
+
 func TestPureCoresImportNoClient(t *testing.T) {
 	clients := regexp.MustCompile(
 		`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`,
 	)
 	for _, core := range []string{
-		inventory + "/roster", writer + "/subscriber", writer + "/verdict", writer + "/inputs", slicesModule + "/planner",
+		inventory + "/roster", writer + "/verdict", writer + "/inputs", slicesModule + "/planner",
 	} {
 		for _, p := range list(t, core) {
 			for _, imported := range p.Imports {
@@ -149,9 +155,20 @@ func TestPureCoresImportNoClient(t *testing.T) {
 			}
 		}
 	}
+	for _, name := range subscriberCore {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "services/writer/subscriber", name), nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imported := range file.Imports {
+			if path, _ := strconv.Unquote(imported.Path.Value); clients.MatchString(path) {
+				t.Errorf("%s is pure, and imports %s", name, path)
+			}
+		}
+	}
 	// What is no pure core imports some of them: else the expression has lost its way.
 	for shell, client := range map[string]string{
-		slicesModule + "/applier": "k8s.io/client-go/kubernetes", writer + "/nodeclient": "google.golang.org/grpc", inventory + "/ionos": "net/http",
+		slicesModule + "/applier": "k8s.io/client-go/kubernetes", writer + "/subscriber": "google.golang.org/grpc", inventory + "/ionos": "net/http",
 	} {
 		if p := list(t, shell)[0]; !clients.MatchString(client) || !slices.Contains(p.Imports, client) {
 			t.Errorf("%s does not import %s, or that is taken for no client", shell, client)
@@ -169,7 +186,6 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		"internal/stream/set.go",
 		"writer/verdict/*.go",
 		"writer/inputs/*.go",
-		"writer/subscriber/*.go",
 		"endpointslices/planner/*.go",
 		"writer/targets/annotations.go",
 		"writer/targets/cache.go",
@@ -185,11 +201,13 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		"writer/endpoints/encode.go",
 		"writer/endpoints/store.go",
 		"writer/endpoints/view.go",
-		"writer/nodeclient/schedule.go",
 		"writer/probe/schedule.go",
 		"writer/probe/shares.go",
 		"writer/probe/status.go",
 		"writer/probe/targets.go",
+	}
+	for _, name := range subscriberCore {
+		files = append(files, "writer/subscriber/"+name)
 	}
 	for _, pattern := range files {
 		names, err := filepath.Glob(filepath.Join(root, "services", pattern))
@@ -263,8 +281,6 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 		inventory + "/feed",
 		inventory + "/report",
 		writer + "/subscriber",
-		writer + "/subscriber/subscribertest",
-		writer + "/nodeclient",
 		writer + "/endpoints",
 		writer + "/report",
 		plugin,

@@ -9,7 +9,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -28,7 +27,7 @@ type subscription struct {
 	replicaLife int
 
 	view     *subscriber.Mirror
-	schedule nodeclient.Schedule
+	schedule subscriber.Schedule
 	snapshot subscriber.Snapshot
 	alive    bool
 

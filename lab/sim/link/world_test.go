@@ -22,7 +22,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
@@ -43,7 +42,7 @@ type world struct {
 	wire     *wire
 	tamper   *tamper
 	calls    *calls
-	sub      *nodeclient.Client
+	sub      *subscriber.Feeds
 
 	disturbed time.Time // when anything but the roster was last meddled with
 	broke     time.Time // when the wire began to let nothing through from the inventory; zero: it does not
@@ -95,7 +94,7 @@ func live(t *testing.T, seed uint64) *world {
 
 // follow runs the subscriber while the world goes on, and looks at each thing that it says.
 func (w *world) follow(meanwhile func()) {
-	dial := func() (nodeclient.Conn, error) { // as the real link has it
+	dial := func() (*grpc.ClientConn, error) { // as the real link has it
 		return grpc.NewClient(
 			"passthrough:///inventory",
 			grpc.WithContextDialer(w.wire.dial),
@@ -108,10 +107,11 @@ func (w *world) follow(meanwhile func()) {
 			grpc.WithChainStreamInterceptor(w.calls.intercept, w.tamper.intercept),
 		)
 	}
-	w.sub = nodeclient.New(nodeclient.Config{
-		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: nodeclient.NewMetrics(prometheus.NewRegistry()),
+	w.sub = subscriber.New(subscriber.Config{
+		Source: "default", Dial: dial, Log: slog.New(journal{calls: w.calls}), Metrics: subscriber.NewMetrics(prometheus.NewRegistry()),
 		Random: w.calls.draw,
 	})
+	w.sub.Use("web/shop", "")
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -125,7 +125,7 @@ func (w *world) follow(meanwhile func()) {
 			case <-ctx.Done():
 				return
 			case <-w.sub.Changed():
-				w.hadOnce(w.sub.Snapshot())
+				w.hadOnce(w.sub.Snapshot(""))
 			}
 		}
 	})
@@ -231,7 +231,7 @@ func (w *world) spread() {
 func (w *world) quiet() {
 	time.Sleep(time.Duration(w.rand.Int64N(int64([]time.Duration{time.Second, 8 * time.Second, 40 * time.Second}[w.rand.IntN(3)]))))
 	synctest.Wait()
-	s, now := w.sub.Snapshot(), time.Now()
+	s, now := w.sub.Snapshot(""), time.Now()
 	w.hadOnce(s)
 	if !w.broke.IsZero() && now.Sub(w.broke) > deaf && s.Connected {
 		w.wrongf("the link has been dead for %s and looks alive", now.Sub(w.broke))
@@ -255,7 +255,7 @@ func (w *world) quiet() {
 		// gRPC ends the streams of a connection that is too old and closes it a second later: only then the client knows.
 		time.Sleep(1100 * time.Millisecond) // of the bubble's clock
 		synctest.Wait()
-		if s := w.sub.Snapshot(); s.Connected && s.SyncedInStream && lifeOf(s) == life && r.hasNoStream() && w.wire.whole() {
+		if s := w.sub.Snapshot(""); s.Connected && s.SyncedInStream && lifeOf(s) == life && r.hasNoStream() && w.wire.whole() {
 			w.wrongf("it is in step with %s, which has had no stream for more than a second", life)
 		}
 		return
@@ -295,7 +295,7 @@ func (w *world) settle() {
 	within := converged + w.calls.violationDelay()
 	for {
 		synctest.Wait()
-		s := w.sub.Snapshot()
+		s := w.sub.Snapshot("")
 		if s.Connected && s.SyncedInStream && s.Observation == w.status.Observation && told(s) == want {
 			w.took = time.Since(at)
 			return

@@ -35,11 +35,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
-	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -177,7 +176,7 @@ func (s *fakeStore) List(ctx context.Context, service corev1.ObjectReference) ([
 }
 
 // startWriter runs a leading writer of the Service web/shop without probes, until the test ends.
-func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dial func() (nodeclient.Conn, error)) {
+func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dial func() (*grpc.ClientConn, error)) {
 	t.Helper()
 	log, registry := settings.NewLogger(out), prometheus.NewRegistry()
 	client := fake.NewClientset(&corev1.Service{
@@ -199,12 +198,8 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics := nodeclient.NewMetrics(registry)
-	feeds := servicefeeds.New(servicefeeds.Config{
-		NewClient: func(service string) *nodeclient.Client {
-			return nodeclient.New(nodeclient.Config{Source: config.DefaultSource, Service: service, Dial: dial, Log: log, Metrics: metrics})
-		},
-		Forget: func(service string) { metrics.Forget(config.DefaultSource, service) },
+	feeds := subscriber.New(subscriber.Config{
+		Source: config.DefaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry),
 	})
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
@@ -267,7 +262,7 @@ func newReset(nodes ...*inventoryv1.Node) *inventoryv1.WatchNodesResponse {
 }
 
 // serveInventory serves an inventory in memory until the test ends, and returns how to connect to it.
-func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) func() (nodeclient.Conn, error) {
+func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) func() (*grpc.ClientConn, error) {
 	t.Helper()
 	pipe := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
@@ -275,7 +270,7 @@ func serveInventory(t *testing.T, inventory inventoryv1.InventoryServiceServer) 
 	var serving errgroup.Group
 	serving.Go(func() error { return server.Serve(pipe) })
 	t.Cleanup(func() { server.Stop(); serving.Wait() })
-	return func() (nodeclient.Conn, error) {
+	return func() (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	}

@@ -12,10 +12,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/config"
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
-	"github.com/slicefeed/slicefeed/services/writer/servicefeeds"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
+	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // source is one inventory and the link to it.
@@ -23,12 +22,12 @@ type source struct {
 	reconciler.Source
 
 	link  *link.Client
-	feeds *servicefeeds.Feeds
+	feeds *subscriber.Feeds
 }
 
 // openSources creates the links to all inventories. They connect when Run starts.
 func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, registry prometheus.Registerer) ([]*source, error) {
-	metrics := nodeclient.NewMetrics(registry)
+	metrics := subscriber.NewMetrics(registry)
 	var opened []*source
 	var problems []error
 	for _, src := range all {
@@ -40,20 +39,7 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 			problems = append(problems, err)
 			continue
 		}
-		shared := &sources.SharedLink{Connect: inventory.Dial}
-		feeds := servicefeeds.New(servicefeeds.Config{
-			NewClient: func(service string) *nodeclient.Client {
-				client := nodeclient.Config{
-					Source: src.Name, Service: service, Log: log, Metrics: metrics,
-					Dial: func() (nodeclient.Conn, error) { return inventory.Dial() },
-				}
-				if service != "" { // there may be many
-					client.Dial = func() (nodeclient.Conn, error) { return shared.Dial() }
-				}
-				return nodeclient.New(client)
-			},
-			Forget: func(service string) { metrics.Forget(src.Name, service) },
-		})
+		feeds := subscriber.New(subscriber.Config{Source: src.Name, Dial: inventory.Dial, Log: log, Metrics: metrics})
 		s := &source{link: inventory, feeds: feeds}
 		s.Source = reconciler.Source{Feeds: feeds, Name: src.Name, CIDRs: settings.ToPrefixes(src.CIDRs), AllowsPort: src.AllowsPort}
 		opened = append(opened, s)

@@ -47,7 +47,7 @@ func TestSetAboveMemoryLimitIsViolation(t *testing.T) {
 			if i < 500 || i > 1000 { // 256 labels are about 110 KB
 				t.Errorf("accepted %d such nodes", i)
 			}
-			checkEqual(t, "members", memberLines(mirror), []string{"a 10.0.0.1"})
+			checkEqual(t, "members", memberLines(mirror.Snapshot()), []string{"a 10.0.0.1"})
 			return
 		}
 	}

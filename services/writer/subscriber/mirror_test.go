@@ -15,17 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber/subscribertest"
-)
-
-type (
-	message  = subscribertest.Message
-	wireNode = inventoryv1.Node
-)
-
-var (
-	node, synced, completeSet, sourceStatus = subscribertest.Node, subscribertest.Synced, subscribertest.CompleteSet, subscribertest.SourceStatus
-	reset, upserts, removed, observed       = subscribertest.Reset, subscribertest.Upserts, subscribertest.Removed, subscribertest.Observed
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -48,9 +37,9 @@ func applyMessages(t *testing.T, mirror *Mirror, messages ...*message) {
 	}
 }
 
-func memberLines(mirror *Mirror) []string {
+func memberLines(s Snapshot) []string {
 	all := []string{}
-	for _, m := range mirror.Snapshot().Members {
+	for _, m := range s.Members {
 		texts := []string{m.Name}
 		for _, a := range m.Addresses {
 			texts = append(texts, a.String())
@@ -73,31 +62,31 @@ func TestR1AppliesOnlySyncedStates(t *testing.T) {
 	mirror := mirrorOf(t, a, b)
 	before := mirror.Snapshot()
 	applyMessages(t, mirror, &message{Status: sourceStatus(1), Upserts: []*wireNode{c}, Removed: []string{"a"}})
-	checkEqual(t, "members while a change is staged", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	checkEqual(t, "members while a change is staged", memberLines(mirror.Snapshot()), []string{"a 10.0.0.1", "b 10.0.0.2"})
 	checkEqual(t, "cursor while a change is staged", mirror.Snapshot().Cursor, before.Cursor)
 
 	mirror.BeginStream() // the stream ended before the change was synced
 	cursor, digest, ok := mirror.ResumePoint()
 	checkEqual(t, "cursor for the next stream", cursor, Cursor{"e", 10})
-	checkEqual(t, "digest for the next stream", digest[:], subscribertest.DigestOf([]*wireNode{a, b}))
+	checkEqual(t, "digest for the next stream", digest[:], digestOf([]*wireNode{a, b}))
 	checkEqual(t, "has a cursor", ok, true)
 	applyMessages(t, mirror, synced("e", 10, []*wireNode{a, b}))
-	checkEqual(t, "members of the next stream", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	checkEqual(t, "members of the next stream", memberLines(mirror.Snapshot()), []string{"a 10.0.0.1", "b 10.0.0.2"})
 }
 
 func TestR2StagesResetBesideCurrentSet(t *testing.T) {
 	mirror := mirrorOf(t, a, b)
 	applyMessages(t, mirror, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{c}})
-	checkEqual(t, "members while a reset is staged", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
+	checkEqual(t, "members while a reset is staged", memberLines(mirror.Snapshot()), []string{"a 10.0.0.1", "b 10.0.0.2"})
 	// A second reset replaces the first.
 	applyMessages(t, mirror, &message{Status: sourceStatus(1), Reset_: true, Upserts: []*wireNode{b}})
 	applyMessages(t, mirror, synced("f", 1, []*wireNode{b}))
-	checkEqual(t, "members", memberLines(mirror), []string{"b 10.0.0.2"})
+	checkEqual(t, "members", memberLines(mirror.Snapshot()), []string{"b 10.0.0.2"})
 	checkEqual(t, "cursor", mirror.Snapshot().Cursor, Cursor{"f", 1})
 	// The index of addresses must not keep nodes of the old set.
 	d := node("d", "10.0.0.1")
 	applyMessages(t, mirror, synced("f", 2, []*wireNode{b, d}, upserts(d)))
-	checkEqual(t, "members", memberLines(mirror), []string{"b 10.0.0.2", "d 10.0.0.1"})
+	checkEqual(t, "members", memberLines(mirror.Snapshot()), []string{"b 10.0.0.2", "d 10.0.0.1"})
 }
 
 func TestR3AppliesChunksTogether(t *testing.T) {
@@ -128,7 +117,7 @@ func TestR4DigestIsXOROfReceivedFingerprints(t *testing.T) {
 		synced("e", 12, []*wireNode{changed, b, c}, upserts(c)),
 		synced("e", 13, []*wireNode{changed, c}, removed("b")),
 		synced("e", 14, nil, removed("a", "c")))
-	checkEqual(t, "members", memberLines(mirror), []string{})
+	checkEqual(t, "members", memberLines(mirror.Snapshot()), []string{})
 	checkEqual(t, "digest of the empty set", mirror.Snapshot().Digest, contract.Digest{})
 }
 
@@ -222,7 +211,7 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 		row{"one address twice in a change", DuplicateAddress, synced("e", 11, []*wireNode{b, taken}, removed("a"),
 			func(m *message) {
 				d := node("d", "10.0.0.1")
-				m.Upserts, m.Count, m.Digest = []*wireNode{taken, d}, 3, subscribertest.DigestOf([]*wireNode{b, taken, d})
+				m.Upserts, m.Count, m.Digest = []*wireNode{taken, d}, 3, digestOf([]*wireNode{b, taken, d})
 			})},
 		row{"one address twice in a reset", DuplicateAddress, completeSet("e", 11, a, taken)})
 	for _, r := range rows {
@@ -231,17 +220,17 @@ func TestR13DetectsViolationsAndKeepsSet(t *testing.T) {
 			before := mirror.Snapshot()
 			_, err := mirror.Apply(noon, r.m)
 			checkViolation(t, err, r.kind)
-			checkEqual(t, "members afterwards", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
+			checkEqual(t, "members afterwards", memberLines(mirror.Snapshot()), []string{"a 10.0.0.1", "b 10.0.0.2"})
 			checkEqual(t, "the same set afterwards", SameSet(mirror.Snapshot().Members, before.Members), true)
 
 			mirror.ClearCursor()
 			if _, _, ok := mirror.ResumePoint(); ok {
 				t.Error("the next stream would start with a cursor")
 			}
-			checkEqual(t, "members after starting over", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2"})
+			checkEqual(t, "members after starting over", memberLines(mirror.Snapshot()), []string{"a 10.0.0.1", "b 10.0.0.2"})
 			// The next stream may have a lower revision and observation.
 			applyMessages(t, mirror, synced("e", 1, []*wireNode{c}, reset, upserts(c), observed(0)))
-			checkEqual(t, "members of the next state", memberLines(mirror), []string{"c fd00::3"})
+			checkEqual(t, "members of the next state", memberLines(mirror.Snapshot()), []string{"c fd00::3"})
 		})
 	}
 }
@@ -278,7 +267,7 @@ func TestAcceptsUnusualButValidMessages(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			mirror := mirrorOf(t, a, b)
 			applyMessages(t, mirror, row.messages...)
-			checkEqual(t, "members", memberLines(mirror), row.members)
+			checkEqual(t, "members", memberLines(mirror.Snapshot()), row.members)
 		})
 	}
 	t.Run("another replica's epoch and numbers at the start of a stream", func(t *testing.T) {
@@ -299,7 +288,7 @@ func TestR7StagesOnItsSetWithoutAReset(t *testing.T) {
 	mirror := mirrorOf(t, a, b)
 	mirror.ClearCursor()
 	applyMessages(t, mirror, synced("f", 1, []*wireNode{a, b, c}, upserts(c)))
-	checkEqual(t, "members", memberLines(mirror), []string{"a 10.0.0.1", "b 10.0.0.2", "c fd00::3"})
+	checkEqual(t, "members", memberLines(mirror.Snapshot()), []string{"a 10.0.0.1", "b 10.0.0.2", "c fd00::3"})
 }
 
 func TestR12AcceptsUnknownValues(t *testing.T) {
@@ -417,7 +406,7 @@ func TestKeepsTrustedMembersWhileDegraded(t *testing.T) {
 	mirror := mirrorOf(t, a)
 	checkEqual(t, "trusted at first", trusted(mirror), []string{"a"})
 	applyMessages(t, mirror, synced("e", 11, []*wireNode{a, b}, upserts(b)), synced("e", 12, []*wireNode{b}, removed("a"), degraded))
-	checkEqual(t, "members while degraded", memberLines(mirror), []string{"b 10.0.0.2"})
+	checkEqual(t, "members while degraded", memberLines(mirror.Snapshot()), []string{"b 10.0.0.2"})
 	checkEqual(t, "trusted while degraded", trusted(mirror), []string{"a", "b"})
 	mirror.BeginStream()
 	checkEqual(t, "trusted when the stream has ended", trusted(mirror), []string{"a", "b"})

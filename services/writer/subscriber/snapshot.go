@@ -1,7 +1,10 @@
-// Package subscriber is the writer's view of one inventory: it checks every message against the contract
-// slicefeed.inventory.v1. It guarantees that it publishes only complete, verified sets, and that a message
-// that violates the protocol changes nothing. It is pure: package nodeclient holds the stream. It does not
-// decide whether a source is trusted; package verdict does.
+// Package subscriber is the writer's view of its inventories. It keeps a WatchNodes stream to each set that a target
+// uses, and checks every message against the contract slicefeed.inventory.v1.
+//
+// It guarantees that it publishes only complete, verified sets; that a message that violates the protocol changes nothing;
+// that the last set survives the end of any stream; that an inventory that returns is followed again soon without a storm
+// of calls; and that an exported Service has one stream, however many targets use it. It decides neither what a target uses
+// nor whether a source is trusted: packages targets and verdict do.
 package subscriber
 
 import (

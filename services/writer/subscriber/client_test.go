@@ -1,4 +1,4 @@
-package nodeclient
+package subscriber
 
 import (
 	"context"
@@ -13,8 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber/subscribertest"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -60,8 +58,9 @@ func (i *scriptedInventory) WatchNodes(req *inventoryv1.WatchNodesRequest, strea
 	}
 }
 
+// harness runs Feeds of an inventory that has one set.
 type harness struct {
-	*Client
+	*Feeds
 
 	t         *testing.T
 	inventory *scriptedInventory
@@ -78,7 +77,7 @@ func runClient(t *testing.T, test func(h *harness)) {
 		inventoryv1.RegisterInventoryServiceServer(srv, inv)
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(lis) }()
-		dial := func() (Conn, error) {
+		dial := func() (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///inventory",
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
 				grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -90,6 +89,7 @@ func runClient(t *testing.T, test func(h *harness)) {
 			Random: func() float64 { return 0.5 },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
+		s.Use("web/shop", "")
 		ran := make(chan error, 1)
 		go func() { ran <- s.Run(ctx) }()
 		test(&harness{s, t, inv, m})
@@ -101,6 +101,8 @@ func runClient(t *testing.T, test func(h *harness)) {
 		<-served
 	})
 }
+
+func (h *harness) snapshot() Snapshot { return h.Snapshot("") }
 
 // nextCall waits for the next stream that the subscriber opens.
 func (h *harness) nextCall() *streamCall {
@@ -154,13 +156,13 @@ func TestR5ResumesFromCursorAndDigest(t *testing.T) {
 		newer := h.nextCall()
 		checkEqual(t, "epoch", newer.req.GetCursor().GetEpoch(), "e")
 		checkEqual(t, "revision", newer.req.GetCursor().GetRevision(), uint64(10))
-		checkEqual(t, "digest", newer.req.GetDigest(), subscribertest.DigestOf([]*wireNode{a, b}))
+		checkEqual(t, "digest", newer.req.GetDigest(), digestOf([]*wireNode{a, b}))
 		// Another replica with the same set: nothing is sent, and nothing changes.
-		before := h.Snapshot().Members
+		before := h.snapshot().Members
 		h.deliver(newer, withHeartbeat(synced("replica", 3, []*wireNode{a, b})))
-		checkEqual(t, "the same set", subscriber.SameSet(h.Snapshot().Members, before), true)
-		checkEqual(t, "synced in the stream", h.Snapshot().SyncedInStream, true)
-		checkEqual(t, "cursor", h.Snapshot().Cursor, subscriber.Cursor{Epoch: "replica", Revision: 3})
+		checkEqual(t, "the same set", SameSet(h.snapshot().Members, before), true)
+		checkEqual(t, "synced in the stream", h.snapshot().SyncedInStream, true)
+		checkEqual(t, "cursor", h.snapshot().Cursor, Cursor{Epoch: "replica", Revision: 3})
 	})
 }
 
@@ -170,7 +172,7 @@ func TestR6AppliesDeltaSinceCursor(t *testing.T) {
 		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
 		older.end <- status.Error(codes.Unavailable, "")
 		h.deliver(h.nextCall(), withHeartbeat(synced("e", 12, []*wireNode{b, c}, removed("a"), upserts(c))))
-		checkEqual(t, "members", memberLines(h.Client), []string{"b 10.0.0.2", "c fd00::3"})
+		checkEqual(t, "members", memberLines(h.snapshot()), []string{"b 10.0.0.2", "c fd00::3"})
 	})
 }
 
@@ -180,7 +182,7 @@ func TestR7AcceptsResetForAnyRequest(t *testing.T) {
 		h.deliver(older, withHeartbeat(completeSet("e", 10, a, b)))
 		older.end <- status.Error(codes.Unavailable, "")
 		h.deliver(h.nextCall(), withHeartbeat(completeSet("f", 1, c)))
-		checkEqual(t, "members", memberLines(h.Client), []string{"c fd00::3"})
+		checkEqual(t, "members", memberLines(h.snapshot()), []string{"c fd00::3"})
 	})
 }
 
@@ -189,8 +191,8 @@ func TestR8IgnoresSetBeforeSynced(t *testing.T) {
 		m := &message{Status: sourceStatus(0)}
 		m.Status.Membership = &inventoryv1.PartStatus{State: inventoryv1.SyncState_SYNC_STATE_UNSYNCED, Reason: "starting"}
 		h.deliver(h.nextCall(), withHeartbeat(m))
-		s := h.Snapshot()
-		if s.EverSynced || s.SyncedInStream || !s.Connected || s.Membership.State != subscriber.Unsynced ||
+		s := h.snapshot()
+		if s.EverSynced || s.SyncedInStream || !s.Connected || s.Membership.State != Unsynced ||
 			s.Membership.Reason != "starting" ||
 			!s.MembershipSyncedAt.IsZero() {
 			t.Errorf("snapshot: %+v", s)
@@ -223,13 +225,13 @@ func TestR9EndsStreamIdleForThreeIntervals(t *testing.T) {
 					beat.HeartbeatInterval = durationpb.New(time.Second)
 					h.deliver(c, beat)
 				}
-				checkEqual(t, "connected with heartbeats", h.Snapshot().Connected, true)
+				checkEqual(t, "connected with heartbeats", h.snapshot().Connected, true)
 				last := time.Now()
 				for h.takeChanged() {
 				}
 				<-h.Changed()
 				checkEqual(t, "time until the stream is closed", time.Since(last), row.dead)
-				s := h.Snapshot()
+				s := h.snapshot()
 				checkEqual(t, "connected", s.Connected, false)
 				checkEqual(t, "members kept", len(s.Members), 1)
 				<-c.done
@@ -257,7 +259,7 @@ func TestR10And11ResumeAfterRoutineEnd(t *testing.T) {
 				ended := time.Now()
 				c.end <- status.Error(code, "closed")
 				synctest.Wait()
-				s := h.Snapshot()
+				s := h.snapshot()
 				if s.Connected || s.SyncedInStream || !s.EverSynced || len(s.Members) != 2 {
 					t.Errorf("between two streams: %+v", s)
 				}
@@ -279,7 +281,7 @@ func TestR13RestartsWithoutCursorAfterViolation(t *testing.T) {
 		at := time.Now()
 		h.deliver(c, bad)
 		<-c.done
-		checkEqual(t, "members", len(h.Snapshot().Members), 2)
+		checkEqual(t, "members", len(h.snapshot().Members), 2)
 		checkEqual(t, "violations", testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", "digest")), 1.0)
 		next := h.nextCall()
 		if next.req.GetCursor() != nil || next.req.GetDigest() != nil {
@@ -287,7 +289,7 @@ func TestR13RestartsWithoutCursorAfterViolation(t *testing.T) {
 		}
 		checkEqual(t, "delay", next.at.Sub(at), 750*time.Millisecond)
 		h.deliver(next, withHeartbeat(completeSet("e", 1, c1())))
-		checkEqual(t, "members", memberLines(h.Client), []string{"c1 10.0.0.11"})
+		checkEqual(t, "members", memberLines(h.snapshot()), []string{"c1 10.0.0.11"})
 	})
 }
 
@@ -343,7 +345,7 @@ func TestDropsCursorAfterInvalidArgument(t *testing.T) {
 		if c := h.nextCall(); c.req.GetCursor() != nil {
 			t.Error("the rejected cursor was sent again")
 		}
-		checkEqual(t, "members", len(h.Snapshot().Members), 1)
+		checkEqual(t, "members", len(h.snapshot().Members), 1)
 	})
 }
 
@@ -370,10 +372,10 @@ func TestSnapshotHasTheReasonWhyAStreamIsRejected(t *testing.T) {
 				}
 				c.end <- row.err
 				synctest.Wait()
-				checkEqual(t, "denial", h.Snapshot().Denial, row.want)
+				checkEqual(t, "denial", h.snapshot().Denial, row.want)
 				next := h.nextCall()
 				h.deliver(next, withHeartbeat(completeSet("f", 1, a)))
-				checkEqual(t, "denial of a stream that is synced", h.Snapshot().Denial, "")
+				checkEqual(t, "denial of a stream that is synced", h.snapshot().Denial, "")
 			})
 		})
 	}
@@ -384,11 +386,11 @@ func TestSignalsChangesButNotHeartbeats(t *testing.T) {
 		c := h.nextCall()
 		h.deliver(c, withHeartbeat(completeSet("e", 10, a)))
 		checkEqual(t, "signaled by the first set", h.takeChanged(), true)
-		syncedAt := h.Snapshot().MembershipSyncedAt
+		syncedAt := h.snapshot().MembershipSyncedAt
 		time.Sleep(5 * time.Second)
 		h.deliver(c, synced("e", 10, []*wireNode{a}))
 		checkEqual(t, "signaled by a heartbeat", h.takeChanged(), false)
-		checkEqual(t, "time since membership was synced", h.Snapshot().MembershipSyncedAt.Sub(syncedAt), 5*time.Second)
+		checkEqual(t, "time since membership was synced", h.snapshot().MembershipSyncedAt.Sub(syncedAt), 5*time.Second)
 		h.deliver(c, synced("e", 10, []*wireNode{a}, observed(2)))
 		checkEqual(t, "signaled by an observation", h.takeChanged(), true)
 		m := synced("e", 10, []*wireNode{a}, observed(2))

@@ -1,4 +1,4 @@
-package servicefeeds
+package subscriber
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -23,26 +22,18 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/writer/nodeclient"
-	"github.com/slicefeed/slicefeed/services/writer/sources"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // exporter is an inventory that exports Services without endpoints. It denies shop/secret. If it is old, it does not know
 // the field service.
 type exporter struct {
 	inventoryv1.UnimplementedInventoryServiceServer
 
-	old       bool
-	firstDial time.Duration // how long the first connection attempt takes
-
-	dialed atomic.Bool
+	old bool
 
 	mu      sync.Mutex
 	streams map[string]int // open ones, by Service
-	conns   int            // opened so far
+	conns   atomic.Int32   // opened so far
 }
 
 func (x *exporter) WatchNodes(req *inventoryv1.WatchNodesRequest, to grpc.ServerStreamingServer[inventoryv1.WatchNodesResponse]) error {
@@ -83,8 +74,8 @@ func (x *exporter) count(service string, n int) {
 	}
 }
 
-// harness runs Feeds of an exporter.
-type harness struct {
+// feedsHarness runs Feeds of an exporter.
+type feedsHarness struct {
 	*Feeds
 
 	exporter *exporter
@@ -92,7 +83,11 @@ type harness struct {
 	restart  func()
 }
 
-func run(t *testing.T, x *exporter, test func(h *harness)) {
+func runFeeds(t *testing.T, x *exporter, test func(h *feedsHarness)) {
+	runFeedsWithLog(t, x, slog.DiscardHandler, test)
+}
+
+func runFeedsWithLog(t *testing.T, x *exporter, log slog.Handler, test func(h *feedsHarness)) {
 	synctest.Test(t, func(t *testing.T) {
 		x.streams = map[string]int{}
 		var lis *bufconn.Listener
@@ -103,28 +98,14 @@ func run(t *testing.T, x *exporter, test func(h *harness)) {
 			go server.Serve(lis)
 		}
 		start()
-		shared := &sources.SharedLink{Connect: func() (*grpc.ClientConn, error) {
-			x.conns++
+		dial := func() (*grpc.ClientConn, error) {
+			x.conns.Add(1)
 			return grpc.NewClient("passthrough:///inventory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
-		}}
-		h := &harness{exporter: x, registry: prometheus.NewRegistry()}
+		}
+		h := &feedsHarness{exporter: x, registry: prometheus.NewRegistry()}
 		h.restart = func() { server.Stop(); time.Sleep(10 * time.Second); start() }
-		metrics := nodeclient.NewMetrics(h.registry)
-		h.Feeds = New(Config{
-			NewClient: func(service string) *nodeclient.Client {
-				return nodeclient.New(nodeclient.Config{
-					Source: "blue", Service: service, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
-					Dial: func() (nodeclient.Conn, error) {
-						if !x.dialed.Swap(true) {
-							time.Sleep(x.firstDial)
-						}
-						return shared.Dial()
-					},
-				})
-			},
-			Forget: func(service string) { metrics.Forget("blue", service) },
-		})
+		h.Feeds = New(Config{Source: "blue", Log: slog.New(log), Metrics: NewMetrics(h.registry), Dial: dial})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- h.Run(ctx) }()
@@ -139,7 +120,7 @@ func run(t *testing.T, x *exporter, test func(h *harness)) {
 }
 
 // wait lets streams open and close, and returns those that are open.
-func (h *harness) wait() map[string]int {
+func (h *feedsHarness) wait() map[string]int {
 	time.Sleep(time.Second)
 	synctest.Wait()
 	h.exporter.mu.Lock()
@@ -148,7 +129,7 @@ func (h *harness) wait() map[string]int {
 }
 
 func TestAServiceIsSubscribedToWhileTargetsUseIt(t *testing.T) {
-	run(t, &exporter{}, func(h *harness) {
+	runFeeds(t, &exporter{}, func(h *feedsHarness) {
 		h.Use("a/one", "shop/web")
 		h.Use("a/two", "shop/web")
 		h.Use("a/three", "shop/api")
@@ -172,14 +153,30 @@ func TestAServiceIsSubscribedToWhileTargetsUseIt(t *testing.T) {
 		h.Leave("a/one")
 		h.Leave("a/three")
 		want(map[string]int{})
-		if h.exporter.conns != 1 || len(h.Snapshots()) != 0 {
-			t.Errorf("%d connections, want one for all Services", h.exporter.conns)
+		if h.exporter.conns.Load() != 1 || len(h.Snapshots()) != 0 {
+			t.Errorf("%d connections, want one for all Services", h.exporter.conns.Load())
 		}
 	})
 }
 
+// slowAtFirst holds up the client whose stream opens first.
+type slowAtFirst struct {
+	slog.Handler
+
+	opened atomic.Bool
+}
+
+func (*slowAtFirst) Enabled(context.Context, slog.Level) bool { return true }
+func (s *slowAtFirst) WithAttrs([]slog.Attr) slog.Handler     { return s }
+func (s *slowAtFirst) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "stream opened" && !s.opened.Swap(true) {
+		time.Sleep(2 * time.Second)
+	}
+	return nil
+}
+
 func TestAStoppedClientLeavesTheMetricsToItsSuccessor(t *testing.T) {
-	run(t, &exporter{firstDial: 2 * time.Second}, func(h *harness) {
+	runFeedsWithLog(t, &exporter{}, &slowAtFirst{Handler: slog.DiscardHandler}, func(h *feedsHarness) {
 		h.Use("a/one", "shop/web")
 		h.wait()
 		h.Leave("a/one")
@@ -199,7 +196,7 @@ slicefeed_writer_source_connected{source="blue/shop/web"} 1
 }
 
 func TestChangesNameTheService(t *testing.T) {
-	run(t, &exporter{}, func(h *harness) {
+	runFeeds(t, &exporter{}, func(h *feedsHarness) {
 		h.Use("a/one", "shop/web")
 		h.Use("a/two", "shop/api")
 		h.wait()
@@ -214,7 +211,7 @@ func TestChangesNameTheService(t *testing.T) {
 }
 
 func TestServicesConnectWhileTheOnlyOtherOneIsDenied(t *testing.T) {
-	run(t, &exporter{}, func(h *harness) {
+	runFeeds(t, &exporter{}, func(h *feedsHarness) {
 		h.Use("a/one", "shop/secret")
 		synctest.Wait() // its stream has ended, and the connection has no user
 		h.Use("a/two", "shop/web")
@@ -235,7 +232,7 @@ func TestServicesConnectWhileTheOnlyOtherOneIsDenied(t *testing.T) {
 }
 
 func TestADeniedServiceConcernsNoOther(t *testing.T) {
-	run(t, &exporter{}, func(h *harness) {
+	runFeeds(t, &exporter{}, func(h *feedsHarness) {
 		h.Use("a/one", "shop/secret")
 		h.Use("a/two", "shop/web")
 		h.Use("a/three", "") // names none
@@ -255,20 +252,20 @@ func TestADeniedServiceConcernsNoOther(t *testing.T) {
 
 // An inventory that is older than the field, or of another kind, has one set, which is not that of the Service.
 func TestTheSetOfAnotherServiceIsAViolation(t *testing.T) {
-	run(t, &exporter{old: true}, func(h *harness) {
+	runFeeds(t, &exporter{old: true}, func(h *feedsHarness) {
 		h.Use("a/one", "shop/web")
 		h.wait()
 		if h.Snapshot("shop/web").EverSynced {
 			t.Error("a set was taken for that of shop/web")
 		}
-		if n := testutil.ToFloat64(violations(t, h.registry, subscriber.OtherService)); n == 0 {
+		if n := testutil.ToFloat64(violations(t, h.registry, OtherService)); n == 0 {
 			t.Error("no violation is counted")
 		}
 	})
 }
 
 // violations returns the metric of violations of a kind as a collector.
-func violations(t *testing.T, registry *prometheus.Registry, kind subscriber.ViolationKind) prometheus.Collector {
+func violations(t *testing.T, registry *prometheus.Registry, kind ViolationKind) prometheus.Collector {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -288,7 +285,7 @@ func violations(t *testing.T, registry *prometheus.Registry, kind subscriber.Vio
 }
 
 func TestStreamsShareANewConnectionAfterAnOutage(t *testing.T) {
-	run(t, &exporter{}, func(h *harness) {
+	runFeeds(t, &exporter{}, func(h *feedsHarness) {
 		services := map[string]int{}
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			h.Use("x/"+name, "shop/"+name)
@@ -303,7 +300,7 @@ func TestStreamsShareANewConnectionAfterAnOutage(t *testing.T) {
 			t.Errorf("streams after the outage: %v", got)
 		}
 		// The outage takes 10 s, in which each stream tries to connect about every 2 s.
-		if n := h.exporter.conns; n < 2 || n > 12 {
+		if n := h.exporter.conns.Load(); n < 2 || n > 12 {
 			t.Errorf("%d connections, want at most one per second", n)
 		}
 	})

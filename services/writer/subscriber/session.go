@@ -1,4 +1,4 @@
-package nodeclient
+package subscriber
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"google.golang.org/grpc"
 )
 
@@ -32,22 +31,22 @@ type session struct {
 // runSession connects to the inventory and applies its messages until the stream ends, violates the
 // protocol, or has no message for maxIdleHeartbeats intervals (rule R9). It returns how long the stream
 // was synced, and why it ended.
-func (s *Client) runSession(ctx context.Context) (synced time.Duration, err error) {
-	s.mirror.BeginStream()
-	conn, err := s.cfg.Dial()
+func (c *client) runSession(ctx context.Context) (synced time.Duration, err error) {
+	c.mirror.BeginStream()
+	conn, err := c.dial()
 	if err != nil {
 		return 0, err
 	}
 	// Close may take a second: gRPC tries to send GOAWAY to a peer that does not read.
-	defer s.closingConns.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
+	defer c.closingConns.Go(func() { conn.Close() }) //nolint:errcheck // it can only fail if already closed
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	inventory, sess := inventoryv1.NewInventoryServiceClient(conn), &session{heartbeat: defaultHeartbeat}
 	idle := time.AfterFunc(maxIdleHeartbeats*sess.heartbeat, func() { cancel(errIdle) })
 	defer idle.Stop()
 	// Resume from the cursor and digest, or restart without them (rules R5, R6, R7).
-	req := &inventoryv1.WatchNodesRequest{Service: s.cfg.Service}
-	if cursor, digest, ok := s.mirror.ResumePoint(); ok {
+	req := &inventoryv1.WatchNodesRequest{Service: c.service}
+	if cursor, digest, ok := c.mirror.ResumePoint(); ok {
 		req.Cursor, req.Digest = &inventoryv1.Cursor{Epoch: cursor.Epoch, Revision: cursor.Revision}, digest[:]
 	}
 	// Without WaitForReady the call fails with the first connection attempt, instead of waiting for the
@@ -59,7 +58,7 @@ func (s *Client) runSession(ctx context.Context) (synced time.Duration, err erro
 			break
 		}
 		tracepoint.Mark(tracepoint.DeltaReceived)
-		if err = s.applyMessage(sess, m); err != nil {
+		if err = c.applyMessage(sess, m); err != nil {
 			break
 		}
 		idle.Reset(maxIdleHeartbeats * sess.heartbeat)
@@ -74,33 +73,33 @@ func (s *Client) runSession(ctx context.Context) (synced time.Duration, err erro
 }
 
 // applyMessage applies a message of the current stream.
-func (s *Client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) error {
+func (c *client) applyMessage(sess *session, m *inventoryv1.WatchNodesResponse) error {
 	now := time.Now()
-	s.cfg.Metrics.messages.WithLabelValues(s.feed).Inc()
-	s.cfg.Metrics.lastMessage.WithLabelValues(s.feed).Set(unixSeconds(now))
+	c.metrics.messages.WithLabelValues(c.feed).Inc()
+	c.metrics.lastMessage.WithLabelValues(c.feed).Set(unixSeconds(now))
 	if !sess.received {
-		if m.GetService() != s.cfg.Service { // the set of an older inventory, which does not know the field, is another one
-			return &subscriber.Violation{
-				Kind:   subscriber.OtherService,
-				Detail: fmt.Sprintf("the stream is of service %.253q, requested %q", m.GetService(), s.cfg.Service),
+		if m.GetService() != c.service { // the set of an older inventory, which does not know the field, is another one
+			return &Violation{
+				Kind:   OtherService,
+				Detail: fmt.Sprintf("the stream is of service %.253q, requested %q", m.GetService(), c.service),
 			}
 		}
 		sess.received = true
 		if m.GetHeartbeatInterval() != nil {
 			sess.heartbeat = min(max(m.GetHeartbeatInterval().AsDuration(), minHeartbeat), maxHeartbeat)
 		}
-		s.log.Info("stream opened", "heartbeat", sess.heartbeat)
+		c.log.Info("stream opened", "heartbeat", sess.heartbeat)
 	}
-	synced, err := s.mirror.Apply(now, m)
+	synced, err := c.mirror.Apply(now, m)
 	if err != nil {
 		return err
 	}
 	if synced && sess.syncedAt.IsZero() {
 		sess.syncedAt = now
 	}
-	s.connected, s.denial = true, ""
-	s.logDelta(m) // before others see the change, so that their lines follow
-	s.publishSnapshot(now)
+	c.connected, c.denial = true, ""
+	c.logDelta(m) // before others see the change, so that their lines follow
+	c.publish(now)
 	tracepoint.Mark(tracepoint.DeltaApplied)
 	return nil
 }

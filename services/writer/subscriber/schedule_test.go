@@ -1,4 +1,4 @@
-package nodeclient
+package subscriber
 
 import (
 	"math/rand/v2"

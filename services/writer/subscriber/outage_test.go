@@ -1,4 +1,4 @@
-package nodeclient
+package subscriber
 
 import (
 	"context"
@@ -101,13 +101,13 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 				host := &inventoryHost{silent: tt.silent}
 				stop := host.start()
 				ctx, end := context.WithCancel(t.Context())
-				var all []*Client
+				var all []*Feeds
 				var running sync.WaitGroup
 				for n := range writers {
 					s := New(Config{
 						Source: "default", Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 						Random: rand.New(rand.NewPCG(uint64(n), 14)).Float64,
-						Dial: func() (Conn, error) {
+						Dial: func() (*grpc.ClientConn, error) {
 							return grpc.NewClient(
 								"passthrough:///inventory",
 								grpc.WithContextDialer(host.dial),
@@ -118,6 +118,7 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 							) // as package link
 						},
 					})
+					s.Use("web/shop", "")
 					all = append(all, s)
 					running.Go(func() {
 						if err := s.Run(ctx); err != nil {
@@ -147,13 +148,13 @@ func TestR14SyncsWithinFiveSecondsAfterOutage(t *testing.T) {
 }
 
 // waitSynced waits until all are synced, and returns how long each took, sorted.
-func waitSynced(t *testing.T, all []*Client) (took []time.Duration) {
+func waitSynced(t *testing.T, all []*Feeds) (took []time.Duration) {
 	t.Helper()
 	start := time.Now()
-	synced := map[*Client]bool{}
+	synced := map[*Feeds]bool{}
 	for len(synced) < len(all) {
 		for _, s := range all {
-			if snap := s.Snapshot(); !synced[s] && snap.Connected && snap.SyncedInStream {
+			if snap := s.Snapshot(""); !synced[s] && snap.Connected && snap.SyncedInStream {
 				synced[s] = true
 				took = append(took, time.Since(start))
 			}

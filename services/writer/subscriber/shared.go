@@ -1,4 +1,4 @@
-package sources
+package subscriber
 
 import (
 	"sync"
@@ -16,11 +16,11 @@ const minRedial = time.Second
 // errRedial ends an attempt to connect. The stream tries again after the delay of rule R14.
 var errRedial = status.Error(codes.Unavailable, "less than a second since the last connection to the inventory was made")
 
-// SharedLink lets many streams use one connection to the inventory. It connects again as rule R14 requires, whatever
+// sharedLink lets many streams use one connection to the inventory. It connects again as rule R14 requires, whatever
 // the number of streams: a connection that has failed is replaced by a new one, at most one per second. It is safe for
 // concurrent use.
-type SharedLink struct {
-	Connect func() (*grpc.ClientConn, error) // creates a connection, which connects with the first call
+type sharedLink struct {
+	connect func() (*grpc.ClientConn, error) // creates a connection, which connects with the first call
 
 	mu       sync.Mutex
 	current  *sharedConn // nil: none
@@ -40,38 +40,36 @@ func (c *sharedConn) failed() bool {
 	return state == connectivity.TransientFailure || state == connectivity.Shutdown
 }
 
-// SharedUse is one stream's use of the shared connection.
-type SharedUse struct {
-	grpc.ClientConnInterface
+// sharedUse is one stream's use of the shared connection.
+type sharedUse struct {
+	*sharedConn
 
-	release func() error
+	link *sharedLink
 }
 
-// Close ends the use. The connection is closed with the last use, but not before another one could be made: a stream
-// that ends immediately, as one that is denied does, must not keep others from connecting.
-func (u *SharedUse) Close() error { return u.release() }
-
-// Dial returns a use of the connection, or of a new one if there is none or it has failed. It does not wait until the
+// dial returns a use of the connection, or of a new one if there is none or it has failed. It does not wait until the
 // connection is established.
-func (l *SharedLink) Dial() (*SharedUse, error) {
+func (l *sharedLink) dial() (connection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current == nil || l.current.failed() {
 		if time.Since(l.dialedAt) < minRedial {
 			return nil, errRedial
 		}
-		conn, err := l.Connect()
+		conn, err := l.connect()
 		if err != nil {
 			return nil, err
 		}
 		l.current, l.dialedAt = &sharedConn{ClientConn: conn}, time.Now()
 	}
-	c := l.current
-	c.users++
-	return &SharedUse{ClientConnInterface: c, release: sync.OnceValue(func() error { return l.release(c) })}, nil
+	l.current.users++
+	return sharedUse{l.current, l}, nil
 }
 
-func (l *SharedLink) release(c *sharedConn) error {
+// Close ends the use. The connection is closed with the last use, but not before another one could be made: a stream
+// that ends immediately, as one that is denied does, must not keep others from connecting.
+func (u sharedUse) Close() error {
+	l, c := u.link, u.sharedConn
 	l.mu.Lock()
 	c.users--
 	wait := minRedial - time.Since(l.dialedAt)
@@ -85,7 +83,7 @@ func (l *SharedLink) release(c *sharedConn) error {
 }
 
 // closeUnused closes a connection that has no users.
-func (l *SharedLink) closeUnused(c *sharedConn) error {
+func (l *sharedLink) closeUnused(c *sharedConn) error {
 	l.mu.Lock()
 	unused := c.users == 0 && !c.closed
 	if unused {

@@ -1,4 +1,4 @@
-package nodeclient
+package subscriber
 
 import "time"
 

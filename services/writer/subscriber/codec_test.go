@@ -1,4 +1,4 @@
-package nodeclient
+package subscriber
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -60,9 +59,9 @@ func TestMessageAboveFieldLimitsIsViolation(t *testing.T) {
 		checkEqual(
 			t,
 			"violations",
-			testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", string(subscriber.LimitExceeded))),
+			testutil.ToFloat64(h.metrics.violations.WithLabelValues("default", string(LimitExceeded))),
 			1.0,
 		)
-		checkEqual(t, "members", memberLines(h.Client), []string{"a 10.0.0.1"})
+		checkEqual(t, "members", memberLines(h.snapshot()), []string{"a 10.0.0.1"})
 	})
 }

@@ -1,11 +1,10 @@
-package nodeclient
+package subscriber
 
 import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
 // Metrics are the metrics of all sources of a process.
@@ -55,25 +54,24 @@ func (m *Metrics) initSource(source string) {
 	m.lastMessage.WithLabelValues(source)
 	m.messages.WithLabelValues(source)
 	m.reconnects.WithLabelValues(source)
-	for _, k := range subscriber.ViolationKinds {
+	for _, k := range ViolationKinds {
 		m.violations.WithLabelValues(source, string(k))
 	}
 }
 
-// Forget removes the series of the set of an exported Service.
-func (m *Metrics) Forget(source, service string) {
-	feed := subscriber.FeedName(source, service)
+// forget removes the series of the set of an exported Service.
+func (m *Metrics) forget(feed string) {
 	for _, g := range []*prometheus.GaugeVec{m.connected, m.synced, m.members, m.membership, m.addresses, m.lastMessage, m.lastMembershipSync, m.lastObservation} {
 		g.DeleteLabelValues(feed)
 	}
 	m.messages.DeleteLabelValues(feed)
 	m.reconnects.DeleteLabelValues(feed)
-	for _, k := range subscriber.ViolationKinds {
+	for _, k := range ViolationKinds {
 		m.violations.DeleteLabelValues(feed, string(k))
 	}
 }
 
-func (m *Metrics) setSnapshot(s subscriber.Snapshot) {
+func (m *Metrics) setSnapshot(s Snapshot) {
 	feed := s.FeedName()
 	set := func(g *prometheus.GaugeVec, on bool) {
 		value := 0.0
@@ -84,8 +82,8 @@ func (m *Metrics) setSnapshot(s subscriber.Snapshot) {
 	}
 	set(m.connected, s.Connected)
 	set(m.synced, s.SyncedInStream)
-	set(m.membership, s.Membership.State == subscriber.Synced)
-	set(m.addresses, s.Addresses.State == subscriber.Synced)
+	set(m.membership, s.Membership.State == Synced)
+	set(m.addresses, s.Addresses.State == Synced)
 	m.members.WithLabelValues(feed).Set(float64(len(s.Members)))
 	m.lastMembershipSync.WithLabelValues(feed).Set(unixSeconds(s.MembershipSyncedAt))
 	m.lastObservation.WithLabelValues(feed).Set(unixSeconds(s.ObservedAt))
