@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
 )
 
 // watched is the source of an inventory: what its watch of the Nodes has told, judged as the
@@ -95,7 +94,7 @@ func (w *watched) take() roster.Update {
 	w.failure = ""
 	for _, name := range slices.Sorted(maps.Keys(w.dirty)) {
 		if is, ok := w.known[name]; ok {
-			candidate := kubenodes.EvaluateNode(is.object(), kubenodes.Rules{})
+			candidate := kube.EvaluateNode(is.object(), kube.Rules{})
 			candidate.Ports = portsOf(is.port).Ports
 			n.Changed = append(n.Changed, candidate)
 		} else {

@@ -1,6 +1,6 @@
 // Command inventory publishes the worker nodes of a secured cluster and their private addresses.
 //
-// The life of one change: a source (package kubenodes, kubeservice or records) reports a node. Package collector, the
+// The life of one change: a source (package kube, kubeservice or records) reports a node. Package collector, the
 // event loop, passes the update to package roster, which finds the node's server, in a listing of the cloud that
 // package ionos reads, and its private addresses, gives each address to one node, and decides how far this can be
 // trusted, and what to request next. Package feed makes a changed node a change of the set, and sends every subscriber

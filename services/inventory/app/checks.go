@@ -18,7 +18,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
 )
 
 // runPreflight checks what serve depends on. What serve and list report themselves is not among it.
@@ -107,7 +107,7 @@ func neededPermissions(cfg *config.Config) []preflight.Permission {
 		return servicePermissions(cfg)
 	}
 	needed := []preflight.Permission{{Resource: "nodes", Verbs: follow}}
-	if w, err := kubenodes.ParseWorkload(cfg.Workload); err == nil {
+	if w, err := kube.ParseWorkload(cfg.Workload); err == nil {
 		needed = append(needed, preflight.Permission{Resource: "pods", Namespaces: []string{w.Namespace}, Verbs: follow})
 	}
 	return needed

@@ -16,7 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 )
 
@@ -74,7 +74,7 @@ func (c *Config) Validate() error {
 		parse func(string) error
 	}{
 		{"NODE_SELECTOR", c.NodeSelector, "a label selector such as pool=blue", parseError(parseSelector)},
-		{"WORKLOAD", c.Workload, settings.Forms["namespace/label selector, or namespace/kind/name"].Want, parseError(kubenodes.ParseWorkload)},
+		{"WORKLOAD", c.Workload, settings.Forms["namespace/label selector, or namespace/kind/name"].Want, parseError(kube.ParseWorkload)},
 		{"SOURCE_SERVICE_SELECTOR", c.ExportSelector, "a label selector that not every Service matches, such as slicefeed.dev/export=true", parseError(parseExportSelector)},
 		{"INVENTORY_COMMAND_ARGS", c.CommandArgs, "arguments separated by white space, or a JSON array of strings", parseError(records.ParseArgs)},
 		{"INVENTORY_STATIC", c.StaticRecords, "the records as JSON", records.Check},

@@ -25,9 +25,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
-	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
@@ -50,13 +49,13 @@ func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 				Expected: "the Service to read, such as shop/web",
 			}
 		}
-		return newServiceSource(cfg, client, service, log, kubewatch.NewMetrics(registry)), nil
+		return newServiceSource(cfg, client, service, log, kube.NewMetrics(registry)), nil
 	}
 	rules, err := newNodeRules(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return kubenodes.New(kubenodes.Config{Client: client, Rules: rules, Log: log, Registerer: registry}), nil
+	return kube.New(kube.Config{Client: client, Rules: rules, Log: log, Registerer: registry}), nil
 }
 
 // newClient creates the client of the secured cluster.
@@ -79,26 +78,26 @@ func newServiceSource(
 	client kubernetes.Interface,
 	service types.NamespacedName,
 	log *slog.Logger,
-	metrics *kubewatch.Metrics,
+	metrics *kube.Metrics,
 ) *kubeservice.Endpoints {
 	var exported labels.Selector
 	if cfg.ExportsServices() {
 		exported, _ = parseExportSelector(cfg.ExportSelector) // Validate reports its error
 	}
 	return kubeservice.New(kubeservice.Config{
-		Client: client, Namespace: service.Namespace, Name: service.Name, Exported: exported, Log: log, Metrics: metrics,
+		Client: client, Service: service, Exported: exported, Log: log, Metrics: metrics,
 	})
 }
 
-func newNodeRules(cfg *Config) (rules kubenodes.Rules, err error) {
+func newNodeRules(cfg *Config) (rules kube.Rules, err error) {
 	if rules.Selector, err = labels.Parse(cfg.NodeSelector); err != nil {
 		return rules, err
 	}
 	if cfg.Cordoned == "drain" {
-		rules.Cordoned = kubenodes.DrainCordoned
+		rules.Cordoned = kube.DrainCordoned
 	}
 	if cfg.Workload != "" {
-		if rules.Workload, err = kubenodes.ParseWorkload(cfg.Workload); err != nil {
+		if rules.Workload, err = kube.ParseWorkload(cfg.Workload); err != nil {
 			return rules, err
 		}
 	}
@@ -244,7 +243,7 @@ func NewExports(cfg *Config, version string, log *slog.Logger, registry promethe
 		return nil, err
 	}
 	// Not of each Service: they would be two thirds of its series.
-	watches, propagation := kubewatch.NewMetrics(registry), collector.NewPropagation(registry)
+	watches, propagation := kube.NewMetrics(registry), collector.NewPropagation(registry)
 	return exports.New(exports.Config{
 		NewCollector: func(service types.NamespacedName, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
 			log := log.With("service", service.String())
@@ -254,8 +253,8 @@ func NewExports(cfg *Config, version string, log *slog.Logger, registry promethe
 			}), src.Recheck
 		},
 		NewCatalog: func(namespace string) exports.Catalog {
-			return kubeservice.NewCatalog(kubeservice.CatalogConfig{
-				Client: client, Namespace: namespace, Exported: selector, Log: log, Metrics: watches,
+			return kubeservice.NewCatalog(kubeservice.Config{
+				Client: client, Service: types.NamespacedName{Namespace: namespace}, Exported: selector, Log: log, Metrics: watches,
 			})
 		},
 		Selector: selector,

@@ -2,47 +2,31 @@ package kubeservice
 
 import (
 	"context"
-	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
-	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
 )
 
 // Catalog knows which Services of a namespace are exported, by one watch: a request for any other costs the API
 // server nothing. Only Run is safe for concurrent use.
 type Catalog struct {
-	watch    *kubewatch.Watch[bool]
+	watch    *kube.Watch[bool]
 	changed  chan struct{} // capacity 1
 	exported map[string]bool
 	problem  string
 }
 
-// CatalogConfig is what a Catalog needs. All fields are mandatory unless stated.
-type CatalogConfig struct {
-	Client    kubernetes.Interface
-	Namespace string // empty: all
-	Exported  labels.Selector
-	Log       *slog.Logger
-	Metrics   *kubewatch.Metrics
-}
-
 // NewCatalog returns a catalog that knows no Services yet; Run fills it.
-func NewCatalog(cfg CatalogConfig) *Catalog {
+func NewCatalog(cfg Config) *Catalog {
 	c := &Catalog{changed: make(chan struct{}, 1), exported: map[string]bool{}, problem: "the exported Services have not been listed yet"}
-	c.watch = kubewatch.New(kubewatch.Kind[bool]{
+	c.watch = kube.NewWatch(kube.Kind[*corev1.Service, bool]{
 		Resource: "services", Example: &corev1.Service{},
-		Requests: cluster.NewRequests(cfg.Client.CoreV1().Services(cfg.Namespace), cfg.Exported.String(), ""),
-		Extract: func(o runtime.Object) bool {
-			s, _ := o.(*corev1.Service)
-			return s != nil && s.DeletionTimestamp == nil
-		},
-		Equal: func(a, b bool) bool { return a == b },
-	}, kubewatch.Config{Client: cfg.Client, Log: cfg.Log, Metrics: cfg.Metrics, Changed: c.changed})
+		Requests: cluster.NewRequests(cfg.Client.CoreV1().Services(cfg.Service.Namespace), cfg.Exported.String(), ""),
+		Extract:  func(s *corev1.Service) bool { return s.DeletionTimestamp == nil },
+		Equal:    func(a, b bool) bool { return a == b },
+	}, kube.WatchConfig{Client: cfg.Client, Log: cfg.Log, Metrics: cfg.Metrics, Changed: c.changed})
 	return c
 }
 
@@ -57,12 +41,9 @@ func (c *Catalog) Changed() <-chan struct{} { return c.changed }
 // namespace/name.
 func (c *Catalog) Take() (names []string) {
 	changes := c.watch.Take()
+	changes.ApplyTo(c.exported)
 	for _, o := range changes.Changed {
-		c.exported[o.Name] = o.Value
 		names = append(names, o.Name)
-	}
-	for _, name := range changes.Removed {
-		delete(c.exported, name)
 	}
 	switch {
 	case changes.Failure != "":

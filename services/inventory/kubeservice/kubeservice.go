@@ -1,5 +1,5 @@
 // Package kubeservice reads the endpoints of one Service of the secured cluster from its
-// EndpointSlices. It guarantees what kubewatch guarantees, that an endpoint is one member however
+// EndpointSlices. It guarantees what a kube.Watch guarantees, that an endpoint is one member however
 // many slices list it, that no endpoint leaves before the Service was seen to exist after the slices
 // ceased to list it, and that nothing is reported of a Service that does not exist or is not exported. It does not write
 // to the cluster.
@@ -16,38 +16,38 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // getTimeout limits the request for the Service.
 const getTimeout = 5 * time.Second
 
-// Config is what Endpoints needs. All fields are mandatory unless stated.
+// Config is what Endpoints or a Catalog needs. All fields are mandatory unless stated.
 type Config struct {
-	Client          kubernetes.Interface
-	Namespace, Name string          // of the Service
-	Exported        labels.Selector // of the Service's labels: while they do not match, nothing is reported; nil: any
-	Log             *slog.Logger
-	Metrics         *kubewatch.Metrics // several sources can share them
+	Client  kubernetes.Interface
+	Service types.NamespacedName // that is read; a Catalog has only a namespace, and none stands for all
+	// Exported selects Services by their labels. While the Service does not match, nothing is reported; nil: any matches.
+	Exported labels.Selector
+	Log      *slog.Logger
+	Metrics  *kube.Metrics // several sources can share them
 }
 
 // Endpoints is the source of the endpoints of a Service. Its methods are safe for concurrent use.
 type Endpoints struct {
 	cfg      Config
-	watch    *kubewatch.Watch[sliceSummary]
-	verifier *kubewatch.Verifier
+	watch    *kube.Watch[[]roster.Node] // by slice, what it lists
+	verifier *kube.Verifier
 	changed  chan struct{} // capacity 1
 	recheck  chan struct{} // capacity 1: Run has to check the Service
 	checking sync.Mutex    // so that the last answer is the newest
@@ -57,7 +57,7 @@ type Endpoints struct {
 	withheld     string // why nothing is reported; empty: the endpoints of the Service are
 	failure      string // of the last check that Run made
 	confirmed    uint64 // Number of the watch before the Service was seen last
-	slicesByName map[string]sliceSummary
+	slicesByName map[string][]roster.Node
 	listed       map[string]roster.Node // what the slices list, by name
 	reported     map[string]roster.Node // as last reported; may have some that are no longer listed
 	unlisted     map[string]uint64      // those, by the Number of the watch at which they were found to be
@@ -67,22 +67,17 @@ type Endpoints struct {
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
 		cfg: cfg, changed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), isRead: cfg.Exported == nil,
-		slicesByName: map[string]sliceSummary{}, reported: map[string]roster.Node{}, unlisted: map[string]uint64{},
+		slicesByName: map[string][]roster.Node{}, reported: map[string]roster.Node{}, unlisted: map[string]uint64{},
 	}
 	// Only this label ties a slice to its Service; the name of a slice is arbitrary.
-	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Name}.String()
-	e.watch = kubewatch.New(kubewatch.Kind[sliceSummary]{
+	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Service.Name}.String()
+	e.watch = kube.NewWatch(kube.Kind[*discoveryv1.EndpointSlice, []roster.Node]{
 		Resource: "endpointslices", Example: &discoveryv1.EndpointSlice{},
-		Requests: cluster.NewRequests(cfg.Client.DiscoveryV1().EndpointSlices(cfg.Namespace), selector, ""),
-		Extract: func(o runtime.Object) sliceSummary {
-			s, _ := o.(*discoveryv1.EndpointSlice)
-			return summarizeSlice(s)
-		},
-		Equal: sliceSummary.equal,
-	}, kubewatch.Config{
-		Client: cfg.Client, Log: cfg.Log, Metrics: cfg.Metrics, Changed: e.changed,
-	})
-	e.verifier = kubewatch.NewVerifier(e.watch)
+		Requests: cluster.NewRequests(cfg.Client.DiscoveryV1().EndpointSlices(cfg.Service.Namespace), selector, ""),
+		Extract:  readSlice,
+		Equal:    equalMembers,
+	}, kube.WatchConfig{Client: cfg.Client, Log: cfg.Log, Metrics: cfg.Metrics, Changed: e.changed})
+	e.verifier = kube.NewVerifier(e.watch)
 	return e
 }
 
@@ -111,7 +106,7 @@ func (e *Endpoints) Run(ctx context.Context) error {
 // Recheck reads the Service soon: it may have changed.
 func (e *Endpoints) Recheck() { roster.Signal(e.recheck) }
 
-// Verify checks that the reported slices are current, and then that the Service exists; see kubewatch.Verifier.
+// Verify checks that the reported slices are current, and then that the Service exists; see kube.Verifier.
 func (e *Endpoints) Verify(ctx context.Context, mode roster.Verification) (number uint64, err error) {
 	if number, err = e.verifier.Verify(ctx, mode); err != nil {
 		return 0, err
@@ -128,9 +123,9 @@ func (e *Endpoints) checkService(ctx context.Context) error {
 	number := e.watch.Number()
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
-	service, err := e.cfg.Client.CoreV1().Services(e.cfg.Namespace).Get(ctx, e.cfg.Name, metav1.GetOptions{})
+	service, err := e.cfg.Client.CoreV1().Services(e.cfg.Service.Namespace).Get(ctx, e.cfg.Service.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get Service %s/%s: %w", e.cfg.Namespace, e.cfg.Name, err)
+		return fmt.Errorf("get Service %s: %w", e.cfg.Service, err)
 	}
 	problem := e.findProblem(service, err != nil)
 	e.mu.Lock()
@@ -145,7 +140,7 @@ func (e *Endpoints) checkService(ctx context.Context) error {
 
 // findProblem returns why the endpoints of a Service do not count; empty: they do.
 func (e *Endpoints) findProblem(service *corev1.Service, isMissing bool) string {
-	name, setting := e.cfg.Namespace+"/"+e.cfg.Name, "SOURCE_SERVICE"
+	name, setting := e.cfg.Service.String(), "SOURCE_SERVICE"
 	if e.cfg.Exported != nil {
 		setting = "the annotation slicefeed.dev/source-service in the consuming cluster"
 	}
@@ -177,13 +172,7 @@ func (e *Endpoints) Take() roster.Update {
 		return roster.Update{Withheld: e.withheld, Failure: cmp.Or(e.withheld, "the Service has not been read yet")}
 	}
 	changes := e.watch.Take()
-	for _, o := range changes.Changed {
-		e.slicesByName[o.Name] = o.Value
-	}
-	for _, name := range changes.Removed {
-		delete(e.slicesByName, name)
-	}
-	if len(changes.Changed)+len(changes.Removed) > 0 {
+	if changes.ApplyTo(e.slicesByName) {
 		e.mergeSlices()
 	}
 	update := roster.Update{
@@ -191,24 +180,21 @@ func (e *Endpoints) Take() roster.Update {
 	}
 	e.failure = ""
 	e.reportChanges(&update, changes.Number)
-	update.LastContact, update.Verified = e.verifier.Progress([]time.Time{changes.LastContact}, []uint64{changes.ResourceVersion})
+	update.LastContact, update.Verified = e.verifier.Progress(changes.Progress)
 	return update
 }
 
 // mergeSlices merges the endpoints of all slices.
 func (e *Endpoints) mergeSlices() {
-	listed := map[string]map[string]endpoint{} // by name, then by the name of the slice
-	for name, s := range e.slicesByName {
-		for _, p := range s.endpoints {
-			if listed[p.name] == nil {
-				listed[p.name] = map[string]endpoint{}
-			}
-			listed[p.name][name] = p
+	listed := map[string][]roster.Node{}
+	for _, members := range e.slicesByName {
+		for _, c := range members {
+			listed[c.Name] = append(listed[c.Name], c)
 		}
 	}
 	e.listed = make(map[string]roster.Node, len(listed))
-	for name, endpoints := range listed {
-		e.listed[name] = mergeEndpoints(endpoints, e.slicesByName)
+	for name, all := range listed {
+		e.listed[name] = mergeMembers(all)
 	}
 }
 

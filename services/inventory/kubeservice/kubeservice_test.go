@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -25,7 +23,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,9 +53,8 @@ func startService(t *testing.T, slices ...*discoveryv1.EndpointSlice) *testServi
 		w.create(s)
 	}
 	w.Endpoints = New(Config{
-		Client:    client,
-		Namespace: "shop", Name: "web",
-		Log: slog.New(slog.DiscardHandler), Metrics: kubewatch.NewMetrics(prometheus.NewRegistry()),
+		Client: client, Service: types.NamespacedName{Namespace: "shop", Name: "web"},
+		Log: slog.New(slog.DiscardHandler), Metrics: kube.NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -340,14 +338,14 @@ func TestEndpointState(t *testing.T) {
 func TestHostnameIsThatOfTheEndpoint(t *testing.T) {
 	for given, want := range map[string]string{"db-0": "db-0", "": "", "DB-0": "", "db.0": "", "-": "", strings.Repeat("d", 64): ""} {
 		slice := newSlice("s", discoveryv1.AddressTypeIPv4, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Hostname: &given})
-		both := map[string]endpoint{"a": {name: "10.0.0.1"}, "b": summarizeSlice(slice).endpoints[0]}
-		if got := mergeEndpoints(both, nil).Hostname; got != want {
+		both := append(readSlice(slice), roster.Node{Name: "10.0.0.1"})
+		if got := mergeMembers(both).Hostname; got != want {
 			t.Errorf("hostname %q became %q, want %q", given, got, want)
 		}
 	}
 }
 
-func FuzzSummarizeSlice(f *testing.F) {
+func FuzzReadSlice(f *testing.F) {
 	f.Add("10.0.0.1", "web-0", "uid", "de/fra", "db-0", "IPv4", int32(8080))
 	f.Add("fd00::1%eth0", strings.Repeat("n", 400), strings.Repeat("u", 100), "\xff", "DB.0", "IPv6", int32(-1))
 	f.Add("", "", "", "", "", "FQDN", int32(0))
@@ -360,9 +358,7 @@ func FuzzSummarizeSlice(f *testing.F) {
 			Hostname:  &hostname,
 			TargetRef: &corev1.ObjectReference{Name: name, UID: types.UID(uid)},
 		})
-		summary := summarizeSlice(withPort(s, name, port))
-		for _, e := range summary.endpoints {
-			c := mergeEndpoints(map[string]endpoint{"s": e}, map[string]sliceSummary{"s": summary})
+		for _, c := range readSlice(withPort(s, name, port)) {
 			if len(c.Ports) > 1 || len(c.Ports) == 1 && !c.Ports[0].IsValid() {
 				t.Errorf("ports %v", c.Ports)
 			}
@@ -459,8 +455,11 @@ func TestReportsNothingWhileTheServiceIsNotExported(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	client := fake.NewClientset(service, newSlice("any-name", discoveryv1.AddressTypeIPv4, newEndpoint("a", "10.0.0.1", roster.Ready)))
 	e := New(Config{
-		Client: client, Namespace: "shop", Name: "web", Exported: labels.SelectorFromSet(labels.Set{"export": "yes"}),
-		Log: slog.New(slog.DiscardHandler), Metrics: kubewatch.NewMetrics(prometheus.NewRegistry()),
+		Client:   client,
+		Service:  types.NamespacedName{Namespace: "shop", Name: "web"},
+		Exported: labels.SelectorFromSet(labels.Set{"export": "yes"}),
+		Log:      slog.New(slog.DiscardHandler),
+		Metrics:  kube.NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -23,9 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/slicefeed/slicefeed/services/inventory/kubenodes"
+	"github.com/slicefeed/slicefeed/services/inventory/kube"
 	"github.com/slicefeed/slicefeed/services/inventory/kubeservice"
-	"github.com/slicefeed/slicefeed/services/inventory/kubewatch"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 	"github.com/slicefeed/slicefeed/services/inventory/sourcetest"
 )
@@ -57,7 +56,7 @@ func TestKubernetes(t *testing.T) {
 		}
 		set(t, members...)
 		return c.fixture(
-			kubenodes.New(kubenodes.Config{Client: c.Clientset, Log: discardLogger, Registerer: prometheus.NewRegistry()}),
+			kube.New(kube.Config{Client: c.Clientset, Log: discardLogger, Registerer: prometheus.NewRegistry()}),
 			set,
 		)
 	})
@@ -89,8 +88,10 @@ func TestService(t *testing.T) {
 		}
 		set(t, members...)
 		return c.fixture(kubeservice.New(kubeservice.Config{
-			Client:    c.Clientset,
-			Namespace: "shop", Name: "web", Log: discardLogger, Metrics: kubewatch.NewMetrics(prometheus.NewRegistry()),
+			Client:  c.Clientset,
+			Service: types.NamespacedName{Namespace: "shop", Name: "web"},
+			Log:     discardLogger,
+			Metrics: kube.NewMetrics(prometheus.NewRegistry()),
 		}), set)
 	})
 }

@@ -1,4 +1,4 @@
-package kubewatch
+package kube
 
 import (
 	"context"
@@ -64,23 +64,22 @@ func (v *Verifier) Verify(ctx context.Context, mode roster.Verification) (number
 	return v.lastNumber, nil
 }
 
-// Progress records when each watch last delivered something and the resourceVersion that it has
-// reached, in the order of the watches. It returns the oldest contact, or zero if nothing has
-// changed since the previous call, and the highest verification that all watches have caught up
+// Progress records how far the watches have come, in their order. It returns the oldest contact, or zero if
+// nothing has changed since the previous call, and the highest verification that all watches have caught up
 // with. An API server that was restored from a backup goes back to lower resourceVersions: then
 // a later verification completes the ones before it.
-func (v *Verifier) Progress(contacts []time.Time, rvs []uint64) (lastContact time.Time, verified uint64) {
+func (v *Verifier) Progress(reached ...Progress) (lastContact time.Time, verified uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.verified
 	for i, p := range slices.Backward(v.pending) {
-		if p.isReachedBy(rvs) {
+		if p.isReachedBy(reached) {
 			v.verified = max(v.verified, p.number)
 			v.pending = append(v.pending[:0], v.pending[i+1:]...)
 			break
 		}
 	}
-	oldest := slices.MinFunc(contacts, time.Time.Compare)
+	oldest := slices.MinFunc(reached, func(a, b Progress) int { return a.LastContact.Compare(b.LastContact) }).LastContact
 	if oldest.IsZero() || oldest.Equal(v.lastContact) && v.verified == before {
 		return time.Time{}, v.verified
 	}
@@ -88,9 +87,9 @@ func (v *Verifier) Progress(contacts []time.Time, rvs []uint64) (lastContact tim
 	return oldest, v.verified
 }
 
-func (p pendingVerification) isReachedBy(rvs []uint64) bool {
+func (p pendingVerification) isReachedBy(reached []Progress) bool {
 	for i, rv := range p.resourceVersions {
-		if rvs[i] < rv {
+		if reached[i].ResourceVersion < rv {
 			return false
 		}
 	}

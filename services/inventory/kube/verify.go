@@ -1,11 +1,10 @@
-package kubewatch
+package kube
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
@@ -50,15 +50,15 @@ func (w *Watch[T]) verify(ctx context.Context, mode roster.Verification) (rv uin
 	} else if err != nil {
 		result = "failed"
 	}
-	w.cfg.Metrics.verifications.WithLabelValues(w.kind.Resource, mode.String(), result).Inc()
+	w.cfg.Metrics.verifications.WithLabelValues(w.resource, mode.String(), result).Inc()
 	return rv, err
 }
 
 // verifyLight returns the resourceVersion of a quorum LIST with limit=1, which the watch has to reach.
 func (w *Watch[T]) verifyLight(ctx context.Context) (uint64, error) {
-	list, err := w.listPage(ctx, metav1.ListOptions{Limit: 1}, requestTimeout)
+	_, list, err := w.listPage(ctx, metav1.ListOptions{Limit: 1}, requestTimeout)
 	if err != nil {
-		return 0, fmt.Errorf("list one object of %s: %w", w.kind.Resource, err)
+		return 0, fmt.Errorf("list one object of %s: %w", w.resource, err)
 	}
 	return parseResourceVersion(list.GetResourceVersion()), nil
 }
@@ -72,12 +72,12 @@ func (w *Watch[T]) verifyFull(ctx context.Context) error {
 	startedAt := time.Now()
 	listed, rv, err := w.listAll(ctx)
 	if err != nil {
-		return fmt.Errorf("list all %s: %w", w.kind.Resource, err)
+		return fmt.Errorf("list all %s: %w", w.resource, err)
 	}
-	var differ map[string]struct{} // nil: not compared yet
+	var differ sets.Set[string] // nil: not compared yet
 	patience := max(time.Since(startedAt), w.minCatchUp)
 	err = wait.PollUntilContextTimeout(ctx, recheckInterval, patience, true, func(context.Context) (bool, error) {
-		differ = w.tracker.mismatches(listed, rv, differ)
+		differ = w.tracker.findMismatches(listed, rv, differ)
 		return differ != nil && len(differ) == 0, nil
 	})
 	switch {
@@ -86,95 +86,81 @@ func (w *Watch[T]) verifyFull(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case differ == nil:
-		return fmt.Errorf("compare %s: %w: the watch has not received a list yet", w.kind.Resource, errInconsistent)
+		return fmt.Errorf("compare %s: %w: the watch has not received a list yet", w.resource, errInconsistent)
 	}
 	w.requestRelist()
 	return fmt.Errorf(
 		"compare %s: %w: %s, for example %.80q",
-		w.kind.Resource,
+		w.resource,
 		errInconsistent,
 		display.Count(len(differ), "object differs", "objects differ"),
-		slices.Min(slices.Collect(maps.Keys(differ))),
+		sets.List(differ)[0],
 	)
 }
 
 // listAll reads all objects page by page. The first page names no resourceVersion, which makes
-// it a quorum read; the others continue its snapshot.
-func (w *Watch[T]) listAll(ctx context.Context) (map[string]version, uint64, error) {
+// it a quorum read; the others continue its snapshot. If that expires, it starts over once: an API server whose
+// tokens always expire would get hundreds of requests per second.
+func (w *Watch[T]) listAll(ctx context.Context) (listed map[string]version, rv uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	listed := map[string]version{}
 	options := metav1.ListOptions{Limit: pageSize}
-	restarted, pages := false, 0
-	for {
-		page, err := w.listPage(ctx, options, pageTimeout)
-		if apierrors.IsResourceExpired(err) && options.Continue != "" && !restarted {
-			// The snapshot has expired: start over, once. Without this limit, an API server whose
-			// tokens always expire would get hundreds of requests per second.
-			restarted = true
-			clear(listed)
-			pages, options.Continue = 0, ""
+	for restarted := false; listed == nil || options.Continue != ""; {
+		page, metadata, err := w.listPage(ctx, options, pageTimeout)
+		switch {
+		case apierrors.IsResourceExpired(err) && options.Continue != "" && !restarted:
+			restarted, listed, options.Continue = true, nil, ""
 			continue
-		}
-		if err != nil && pages > 0 {
-			err = fmt.Errorf("after %d objects in %s: %w", len(listed), display.Count(pages, "page", "pages"), err)
-		}
-		if err != nil {
+		case err != nil && listed != nil:
+			return nil, 0, fmt.Errorf("after %s: %w", display.Count(len(listed), "object", "objects"), err)
+		case err != nil:
 			return nil, 0, err
+		case listed == nil:
+			listed = map[string]version{}
 		}
-		pages++
-		err = meta.EachListItem(page.object, func(o runtime.Object) error {
+		err = meta.EachListItem(page, func(o runtime.Object) error {
 			item, err := meta.Accessor(o)
 			if err == nil && item.GetName() != "" {
-				listed[nameOf(item)] = version{string(item.GetUID()), parseResourceVersion(item.GetResourceVersion())}
+				listed[nameOf(item)] = versionOf(item)
 			}
 			return err
 		})
 		if err != nil {
 			return nil, 0, err
 		}
-		if page.GetContinue() == "" {
-			return listed, parseResourceVersion(page.GetResourceVersion()), nil
-		}
-		options.Continue = page.GetContinue()
+		options.Continue, rv = metadata.GetContinue(), parseResourceVersion(metadata.GetResourceVersion())
 	}
-}
-
-// page is a response to a LIST.
-type page struct {
-	metav1.ListInterface
-
-	object runtime.Object
+	return listed, rv, nil
 }
 
 // listPage reads a page. Nothing is older than what the watch has reached, unless etcd was restored: then the watch has
 // what never was.
-func (w *Watch[T]) listPage(ctx context.Context, options metav1.ListOptions, timeout time.Duration) (page, error) {
+func (w *Watch[T]) listPage(
+	ctx context.Context, options metav1.ListOptions, timeout time.Duration,
+) (page runtime.Object, metadata metav1.ListInterface, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	reached := w.tracker.reached()
-	list, err := w.kind.Requests.ListWithContext(ctx, options)
-	if err != nil {
-		return page{}, err
+	reached := w.tracker.reachedVersion()
+	if page, err = w.requests.ListWithContext(ctx, options); err != nil {
+		return nil, nil, err
 	}
-	metadata, err := meta.ListAccessor(list)
-	if err != nil {
-		return page{}, err
+	if metadata, err = meta.ListAccessor(page); err != nil {
+		return nil, nil, err
 	}
 	switch rv := parseResourceVersion(metadata.GetResourceVersion()); {
 	case rv == 0:
-		return page{}, fmt.Errorf("invalid resourceVersion %.40q", metadata.GetResourceVersion())
+		return nil, nil, fmt.Errorf("invalid resourceVersion %.40q", metadata.GetResourceVersion())
 	case rv < reached && options.Continue == "":
 		w.requestRelist()
-		return page{}, fmt.Errorf("%w: it has reached resourceVersion %d, and the list is of %d", errInconsistent, reached, rv)
+		return nil, nil, fmt.Errorf("%w: it has reached resourceVersion %d, and the list is of %d", errInconsistent, reached, rv)
 	}
-	return page{metadata, list}, nil
+	return page, metadata, nil
 }
 
-func (t *tracker[T]) reached() uint64 {
+func (t *tracker[T]) reachedVersion() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.resourceVersion
+	return t.reached.ResourceVersion
 }
 
 func (t *tracker[T]) beginVerification() {
@@ -191,35 +177,18 @@ func (t *tracker[T]) endVerification() {
 	}
 }
 
-// mismatches compares the tracked objects with a listing at resourceVersion rv, and returns the
-// names that differ: among all names, or among those of previous if it is not nil. It returns
+// findMismatches compares the tracked objects with a listing at resourceVersion rv, and returns the
+// names that differ, among those of the previous comparison or, if that is nil, among all names. It returns
 // nil if the watch has not received a list yet. An object that the watch has seen change after
 // the listing does not count as different: a busy cluster never stands still to be compared.
-func (t *tracker[T]) mismatches(listed map[string]version, rv uint64, previous map[string]struct{}) map[string]struct{} {
+func (t *tracker[T]) findMismatches(listed map[string]version, rv uint64, previous sets.Set[string]) sets.Set[string] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.synced {
-		return nil
+	if previous == nil && t.synced {
+		previous = sets.KeySet(listed).Union(sets.KeySet(t.objects))
 	}
-	differ := map[string]struct{}{}
-	check := func(name string) {
-		if !t.confirms(name, listed, rv) {
-			differ[name] = struct{}{}
-		}
-	}
-	if previous != nil {
-		for name := range previous {
-			check(name)
-		}
-		return differ
-	}
-	for name := range listed {
-		check(name)
-	}
-	for name := range t.objects {
-		check(name)
-	}
-	return differ
+	maps.DeleteFunc(previous, func(name string, _ sets.Empty) bool { return t.confirms(name, listed, rv) })
+	return previous
 }
 
 func (t *tracker[T]) confirms(name string, listed map[string]version, rv uint64) bool {

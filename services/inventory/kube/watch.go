@@ -1,8 +1,4 @@
-// Package kubewatch lists and watches the objects of one kind at an API server and verifies
-// that the watch is current. It guarantees that changes are reported in order, coalesced by
-// name, with the resourceVersion reached, and that a verification compares exactly what was
-// reported. It does not interpret the objects, and keeps only what Kind.Extract returns.
-package kubewatch
+package kube
 
 import (
 	"context"
@@ -21,38 +17,45 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 )
 
-// Kind describes the objects to watch. T is what is kept of an object.
-type Kind[T any] struct {
-	Resource string         // such as nodes; used in messages and metrics
-	Example  runtime.Object // an empty object of the kind
+// Kind describes the objects to watch. O is their type, and T is what is kept of an object.
+type Kind[O runtime.Object, T any] struct {
+	Resource string // such as nodes; used in messages and metrics
+	Example  O      // an empty object of the kind
 	Requests *cache.ListWatch
 
-	Extract func(runtime.Object) T // returns what is kept of an object; it never fails
-	Equal   func(a, b T) bool      // objects whose values are equal are not reported as changed
+	Extract func(O) T         // returns what is kept of an object; it never fails
+	Equal   func(a, b T) bool // objects whose values are equal are not reported as changed
 }
 
-// Config is what a watch needs besides the kind. All fields are mandatory.
-type Config struct {
+// WatchConfig is what a watch needs besides the kind. All fields are mandatory.
+type WatchConfig struct {
 	Client  any // behind the requests; see cluster.KeepCurrent
 	Log     *slog.Logger
 	Metrics *Metrics
 	Changed chan<- struct{} // of capacity 1; receives a signal after every update, unless one is pending
 }
 
-// Watch keeps track of the objects of a kind. Its methods are safe for concurrent use.
+// Watch keeps track of the objects of a kind, of which it keeps a T. Its methods are safe for concurrent use.
 type Watch[T any] struct {
-	kind    Kind[T]
-	cfg     Config
-	tracker *tracker[T]
-	relist  atomic.Pointer[context.CancelFunc] // ends the reflector; nil: there is none yet
+	cfg      WatchConfig
+	resource string
+	example  runtime.Object
+	requests *cache.ListWatch
+	tracker  *tracker[T]
+	relist   atomic.Pointer[context.CancelFunc] // ends the reflector; nil: there is none yet
 
 	minCatchUp time.Duration
 }
 
-// New returns a watch that has no objects yet; Run fills it.
-func New[T any](kind Kind[T], cfg Config) *Watch[T] {
-	cfg.Metrics.initSeries(kind.Resource)
-	return &Watch[T]{kind: kind, cfg: cfg, tracker: newTracker(kind, cfg.Changed), minCatchUp: minCatchUp}
+// NewWatch returns a watch that has no objects yet; Run fills it.
+func NewWatch[O runtime.Object, T any](kind Kind[O, T], cfg WatchConfig) *Watch[T] {
+	for _, verb := range []string{"list", "watch"} { // from 0, so that a rate includes the first failure
+		cfg.Metrics.failures.WithLabelValues(kind.Resource, verb)
+	}
+	return &Watch[T]{
+		cfg: cfg, resource: kind.Resource, example: kind.Example, requests: kind.Requests, minCatchUp: minCatchUp,
+		tracker: newTracker(kind, cfg.Changed),
+	}
 }
 
 // Run lists and watches the objects until ctx is done, and then returns nil.
@@ -60,8 +63,8 @@ func (w *Watch[T]) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		running, stop := context.WithCancel(ctx)
 		w.relist.Store(&stop)
-		cache.NewReflectorWithOptions(w.listerWatcher(), w.kind.Example, w.tracker,
-			cache.ReflectorOptions{Name: w.kind.Resource, Backoff: newBackoff()}).RunWithContext(running)
+		cache.NewReflectorWithOptions(w.listerWatcher(), w.example, w.tracker,
+			cache.ReflectorOptions{Name: w.resource, Backoff: newBackoff()}).RunWithContext(running)
 		stop()
 	}
 	return nil
@@ -79,12 +82,12 @@ func newBackoff() *wait.Backoff {
 func (w *Watch[T]) listerWatcher() cache.ListerWatcher {
 	return cluster.KeepCurrent(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := w.kind.Requests.ListWithContext(ctx, options)
+			list, err := w.requests.ListWithContext(ctx, options)
 			w.recordError(ctx, "list", err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			stream, err := w.kind.Requests.WatchWithContext(ctx, options)
+			stream, err := w.requests.WatchWithContext(ctx, options)
 			w.recordError(ctx, "watch", err)
 			return stream, err
 		},
@@ -95,13 +98,13 @@ func (w *Watch[T]) recordError(ctx context.Context, verb string, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	w.cfg.Metrics.failures.WithLabelValues(w.kind.Resource, verb).Inc()
-	w.tracker.setFailure(verb + " " + w.kind.Resource + ": " + err.Error())
+	w.cfg.Metrics.failures.WithLabelValues(w.resource, verb).Inc()
+	w.tracker.setFailure(verb + " " + w.resource + ": " + err.Error())
 }
 
 // requestRelist makes Run list all objects again.
 func (w *Watch[T]) requestRelist() {
-	w.cfg.Log.Warn("relisting: watch inconsistent", "resource", w.kind.Resource)
+	w.cfg.Log.Warn("relisting: watch inconsistent", "resource", w.resource)
 	if stop := w.relist.Load(); stop != nil {
 		(*stop)()
 	}
@@ -138,12 +141,5 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"result",
 		),
 		failures: counter("watch_failures_total", "Number of lists and watches that could not be started, by verb.", "resource", "verb"),
-	}
-}
-
-// initSeries creates the series of a resource at 0, so that a rate includes the first failure.
-func (m *Metrics) initSeries(resource string) {
-	for _, verb := range []string{"list", "watch"} {
-		m.failures.WithLabelValues(resource, verb)
 	}
 }

@@ -1,4 +1,4 @@
-package kubenodes
+package kube
 
 import (
 	"net/netip"
@@ -77,10 +77,6 @@ func TestEvaluateNode(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestBadInput(t *testing.T) {
-	t.Run("malformed: a Node with invalid values", testMalformedNode)
 }
 
 func testMalformedNode(t *testing.T) {

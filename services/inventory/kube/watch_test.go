@@ -1,4 +1,4 @@
-package kubewatch
+package kube
 
 import (
 	"context"
@@ -22,7 +22,6 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -46,23 +45,21 @@ func newNode(name string, edit ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-func setCordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
-
-// nodeKind extracts whether a Node is cordoned.
-func nodeKind(client kubernetes.Interface) Kind[bool] {
+// cordonKind extracts whether a Node is cordoned.
+func cordonKind(client kubernetes.Interface) Kind[*corev1.Node, bool] {
 	var requests *cache.ListWatch
 	if client != nil {
 		requests = cluster.NewRequests(client.CoreV1().Nodes(), "", "")
 	}
-	return Kind[bool]{
+	return Kind[*corev1.Node, bool]{
 		Resource: "nodes", Example: &corev1.Node{},
 		Requests: requests,
-		Extract:  func(o runtime.Object) bool { return o.(*corev1.Node).Spec.Unschedulable },
+		Extract:  func(n *corev1.Node) bool { return n.Spec.Unschedulable },
 		Equal:    func(a, b bool) bool { return a == b },
 	}
 }
 
-func newTestTracker() *tracker[bool] { return newTracker(nodeKind(nil), make(chan struct{}, 1)) }
+func newTestTracker() *tracker[bool] { return newTracker(cordonKind(nil), make(chan struct{}, 1)) }
 
 // runningWatch is a watch that runs until the end of the test.
 type runningWatch struct {
@@ -75,7 +72,7 @@ type runningWatch struct {
 func startWatch(t *testing.T, client kubernetes.Interface) *runningWatch {
 	t.Helper()
 	changed := make(chan struct{}, 1)
-	w := New(nodeKind(client), Config{
+	w := NewWatch(cordonKind(client), WatchConfig{
 		Client: client, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 		Changed: changed,
 	})
@@ -105,7 +102,7 @@ func awaitChanges(t *testing.T, w *runningWatch, what string, ok func(Changes[bo
 		changes := w.Take()
 		all.Changed = append(all.Changed, changes.Changed...)
 		all.Removed = append(all.Removed, changes.Removed...)
-		all.ResourceVersion, all.LastContact = changes.ResourceVersion, changes.LastContact
+		all.Progress = changes.Progress
 		if changes.Failure != "" {
 			all.Failure = changes.Failure
 		}
@@ -136,7 +133,7 @@ func TestFollowsObjects(t *testing.T) {
 	if _, err := client.CoreV1().Nodes().Create(ctx, newNode("c"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().Nodes().Update(ctx, newNode("b", setCordoned), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Update(ctx, newNode("b", cordoned), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
@@ -181,7 +178,7 @@ func TestRelistReportsMissedChanges(t *testing.T) {
 	tr := newTestTracker()
 	_ = tr.Replace([]any{newNode("a"), newNode("b")}, "5")
 	tr.takeChanges()
-	_ = tr.Replace([]any{newNode("b", setCordoned), newNode("c"), newNode("")}, "3")
+	_ = tr.Replace([]any{newNode("b", cordoned), newNode("c"), newNode("")}, "3")
 	changes := tr.takeChanges()
 	if len(changes.Changed) != 2 || changes.Changed[0].Name != "b" || changes.Changed[1].Name != "c" ||
 		len(changes.Removed) != 1 || changes.Removed[0] != "a" || changes.ResourceVersion != 3 {
@@ -232,13 +229,13 @@ func TestFindsMismatchesWithListing(t *testing.T) {
 			tr.beginVerification()
 			defer tr.endVerification()
 			tc.deliver(tr)
-			differ := tr.mismatches(map[string]version{"a": {"1", 10}}, 20, nil)
+			differ := tr.findMismatches(map[string]version{"a": {"1", 10}}, 20, nil)
 			if (len(differ) == 0) != tc.equal {
 				t.Errorf("mismatches: %v", differ)
 			}
 		})
 	}
-	if d := newTestTracker().mismatches(nil, 1, nil); d != nil {
+	if d := newTestTracker().findMismatches(nil, 1, nil); d != nil {
 		t.Errorf("before the first list: %v, want nil", d)
 	}
 }
@@ -249,6 +246,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("unreachable: the API server rejects requests", testListRejected)
 	t.Run("slow: the API server does not answer", testNoResponse)
 	t.Run("malformed: an answer that is no list", testMalformedList)
+	t.Run("malformed: a Node with invalid values", testMalformedNode)
 	t.Run("partial: the pages of a LIST expire between them", testPagesExpire)
 	t.Run("partial: the watch expires and changes are missed", testWatchExpires)
 	t.Run("empty: all are gone", testEmptyList)
@@ -289,7 +287,10 @@ func testMalformedList(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := NewVerifier(
-			New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}),
+			NewWatch(
+				cordonKind(client),
+				WatchConfig{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)},
+			),
 		)
 		if number, err := l.Verify(t.Context(), roster.LightVerification); err == nil {
 			t.Errorf("%q was accepted, number %d", answer, number)
@@ -504,28 +505,25 @@ func TestRetriesWithinSecondsAfterOutage(t *testing.T) {
 }
 
 func TestVerificationWaitsForEveryWatch(t *testing.T) {
-	at := func(s ...int) []time.Time {
-		var all []time.Time
-		for _, n := range s {
-			all = append(all, time.Unix(int64(n), 0))
-		}
-		return all
-	}
 	l := &Verifier{pending: []pendingVerification{{1, []uint64{10, 20}}, {2, []uint64{12, 22}}}, lastNumber: 2}
 	for _, tc := range []struct {
 		name    string
-		at      []time.Time
+		at      []int // seconds
 		rvs     []uint64
 		contact int // 0: no new contact
 		number  uint64
 	}{
-		{"one watch is behind", at(1, 2), []uint64{11, 19}, 1, 0},
-		{"no contact since", at(1, 2), []uint64{11, 19}, 0, 0},
-		{"both have caught up", at(1, 3), []uint64{11, 20}, 1, 1},
-		{"the idle one counts", at(4, 3), []uint64{12, 20}, 3, 1},
-		{"both have reached the second", at(4, 5), []uint64{12, 30}, 4, 2},
+		{"one watch is behind", []int{1, 2}, []uint64{11, 19}, 1, 0},
+		{"no contact since", []int{1, 2}, []uint64{11, 19}, 0, 0},
+		{"both have caught up", []int{1, 3}, []uint64{11, 20}, 1, 1},
+		{"the idle one counts", []int{4, 3}, []uint64{12, 20}, 3, 1},
+		{"both have reached the second", []int{4, 5}, []uint64{12, 30}, 4, 2},
 	} {
-		contact, number := l.Progress(tc.at, tc.rvs)
+		var reached []Progress
+		for i, seconds := range tc.at {
+			reached = append(reached, Progress{time.Unix(int64(seconds), 0), tc.rvs[i]})
+		}
+		contact, number := l.Progress(reached...)
 		if number != tc.number || contact.IsZero() != (tc.contact == 0) ||
 			tc.contact != 0 && !contact.Equal(time.Unix(int64(tc.contact), 0)) {
 			t.Errorf("%s: last contact %v, verified %d", tc.name, contact, number)
@@ -534,12 +532,12 @@ func TestVerificationWaitsForEveryWatch(t *testing.T) {
 }
 
 func TestVerificationCompletesAfterRestoreFromBackup(t *testing.T) {
-	now := []time.Time{time.Unix(1, 0)}
+	now := time.Unix(1, 0)
 	l := &Verifier{pending: []pendingVerification{{1, []uint64{1000}}, {2, []uint64{8}}}, lastNumber: 2}
-	if _, number := l.Progress(now, []uint64{7}); number != 0 {
+	if _, number := l.Progress(Progress{now, 7}); number != 0 {
 		t.Errorf("verified %d", number)
 	}
-	if _, number := l.Progress(now, []uint64{8}); number != 2 || len(l.pending) != 0 {
+	if _, number := l.Progress(Progress{now, 8}); number != 2 || len(l.pending) != 0 {
 		t.Errorf("verified %d, pending %v", number, l.pending)
 	}
 }
@@ -547,7 +545,10 @@ func TestVerificationCompletesAfterRestoreFromBackup(t *testing.T) {
 func TestPendingVerificationsAreBounded(t *testing.T) {
 	client := fake.NewClientset(newNode("a"))
 	l := NewVerifier(
-		New(nodeKind(client), Config{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)}),
+		NewWatch(
+			cordonKind(client),
+			WatchConfig{Client: client, Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)},
+		),
 	)
 	for range 3 * maxPending {
 		if _, err := l.Verify(t.Context(), roster.LightVerification); err != nil {
@@ -624,7 +625,7 @@ func TestAFirstListThatHangsIsRepeated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := New(nodeKind(client), Config{
+		w := NewWatch(cordonKind(client), WatchConfig{
 			Client: fake.NewClientset(), // which does not support WatchList
 			Log:    slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1),
 		})

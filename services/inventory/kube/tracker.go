@@ -1,31 +1,49 @@
-package kubewatch
+package kube
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // Changes is what a watch has received since the previous Take.
 type Changes[T any] struct {
+	Progress
+
 	Changed []Object[T] // new or changed, sorted by name; as namespace/name if they are in one
 	Removed []string    // names, sorted; none of them is in Changed
 
-	ChangedAt       time.Time // when the first change arrived; zero: there is none
+	ChangedAt time.Time // when the first change arrived; zero: there is none
+	Failure   string    // of a list or watch since LastContact; reported once
+	Number    uint64    // of the changes so far; see Watch.Number
+}
+
+// Progress is how far a watch has come.
+type Progress struct {
 	LastContact     time.Time // of the last list, event or bookmark; zero: none yet
 	ResourceVersion uint64    // reached at LastContact
-	Failure         string    // of a list or watch since LastContact; reported once
-	Number          uint64    // of the changes so far; see Watch.Number
+}
+
+// ApplyTo applies the changes to a copy of the objects.
+func (c Changes[T]) ApplyTo(objects map[string]T) (changed bool) {
+	for _, o := range c.Changed {
+		objects[o.Name] = o.Value
+	}
+	for _, name := range c.Removed {
+		delete(objects, name)
+	}
+	return len(c.Changed)+len(c.Removed) > 0
 }
 
 // Object is what is kept of an object.
@@ -39,21 +57,22 @@ type Object[T any] struct {
 // reached would not imply that the changes before it are visible. Here one lock covers both,
 // in the order of the events.
 type tracker[T any] struct {
-	kind    Kind[T]
-	changed chan<- struct{}
+	resource string
+	extract  func(runtime.Object) T
+	equal    func(a, b T) bool
+	changed  chan<- struct{}
 
 	mu         sync.Mutex
 	synced     bool                        // a complete list was received
 	objects    map[string]trackedObject[T] // by name
-	dirty      map[string]struct{}         // names that changed since the previous Take
+	dirty      sets.Set[string]            // names that changed since the previous Take
 	dirtySince time.Time                   // of the first of them
 	number     uint64                      // of changes so far
 	deleted    map[string]uint64           // by name, during a full verification: the resourceVersion of the deletion
 	verifying  int                         // number of full verifications in progress
 
-	lastContact     time.Time
-	resourceVersion uint64
-	failure         string
+	reached Progress
+	failure string
 }
 
 // trackedObject is an object as the watch last delivered it.
@@ -65,8 +84,12 @@ type trackedObject[T any] struct {
 
 // version identifies one state of an object.
 type version struct {
-	uid string
+	uid types.UID
 	rv  uint64
+}
+
+func versionOf(o metav1.Object) version {
+	return version{o.GetUID(), parseResourceVersion(o.GetResourceVersion())}
 }
 
 // trimmedObject replaces an object while the reflector reads a list, so that the list costs
@@ -82,10 +105,14 @@ var (
 	_ cache.ReflectorBookmarkStore = (*tracker[int])(nil)
 )
 
-func newTracker[T any](kind Kind[T], changed chan<- struct{}) *tracker[T] {
+func newTracker[O runtime.Object, T any](kind Kind[O, T], changed chan<- struct{}) *tracker[T] {
 	return &tracker[T]{
-		kind: kind, changed: changed,
-		objects: map[string]trackedObject[T]{}, dirty: map[string]struct{}{}, deleted: map[string]uint64{},
+		resource: kind.Resource, equal: kind.Equal, changed: changed,
+		extract: func(o runtime.Object) T {
+			typed, _ := o.(O)
+			return kind.Extract(typed)
+		},
+		objects: map[string]trackedObject[T]{}, dirty: sets.Set[string]{}, deleted: map[string]uint64{},
 	}
 }
 
@@ -98,13 +125,13 @@ func (t *tracker[T]) Update(obj any) error { return t.put(obj) }
 func (t *tracker[T]) put(obj any) error {
 	o, ok := t.trim(obj)
 	if !ok || o.Name == "" {
-		return fmt.Errorf("store object of %s: %T without a name", t.kind.Resource, obj)
+		return fmt.Errorf("store object of %s: %T without a name", t.resource, obj)
 	}
 	tracepoint.Mark(tracepoint.WatchEvent)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.upsert(o)
-	t.advance(max(t.resourceVersion, parseResourceVersion(o.ResourceVersion)))
+	t.advance(max(t.reached.ResourceVersion, parseResourceVersion(o.ResourceVersion)))
 	return nil
 }
 
@@ -112,13 +139,13 @@ func (t *tracker[T]) put(obj any) error {
 func (t *tracker[T]) Delete(obj any) error {
 	o, err := meta.Accessor(obj)
 	if err != nil {
-		return fmt.Errorf("delete object of %s: %w", t.kind.Resource, err)
+		return fmt.Errorf("delete object of %s: %w", t.resource, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rv := parseResourceVersion(o.GetResourceVersion())
 	t.remove(nameOf(o), rv)
-	t.advance(max(t.resourceVersion, rv))
+	t.advance(max(t.reached.ResourceVersion, rv))
 	return nil
 }
 
@@ -149,7 +176,7 @@ func (t *tracker[T]) Replace(list []any, resourceVersion string) error {
 func (t *tracker[T]) Bookmark(resourceVersion string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.advance(max(t.resourceVersion, parseResourceVersion(resourceVersion)))
+	t.advance(max(t.reached.ResourceVersion, parseResourceVersion(resourceVersion)))
 	return nil
 }
 
@@ -181,7 +208,7 @@ func (t *tracker[T]) trim(obj any) (*trimmedObject[T], bool) {
 	}
 	return &trimmedObject[T]{
 		ObjectMeta: metav1.ObjectMeta{Name: nameOf(metadata), UID: metadata.GetUID(), ResourceVersion: metadata.GetResourceVersion()},
-		value:      t.kind.Extract(o),
+		value:      t.extract(o),
 	}, true
 }
 
@@ -189,9 +216,9 @@ func (t *tracker[T]) trim(obj any) (*trimmedObject[T], bool) {
 func nameOf(o metav1.Object) string { return cache.MetaObjectToName(o).String() }
 
 func (t *tracker[T]) upsert(o *trimmedObject[T]) {
-	updated := trackedObject[T]{version{string(o.UID), parseResourceVersion(o.ResourceVersion)}, o.value}
+	updated := trackedObject[T]{versionOf(o), o.value}
 	old, ok := t.objects[o.Name]
-	if ok && old.uid == updated.uid && t.kind.Equal(old.value, updated.value) {
+	if ok && old.uid == updated.uid && t.equal(old.value, updated.value) {
 		updated.value = old.value
 	} else {
 		t.markDirty(o.Name)
@@ -216,14 +243,14 @@ func (t *tracker[T]) markDirty(name string) {
 	if len(t.dirty) == 0 {
 		t.dirtySince = time.Now()
 	}
-	t.dirty[name] = struct{}{}
+	t.dirty.Insert(name)
 	t.number++
 }
 
 // advance records contact with the API server and the resourceVersion reached.
 func (t *tracker[T]) advance(rv uint64) {
-	t.lastContact, t.resourceVersion, t.failure = time.Now(), rv, ""
-	t.signal()
+	t.reached, t.failure = Progress{time.Now(), rv}, ""
+	roster.Signal(t.changed)
 }
 
 // setFailure records why a list or watch failed.
@@ -231,33 +258,24 @@ func (t *tracker[T]) setFailure(reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failure = reason
-	t.signal()
-}
-
-func (t *tracker[T]) signal() {
-	select {
-	case t.changed <- struct{}{}:
-	default: // the pending signal stands for this one too
-	}
+	roster.Signal(t.changed)
 }
 
 // takeChanges returns the changes since the previous call.
 func (t *tracker[T]) takeChanges() Changes[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changes := Changes[T]{LastContact: t.lastContact, ResourceVersion: t.resourceVersion, Failure: t.failure, Number: t.number}
+	changes := Changes[T]{Progress: t.reached, Failure: t.failure, Number: t.number}
 	if len(t.dirty) > 0 {
 		changes.ChangedAt = t.dirtySince
 	}
-	for name := range t.dirty {
+	for _, name := range sets.List(t.dirty) {
 		if o, ok := t.objects[name]; ok {
 			changes.Changed = append(changes.Changed, Object[T]{name, o.value})
 		} else {
 			changes.Removed = append(changes.Removed, name)
 		}
 	}
-	slices.SortFunc(changes.Changed, func(a, b Object[T]) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(changes.Removed)
 	clear(t.dirty)
 	t.failure = ""
 	return changes

@@ -1,4 +1,4 @@
-package kubenodes
+package kube
 
 import (
 	"errors"
@@ -6,13 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slicefeed/slicefeed/services/internal/cluster"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // Workload selects Pods: with a workload, a node is ready only while a ready Pod of it runs there.
@@ -37,11 +40,8 @@ func ParseWorkload(text string) (*Workload, error) {
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return nil, fmt.Errorf("%q is not a namespace", namespace)
 	}
-	if kind, name, named := strings.Cut(
-		rest,
-		"/",
-	); named && slices.Contains(workloadKinds, strings.ToLower(kind)) &&
-		!strings.ContainsAny(name, "=!,( ") {
+	kind, name, named := strings.Cut(rest, "/")
+	if named && slices.Contains(workloadKinds, strings.ToLower(kind)) && !strings.ContainsAny(name, "=!,( ") {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return nil, fmt.Errorf("%q is not the name of a %s", name, kind)
 		}
@@ -57,23 +57,32 @@ func ParseWorkload(text string) (*Workload, error) {
 	return &Workload{Namespace: namespace, Selector: s}, nil
 }
 
-// String returns the workload in the form that ParseWorkload parses.
-func (w *Workload) String() string {
-	if w.Selector == nil {
-		return w.Namespace + "/" + w.Kind + "/" + w.Name
+// runningSelector selects the Pods that run on a node. A Pod that ends or fails leaves the
+// selection, which the watch reports as a deletion.
+var runningSelector = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("spec.nodeName", ""),
+	fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning)),
+).String()
+
+func podKind(client kubernetes.Interface, w Workload) Kind[*corev1.Pod, podState] {
+	selector := "" // all Pods of the namespace
+	if w.Selector != nil {
+		selector = w.Selector.String()
 	}
-	return w.Namespace + "/" + w.Selector.String()
+	return Kind[*corev1.Pod, podState]{
+		Resource: "pods", Example: &corev1.Pod{},
+		Requests: cluster.NewRequests(client.CoreV1().Pods(w.Namespace), selector, runningSelector),
+		Extract: func(p *corev1.Pod) podState {
+			if !w.has(p) {
+				return podState{} // on no node
+			}
+			return readPod(p)
+		},
+		Equal: func(a, b podState) bool { return a == b },
+	}
 }
 
-// podSelector returns the label selector for requests; empty: all Pods of the namespace.
-func (w *Workload) podSelector() string {
-	if w.Selector == nil {
-		return ""
-	}
-	return w.Selector.String()
-}
-
-// has reports whether a Pod that podSelector selects belongs to the workload. The ReplicaSet of a Deployment is named
+// has reports whether a Pod of the request belongs to the workload. The ReplicaSet of a Deployment is named
 // like it, a dash, and the hash in the Pod's label pod-template-hash.
 func (w *Workload) has(p *corev1.Pod) bool {
 	if w.Selector != nil {
@@ -99,9 +108,6 @@ type podState struct {
 // readPod returns the state of a running Pod. A Pod that is being deleted may still be ready:
 // it finishes its open requests.
 func readPod(p *corev1.Pod) podState {
-	if p == nil {
-		return podState{}
-	}
 	state := podState{node: roster.KeepValid(p.Spec.NodeName, maxIdentifier), deleting: p.DeletionTimestamp != nil}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

@@ -1,4 +1,4 @@
-package kubenodes
+package kube
 
 import (
 	"context"
@@ -11,11 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/inventory/roster"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
+)
 
 // testCluster is a fake cluster, a running source of its Nodes, and the states reported so far.
 type testCluster struct {
@@ -178,8 +175,8 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	}
 	c.Take()
 	c.awaitStates(map[string]roster.NodeState{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's taint
-	if len(c.pods.countsByNode) != 1 || len(c.pods.podsByName) != 2 {
-		t.Errorf("deleted objects are kept: %v, %v", c.pods.countsByNode, c.pods.podsByName)
+	if len(c.countsByNode) != 1 || len(c.podsByName) != 2 {
+		t.Errorf("deleted objects are kept: %v, %v", c.countsByNode, c.podsByName)
 	}
 }
 
@@ -283,8 +280,14 @@ func TestParseWorkload(t *testing.T) {
 		{"ingress/app in gateway", ""},
 	} {
 		w, err := ParseWorkload(tc.text)
-		if (err == nil) != (tc.want != "") || err == nil && w.String() != tc.want {
-			t.Errorf("%q: %v, %v", tc.text, w, err)
+		got := ""
+		if err == nil && w.Selector != nil {
+			got = w.Namespace + "/" + w.Selector.String()
+		} else if err == nil {
+			got = w.Namespace + "/" + w.Kind + "/" + w.Name
+		}
+		if (err == nil) != (tc.want != "") || got != tc.want {
+			t.Errorf("%q: %q, %v", tc.text, got, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package kubewatch
+package kube
 
 import (
 	"context"
@@ -62,9 +62,12 @@ func newNodes(n int) []*corev1.Node {
 // newSlowWatch returns a watch of the server whose own list arrives after a delay; 0: immediately,
 // below 0: never.
 func newSlowWatch(s *slowServer, arrives time.Duration) *Watch[bool] {
-	k := nodeKind(nil)
+	k := cordonKind(nil)
 	k.Requests = &cache.ListWatch{ListWithContextFunc: s.list}
-	w := New(k, Config{Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)})
+	w := NewWatch(
+		k,
+		WatchConfig{Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Changed: make(chan struct{}, 1)},
+	)
 	listed := make([]any, len(s.nodes))
 	for i, n := range s.nodes {
 		listed[i] = n
@@ -94,7 +97,7 @@ func TestFullVerificationWaitsForAllPages(t *testing.T) {
 		{"the watch receives nothing", slowServer{pages: 1}, -1, 10 * time.Second, "has not received a list yet"},
 		{"the watch receives nothing while pages are slow", slowServer{pages: 10, perPage: 1500 * time.Millisecond}, -1, 30 * time.Second, "has not received a list yet"},
 		{"the first page hangs", slowServer{pages: 2, perPage: time.Hour}, 0, 10 * time.Second, "list all nodes: context deadline exceeded"},
-		{"pages without end", slowServer{pages: 1, perPage: 1300 * time.Millisecond, endless: true}, 0, 2 * time.Minute, "in 92 pages"},
+		{"pages without end", slowServer{pages: 1, perPage: 1300 * time.Millisecond, endless: true}, 0, 2 * time.Minute, "after 100 objects"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package kubenodes
+package kube
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package kubenodes
+package kube
 
 import (
 	"fmt"
@@ -83,9 +83,6 @@ func (s nodeSummary) evaluate(rules Rules, pods podCounts) roster.Node {
 }
 
 func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
-	if node == nil {
-		node = &corev1.Node{}
-	}
 	provider := node.Spec.ProviderID // not dropped if it is too long: then the name could pick another server
 	s := nodeSummary{
 		candidate: roster.Node{
