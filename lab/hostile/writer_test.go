@@ -40,6 +40,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -131,7 +132,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 			Probe:       probe.Spec{Mode: probe.Off},
 			ListUnready: true,
 		},
-		Sources: []targets.Source{{Name: "default"}},
+		Sources: []sources.Source{{Name: "default", Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

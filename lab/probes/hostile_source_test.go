@@ -27,6 +27,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	writertargets "github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -80,15 +81,20 @@ func (c *cluster) add(name, source string, port uint16) {
 	c.views[key] = writertargets.Resolution{
 		ResourceVersion: "0",
 		Target: writertargets.Target{
-			Key:       key,
-			State:     writertargets.Managed,
-			Owner:     metav1.OwnerReference{Kind: "Service", Name: name, UID: types.UID(name)},
-			ManagedBy: "slicefeed-default",
-			FirstName: name + "-slicefeed",
-			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-			ProbePort: port,
-			Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)}},
-			Settings:  writertargets.Settings{Sources: []string{source}, Probe: probe.Spec{Mode: probe.TCP}.Canonical(), ListUnready: true},
+			Key:        key,
+			State:      writertargets.Managed,
+			Owner:      metav1.OwnerReference{Kind: "Service", Name: name, UID: types.UID(name)},
+			ManagedBy:  "slicefeed-default",
+			FirstName:  name + "-slicefeed",
+			Families:   []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			Configured: []sources.Source{{Name: source, Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
+			ProbePort:  port,
+			Ports:      []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(port)), Protocol: new(corev1.ProtocolTCP)}},
+			Settings: writertargets.Settings{
+				Sources:     []string{source},
+				Probe:       probe.Spec{Mode: probe.TCP}.Canonical(),
+				ListUnready: true,
+			},
 		},
 	}
 }

@@ -18,12 +18,13 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
+	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/inputs"
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -136,9 +137,12 @@ func (w *writer) start() {
 		w.see(oracle.Fenced{Writer: w.name, Source: c.name, Inside: prefixes(fence), Forbidden: []netip.Addr{clusterIP}, Ports: w.allowed})
 		s := newSubscription(w, c, w.wires[n])
 		w.subs = append(w.subs, s)
-		allows := func(port uint16) bool { return slices.Contains(w.allowed, port) }
-		cfg.Sources = append(cfg.Sources, reconciler.Source{Feeds: s, Name: c.name, CIDRs: prefixes(fence), AllowsPort: allows})
-		settings.Sources = append(settings.Sources, targets.Source{Name: c.name, AllowsPort: allows})
+		cfg.Sources = append(cfg.Sources, reconciler.Source{Feeds: s, Name: c.name, CIDRs: prefixes(fence)})
+		configured := sources.Source{Name: c.name}
+		for _, port := range w.allowed {
+			configured.Ports = append(configured.Ports, sources.PortRange{First: port, Last: port})
+		}
+		settings.Sources = append(settings.Sources, configured)
 	}
 	w.probes = newProbes(w)
 	w.lease = &candidate{w: w, rand: w.chance("lease " + w.id())}
@@ -255,8 +259,7 @@ func (w *writer) planned() uint64 {
 	desired := view.Target.Desired()
 	writes := planner.Withdraw(desired, current).Writes()
 	if view.State != targets.Leaving {
-		allows := func(_ string, port uint16) bool { return slices.Contains(w.allowed, port) }
-		desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(w.loop.Decision(target).Endpoints, allows)
+		desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(w.loop.Decision(target).Endpoints, view.Allows)
 		writes = planner.Compute(desired, current).Writes()
 	}
 	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans, Writes: writes})

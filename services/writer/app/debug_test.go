@@ -38,6 +38,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -193,7 +194,7 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 			FirstName: "shop-slicefeed",
 		},
 		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
-		Sources:  []targets.Source{{Name: config.DefaultSource}},
+		Sources:  []sources.Source{{Name: config.DefaultSource, Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	writerreport "github.com/slicefeed/slicefeed/services/writer/report"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -110,7 +111,7 @@ func withConfig(t *testing.T, fixture planFixture, objects []runtime.Object, use
 			FirstName: "shop-slicefeed",
 		},
 		Defaults: targets.Settings{Probe: fixture.probe, ListUnready: true},
-		Sources:  []targets.Source{{Name: "default"}},
+		Sources:  []sources.Source{{Name: "default", Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, reg
 		}
 		feeds := subscriber.New(subscriber.Config{Source: src.Name, Dial: inventory.Dial, Log: log, Metrics: metrics})
 		s := &source{link: inventory, feeds: feeds}
-		s.Source = reconciler.Source{Feeds: feeds, Name: src.Name, CIDRs: settings.ToPrefixes(src.CIDRs), AllowsPort: src.AllowsPort}
+		s.Source = reconciler.Source{Feeds: feeds, Name: src.Name, CIDRs: settings.ToPrefixes(src.CIDRs)}
 		opened = append(opened, s)
 	}
 	return opened, errors.Join(problems...)

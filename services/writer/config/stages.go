@@ -71,7 +71,7 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 		return targets.Config{}, err
 	}
 	config := targets.Config{
-		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace), ServiceImports: c.Imports,
+		Class: c.Class, Writer: namespace, Namespaces: c.watchedNamespaces(namespace), ServiceImports: c.Imports, Sources: configured,
 		Defaults: targets.Settings{
 			Probe:       probe.Spec{Mode: mode, Path: c.ProbePath, Interval: c.ProbeInterval, Timeout: c.ProbeTimeout},
 			ListUnready: true,
@@ -79,12 +79,6 @@ func (c *Config) TargetsConfig(namespace string, configured []sources.Source) (t
 	}
 	config.NamedTarget = targets.Target{
 		Key: targets.Key{Namespace: c.Namespace, Name: c.Service}, ManagedBy: c.ManagedBy, FirstName: c.SliceName, FixedPort: c.Port,
-	}
-	for _, s := range configured {
-		config.Sources = append(
-			config.Sources,
-			targets.Source{Name: s.Name, Namespaces: s.Namespaces, AllowsPort: s.AllowsPort},
-		)
 	}
 	return config, nil
 }

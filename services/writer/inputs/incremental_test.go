@@ -72,7 +72,8 @@ func hasAddress(nodes map[string]*subscriber.Member, but string, a netip.Addr) b
 
 func TestIncrementalEndpointsEqualThoseReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		desired := targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, ManagedBy: "ours", FirstName: "shop"}.Desired()
+		target := targets.Target{Key: targets.Key{Namespace: "web", Name: "shop"}, ManagedBy: "ours", FirstName: "shop"}
+		desired := target.Desired()
 		slicesNow := make([]*discoveryv1.EndpointSlice, 3)
 		for i := range slicesNow {
 			slicesNow[i] = drawSlice(t, i)

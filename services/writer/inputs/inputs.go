@@ -173,7 +173,10 @@ func CurrentEndpoints(desired planner.Desired, existing []*discoveryv1.EndpointS
 
 // ListedEndpoints converts what a decision lists to input of the planner, and returns the port groups. It is the last
 // gate before a write: a port that is not allowed for its source is left out, and an endpoint without another one, too.
-func ListedEndpoints(decided []verdict.Endpoint, allows targets.Allows) ([]planner.Endpoint, map[string][]discoveryv1.EndpointPort) {
+func ListedEndpoints(
+	decided []verdict.Endpoint,
+	allows func(source string, port uint16) bool,
+) ([]planner.Endpoint, map[string][]discoveryv1.EndpointPort) {
 	list, groups := make([]planner.Endpoint, 0, len(decided)), map[string][]discoveryv1.EndpointPort{}
 	for i := range decided {
 		e := &decided[i]

@@ -183,14 +183,15 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 	api := &shelf{view: targets.Resolution{
 		ResourceVersion: "0",
 		Target: targets.Target{
-			Key:       key,
-			State:     targets.Managed,
-			Owner:     metav1.OwnerReference{UID: "uid"},
-			ManagedBy: "slicefeed-default",
-			FirstName: "shop-slicefeed",
-			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
-			Ports:     []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
-			Settings:  targets.Settings{Sources: []string{"default"}, Probe: probe.Spec{Mode: mode}, ListUnready: true},
+			Key:        key,
+			State:      targets.Managed,
+			Owner:      metav1.OwnerReference{UID: "uid"},
+			ManagedBy:  "slicefeed-default",
+			FirstName:  "shop-slicefeed",
+			Configured: anyPort,
+			Families:   []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
+			Ports:      []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+			Settings:   targets.Settings{Sources: []string{"default"}, Probe: probe.Spec{Mode: mode}, ListUnready: true},
 		},
 	}}
 	reporter := events.NewReporter(events.Config{Logger: log})

@@ -61,7 +61,7 @@ func (s Source) snapshotOf(service string) subscriber.Snapshot {
 }
 
 // portsOf returns what gives the ports of a target's endpoints. Most endpoints have those of the one before.
-func (r *Reconciler) portsOf(t *targets.Target) inputs.Ports {
+func portsOf(t *targets.Target) inputs.Ports {
 	var lastSource, lastProblem string
 	var lastKnown []contract.Port
 	var last targets.Ports
@@ -69,7 +69,7 @@ func (r *Reconciler) portsOf(t *targets.Target) inputs.Ports {
 	return inputs.Ports{Rule: t.PortRule(), Of: func(source string, known []contract.Port) (targets.Ports, string) {
 		if !asked || source != lastSource || !slices.Equal(known, lastKnown) {
 			asked, lastSource, lastKnown = true, source, known
-			last, lastProblem = t.PortsOf(source, known, r.allows)
+			last, lastProblem = t.PortsOf(source, known)
 		}
 		return last, lastProblem
 	}}
@@ -78,14 +78,14 @@ func (r *Reconciler) portsOf(t *targets.Target) inputs.Ports {
 // desiredOf converts a decision to input of the planner.
 func (r *Reconciler) desiredOf(view *targets.Resolution, decision verdict.Decision) planner.Desired {
 	desired := view.Desired()
-	desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(decision.Endpoints, view.Allows(r.allows))
+	desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(decision.Endpoints, view.Allows)
 	return desired
 }
 
 // input returns what a decision depends on.
 func (r *Reconciler) input(s *state, current []*discoveryv1.EndpointSlice) verdict.Input {
 	view := &s.basis.view
-	settings, limits, ports := &view.Target.Settings, r.Limits, r.portsOf(&view.Target)
+	settings, limits, ports := &view.Target.Settings, r.Limits, portsOf(&view.Target)
 	limits.FailoverBelow, limits.ExpireAfter, limits.ListUnready = settings.FailoverBelow, settings.ExpireAfter, settings.ListUnready
 	limits.Probing = settings.Probe.Mode != probe.Off
 	if view.State == targets.Managed { // else what other clients changed in owned slices is not repaired

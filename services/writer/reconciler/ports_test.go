@@ -16,6 +16,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -81,6 +82,7 @@ func newPortedService(t *testing.T, ports ...string) *portedService {
 			discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(22))},
 		)
 	}
+	view.Configured = []sources.Source{{Name: "blue", Ports: []sources.PortRange{{First: 30000, Last: 65535}}}}
 	w := &portedService{
 		t:       t,
 		now:     time.Now(),
@@ -89,16 +91,13 @@ func newPortedService(t *testing.T, ports ...string) *portedService {
 		prober:  &portProber{probed: map[string]bool{}},
 	}
 	w.Prober = w.prober
-	allows := map[string]func(uint16) bool{}
 	for _, name := range []string{"blue", "green"} {
 		w.reports[name] = &reportedNodes{snapshot: subscriber.Snapshot{
 			EverSynced: true, SyncedInStream: true, Connected: true, Membership: subscriber.PartStatus{State: subscriber.Synced},
 			Observation: 1, ObservationEpoch: "e",
 		}}
 		w.sources[name] = Source{Name: name, Feeds: w.reports[name], CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
-		allows[name] = func(port uint16) bool { return port >= 30000 }
 	}
-	w.allows = targets.NewAllows(allows)
 	w.Limits.ShrinkWindow = time.Minute
 	w.lease.since = w.now.Add(-time.Hour)
 	return w

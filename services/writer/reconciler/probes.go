@@ -5,14 +5,13 @@ import (
 	"slices"
 
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // setProbes requests the probes of the target's endpoints, and reports whether they are others than before.
 func (r *Reconciler) setProbes(s *state) (changed bool) {
 	target := &s.basis.view.Target
-	requests := requests(target.Settings.Probe, s.decision.Endpoints, s.basis.input.Current, target.Allows(r.allows))
+	requests := requests(target.Settings.Probe, s.decision.Endpoints, s.basis.input.Current, target.Allows)
 	if slices.Equal(requests, s.probed) {
 		return false
 	}
@@ -30,7 +29,7 @@ func requests(
 	spec probe.Spec,
 	decided []verdict.Endpoint,
 	current []verdict.CurrentEndpoint,
-	allows targets.Allows,
+	allows func(source string, port uint16) bool,
 ) (all []probe.Request) {
 	if spec.Mode == probe.Off {
 		return nil

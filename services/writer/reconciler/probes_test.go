@@ -19,7 +19,9 @@ func TestRemovedEndpointsAreProbedWhileTheyAreListed(t *testing.T) {
 		{Address: served, Ports: at30080, Verdict: verdict.Serve, Rule: verdict.RuleTable},
 		{Address: denied, Ports: at30080, Verdict: verdict.Remove, Rule: verdict.RuleAllowlist},
 	}}}
-	view := targets.Resolution{Target: targets.Target{ProbePort: 30080, Settings: targets.Settings{Probe: probe.Spec{Mode: probe.TCP}}}}
+	view := targets.Resolution{
+		Target: targets.Target{Configured: anyPort, ProbePort: 30080, Settings: targets.Settings{Probe: probe.Spec{Mode: probe.TCP}}},
+	}
 	off := targets.Resolution{}
 	off.Target.Settings.Probe.Mode = probe.Off
 	for _, tt := range []struct {

@@ -56,8 +56,6 @@ type Source struct {
 
 	Name  string
 	CIDRs []netip.Prefix
-
-	AllowsPort func(port uint16) bool // ports that may be written and probed for it; nil: all
 }
 
 // Feeds receives the reports of one inventory: about its one set of nodes, which is the Service "", or about Services
@@ -114,7 +112,6 @@ type Reconciler struct {
 	Config
 
 	sources     map[string]Source
-	allows      targets.Allows // which ports may be written and probed
 	propagation propagation
 	decisions   Queue
 	writes      Queue
@@ -166,11 +163,9 @@ func New(cfg Config, decisions, writes Queue) *Reconciler {
 		states:      map[targets.Key]*state{},
 		dependents:  newDependents(),
 	}
-	bySource := map[string]func(uint16) bool{}
 	for _, source := range cfg.Sources {
-		r.sources[source.Name], bySource[source.Name] = source, source.AllowsPort
+		r.sources[source.Name] = source
 	}
-	r.allows = targets.NewAllows(bySource)
 	return r
 }
 

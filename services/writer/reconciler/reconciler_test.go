@@ -26,6 +26,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -70,12 +71,15 @@ func newFixture(view targets.Resolution) *fixture {
 	return f
 }
 
+// anyPort is a source that may use any port, as one may that is not configured then.
+var anyPort = []sources.Source{{Name: "default", Ports: []sources.PortRange{{First: 1, Last: 65535}}}}
+
 // managed is a Service that can be managed, without probes and without endpoints.
 func managed() targets.Resolution {
 	return targets.Resolution{
 		Target: targets.Target{
-			Key:       fixtureKey,
-			State:     targets.Managed,
+			Key:   fixtureKey,
+			State: targets.Managed, Configured: anyPort,
 			Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "uid"},
 			ManagedBy: "slicefeed-default",
 			FirstName: "shop-slicefeed",
@@ -743,7 +747,7 @@ func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	if len(probed) != 1 || probed[0].Key.Port != 30080 {
 		t.Errorf("probed: %v, want 10.0.0.1 at port 30080", probed)
 	}
-	f.allows = func(_ string, port uint16) bool { return port == 30000 }
+	f.service.view.Configured = []sources.Source{{Name: "blue", Ports: []sources.PortRange{{First: 30000, Last: 30000}}}}
 	f.Decide(fixtureKey, time.Now())
 	if probed := f.state(fixtureKey).probed; len(probed) != 0 {
 		t.Errorf("probed: %v, at a port that the source may not use", probed)

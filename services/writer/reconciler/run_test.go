@@ -29,6 +29,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -49,7 +50,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	watched, err := targets.New(client, nil, targets.Config{
 		Class: "default", Writer: "web", Namespaces: []string{"web"},
 		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
-		Sources:  []targets.Source{{Name: "default"}},
+		Sources:  []sources.Source{{Name: "default", Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

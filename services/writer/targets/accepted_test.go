@@ -11,15 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 // twoSources returns a writer with the sources blue, which allows NodePorts, and green, which allows
 // one port.
 func twoSources() Config {
 	cfg := newConfig()
-	cfg.Sources = []Source{
-		{Name: "blue", AllowsPort: func(p uint16) bool { return p >= 30000 }},
-		{Name: "green", AllowsPort: func(p uint16) bool { return p == 31000 }},
+	cfg.Sources = []sources.Source{
+		{Name: "blue", Ports: ports(30000, 65535)},
+		{Name: "green", Ports: ports(31000, 31000)},
 	}
 	return cfg
 }
@@ -46,7 +47,7 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newResolver(twoSources())
-			h.cfg.Sources = append(h.cfg.Sources, Source{Name: "api-only", Namespaces: []string{"api"}})
+			h.cfg.Sources = append(h.cfg.Sources, sources.Source{Name: "api-only", Namespaces: []string{"api"}})
 			h.resolve(serviceWithSource())
 			svc := serviceWithSource()
 			tc.alter(svc.Annotations)
@@ -92,7 +93,7 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 
 func TestOperatorLimitsOverrideAcceptedSettings(t *testing.T) {
 	for name, narrow := range map[string]func(*Config){
-		"the ports are narrowed":      func(c *Config) { c.Sources[0].AllowsPort = func(uint16) bool { return false } },
+		"the ports are narrowed":      func(c *Config) { c.Sources[0].Ports = nil },
 		"the namespaces are narrowed": func(c *Config) { c.Sources[0].Namespaces = []string{"api"} },
 		"the source is gone":          func(c *Config) { c.Sources = c.Sources[1:] },
 	} {
@@ -122,7 +123,7 @@ func TestOperatorLimitsOverrideAcceptedSettings(t *testing.T) {
 
 // probedAt returns where the endpoints of a slice are probed.
 func probedAt(resolution Resolution, slice *discoveryv1.EndpointSlice) uint16 {
-	ports, _ := resolution.Target.PortsOf("blue", ListedPorts(slice), all)
+	ports, _ := resolution.PortsOf("blue", ListedPorts(slice))
 	return ports.Probe
 }
 
@@ -154,7 +155,7 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			svc.Spec.Selector, svc.Annotations["slicefeed.dev/probe"] = map[string]string{"a": "b"}, "off"
 		}, 0},
 		"a probed port not allowed": {func(c *Config, svc *corev1.Service) {
-			svc.Spec.Selector, c.Sources[0].AllowsPort = map[string]string{"a": "b"}, func(uint16) bool { return false }
+			svc.Spec.Selector, c.Sources[0].Ports = map[string]string{"a": "b"}, nil
 		}, 0},
 		"a source that is not known": {func(_ *Config, svc *corev1.Service) { svc.Annotations["slicefeed.dev/source"] = "bleu" }, 0},
 		"annotations never readable": {func(_ *Config, svc *corev1.Service) { svc.Annotations["slicefeed.dev/probe"] = "icmp" }, 0},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 var update = flag.Bool("update", false, "write the table into docs/reference/annotations.md")
@@ -91,7 +92,7 @@ func TestEveryReasonIsTested(t *testing.T) {
 
 func TestDocumentedServiceIsAccepted(t *testing.T) {
 	cfg := newConfig()
-	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
+	cfg.Sources = []sources.Source{{Name: "blue", Ports: anyPort}, {Name: "green", Ports: anyPort}}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readPage(t, "use/services.md"), -1)
 	if len(blocks) == 0 {
 		t.Fatal("there is no YAML")

@@ -60,27 +60,14 @@ func isImport(svc *corev1.Service) bool { return svc.Kind == planner.KindService
 // be written, or consumers would not find them.
 func validateImport(svc *corev1.Service) *Rejection {
 	if len(validation.IsDNS1123Label(svc.Name)) > 0 {
-		return newRejection(
-			ReasonInvalidServiceImport,
-			"The name is no DNS label of at most 63 characters, which slices have as a label.",
-		)
+		return newRejection(ReasonInvalidServiceImport, "The name is no DNS label of at most 63 characters, which slices have as a label.")
 	}
 	if svc.Spec.Type != typeClusterSetIP && svc.Spec.Type != typeHeadless {
-		return newRejection(
-			ReasonInvalidServiceImport,
-			"spec.type is %.30q: want %s or %s.",
-			svc.Spec.Type,
-			typeClusterSetIP,
-			typeHeadless,
-		)
+		return newRejection(ReasonInvalidServiceImport, "spec.type is %.30q: want %s or %s.", svc.Spec.Type, typeClusterSetIP, typeHeadless)
 	}
 	for i, family := range svc.Spec.IPFamilies {
 		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol || slices.Contains(svc.Spec.IPFamilies[:i], family) {
-			return newRejection(
-				ReasonInvalidServiceImport,
-				"spec.ipFamilies has %.30q: want IPv4, IPv6 or both, each once.",
-				family,
-			)
+			return newRejection(ReasonInvalidServiceImport, "spec.ipFamilies has %.30q: want IPv4, IPv6 or both, each once.", family)
 		}
 	}
 	names := map[string]bool{}
@@ -89,11 +76,7 @@ func validateImport(svc *corev1.Service) *Rejection {
 		protocols := []corev1.Protocol{"", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 		switch {
 		case names[p.Name]:
-			return newRejection(
-				ReasonInvalidServiceImport,
-				"Two ports have the name %.63q.",
-				p.Name,
-			)
+			return newRejection(ReasonInvalidServiceImport, "Two ports have the name %.63q.", p.Name)
 		case p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0:
 			return newRejection(
 				ReasonInvalidServiceImport,
@@ -101,12 +84,7 @@ func validateImport(svc *corev1.Service) *Rejection {
 				p.Name,
 			)
 		case !slices.Contains(protocols, p.Protocol):
-			return newRejection(
-				ReasonInvalidServiceImport,
-				"Protocol %.20q of port %s: want TCP, UDP or SCTP.",
-				p.Protocol,
-				shownName(p),
-			)
+			return newRejection(ReasonInvalidServiceImport, "Protocol %.20q of port %s: want TCP, UDP or SCTP.", p.Protocol, shownName(p))
 		case p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0:
 			return newRejection(
 				ReasonInvalidServiceImport,

@@ -67,7 +67,7 @@ func TestResolvesTargetOfServiceImport(t *testing.T) {
 		ManagedBy: "slicefeed-default", Writer: "slicefeed", FirstName: "shop.serviceimport-slicefeed",
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:    port(80), ProbePort: 80,
-		Settings: settings, Type: "ClusterSetIP", ServicePorts: map[string]uint16{"http": 80},
+		Settings: settings, Configured: configWithImports().Sources, Type: "ClusterSetIP", ServicePorts: map[string]uint16{"http": 80},
 	}
 	if diff := cmp.Diff(want, resolution.Target); diff != "" {
 		t.Error(diff)
@@ -85,7 +85,8 @@ func TestResolvesTargetOfServiceImport(t *testing.T) {
 }
 
 func TestSlicesOfServiceImportHaveItsLabels(t *testing.T) {
-	desired := resolve(configWithImports(), newImport()).Target.Desired()
+	resolution := resolve(configWithImports(), newImport())
+	desired := resolution.Desired()
 	desired.Endpoints = []planner.Endpoint{
 		{Address: netip.MustParseAddr("10.0.0.1"), Source: "blue"}, {Address: netip.MustParseAddr("10.0.0.2"), Source: "green"},
 	}
@@ -204,7 +205,7 @@ func TestRejectsInvalidServiceImports(t *testing.T) {
 	for name, tc := range importRejections {
 		t.Run(name, func(t *testing.T) {
 			cfg := configWithImports()
-			cfg.Sources[0].AllowsPort = func(port uint16) bool { return port != 80 }
+			cfg.Sources[0].Ports = ports(81, 65535)
 			resolution := resolve(cfg, newImport(tc.alter))
 			if resolution.Rejection == nil || resolution.Rejection.Reason != tc.reason ||
 				!strings.Contains(report.WithAdvice(resolution.Rejection.Reason, resolution.Rejection.Message), tc.advice) {

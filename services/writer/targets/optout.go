@@ -40,7 +40,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 	expired := !in.Now.Before(since.Add(optOutGracePeriod))
 	neverTarget := class == "" && !before.Labeled
 	if neverTarget {
-		leftovers = append(leftovers, cfg.formerSlices(resolution.Target, in.Slices)...)
+		leftovers = append(leftovers, cfg.formerSlices(&resolution.Target, in.Slices)...)
 	}
 	// A Service that lost the label stays relevant without slices, too: the cache may not yet show what
 	// was written just before.
@@ -73,7 +73,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 }
 
 // formerSlices returns the slices of a Service that this installation wrote when TARGET_MANAGED_BY was another one.
-func (cfg *Config) formerSlices(t Target, existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+func (cfg *Config) formerSlices(t *Target, existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	return slices.DeleteFunc(slices.Clone(existing), func(slice *discoveryv1.EndpointSlice) bool {
 		return slice.Labels[planner.LabelWriter] != cfg.Writer || slice.Labels[planner.NameLabel(t.kind())] != t.Name || isOtherClass(slice)
 	})
@@ -82,7 +82,7 @@ func (cfg *Config) formerSlices(t Target, existing []*discoveryv1.EndpointSlice)
 // IsReplaced reports whether slices of another class list a ready endpoint for each family in which the
 // owned slices list one that consumers may use. Until then deleting the owned slices empties the
 // Service: kube-proxy applies a delete immediately, and a later create up to a second later.
-func (t Target) IsReplaced(class string, existing []*discoveryv1.EndpointSlice) bool {
+func (t *Target) IsReplaced(class string, existing []*discoveryv1.EndpointSlice) bool {
 	return !slices.ContainsFunc(planner.WithdrawnSlices(t.Desired(), existing), func(owned *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(owned.Endpoints, isUsable) &&
 			!slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {

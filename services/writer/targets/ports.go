@@ -14,6 +14,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 // Ports are those of an endpoint.
@@ -22,41 +23,28 @@ type Ports struct {
 	Probe uint16 // at which it is probed; 0: none
 }
 
-// Allows reports whether a port may be written and probed for a source.
-type Allows func(source string, port uint16) bool
-
-// NewAllows returns the rule of these sources, each with the ports that it may use; nil: all. A source that is not among
-// them, which only a slice names, may use what one of them may.
-func NewAllows(bySource map[string]func(port uint16) bool) Allows {
-	return func(source string, port uint16) bool {
-		if allows, known := bySource[source]; known {
-			return allows == nil || allows(port)
-		}
-		for _, allows := range bySource {
-			if allows == nil || allows(port) {
-				return true
-			}
-		}
-		return false
+// Allows reports whether a port may be written and probed for a source. TARGET_PORT always may. A source that is not
+// configured, which only a slice names, may use what one of the configured sources may.
+func (t *Target) Allows(source string, port uint16) bool {
+	if port == t.FixedPort {
+		return true
 	}
-}
-
-// Allows returns the rule for the target: TARGET_PORT is always allowed.
-func (t Target) Allows(allows Allows) Allows {
-	return func(source string, port uint16) bool { return port == t.FixedPort || allows(source, port) }
+	if at := slices.IndexFunc(t.Configured, func(s sources.Source) bool { return s.Name == source }); at >= 0 {
+		return t.Configured[at].AllowsPort(port)
+	}
+	return slices.ContainsFunc(t.Configured, func(s sources.Source) bool { return s.AllowsPort(port) })
 }
 
 // PortsOf returns the ports of an endpoint of a source: those of the Service, those of the annotation ports.<source>, or,
 // if they follow the source, those of the known ones that have the name and the protocol of a port of the Service and
 // are allowed. Known are the ports of the node; while those cannot be used, and for a rejected Service, the ports of the
 // slice that lists the endpoint. The problem says, for people, why there are none, or none to probe; empty: there are.
-func (t Target) PortsOf(source string, known []contract.Port, allows Allows) (ports Ports, problem string) {
-	allowed := func(port uint16) bool { return t.Allows(allows)(source, port) }
+func (t *Target) PortsOf(source string, known []contract.Port) (ports Ports, problem string) {
 	var found []discoveryv1.EndpointPort
 	switch {
 	case t.State == ProbesOnly:
 		for _, p := range known {
-			if allowed(p.Number) {
+			if t.Allows(source, p.Number) {
 				found = append(found, endpointPort(p))
 			}
 		}
@@ -69,17 +57,13 @@ func (t Target) PortsOf(source string, known []contract.Port, allows Allows) (po
 			})
 			switch {
 			case len(matching) == 0:
-				problem = cmp.Or(
-					problem,
-					fmt.Sprintf("source %s reports no %s port %q, which this %s has", source, *p.Protocol, *p.Name, t.kind()),
-				)
+				missing := fmt.Sprintf("source %s reports no %s port %q, which this %s has", source, *p.Protocol, *p.Name, t.kind())
+				problem = cmp.Or(problem, missing)
 			case len(matching) > 1: // as in a rollout that changes it
 				return Ports{}, fmt.Sprintf("source %s reports several numbers of %s port %q", source, *p.Protocol, *p.Name)
-			case !allowed(matching[0].Number):
+			case !t.Allows(source, matching[0].Number):
 				problem = fmt.Sprintf(
-					"port %d, which source %s reports, is not in its ports in SOURCES_FILE or in ALLOWED_PORTS",
-					matching[0].Number,
-					source,
+					"port %d, which source %s reports, is not in its ports in SOURCES_FILE or in ALLOWED_PORTS", matching[0].Number, source,
 				)
 			default:
 				p.Port = new(int32(matching[0].Number))
@@ -91,32 +75,40 @@ func (t Target) PortsOf(source string, known []contract.Port, allows Allows) (po
 		return Ports{}, problem
 	}
 	ports.Text, ports.Probe = portsText(found), t.probePortAmong(found)
-	if t.Settings.Probe.Mode == probe.Off || ports.Probe != 0 && allowed(ports.Probe) {
+	if t.Settings.Probe.Mode == probe.Off || ports.Probe != 0 && t.Allows(source, ports.Probe) {
 		return ports, ""
 	}
 	if ports.Probe == 0 {
 		return ports, fmt.Sprintf("source %s reports no TCP port to probe", source)
 	}
-	return Ports{Text: ports.Text}, fmt.Sprintf(
-		"probe port %d is not in the ports of source %s in SOURCES_FILE or in ALLOWED_PORTS",
-		ports.Probe,
-		source,
-	)
+	problem = fmt.Sprintf("probe port %d is not in the ports of source %s in SOURCES_FILE or in ALLOWED_PORTS", ports.Probe, source)
+	return Ports{Text: ports.Text}, problem
 }
 
-// OwnPorts returns the ports of a source whose ports do not follow it.
-func (t Target) OwnPorts(source string) []discoveryv1.EndpointPort {
-	return withNumbers(t.Ports, t.Settings.Ports[source])
+// OwnPorts returns the ports of a source whose ports do not follow it: those of the Service, with the numbers of
+// ports.<source>. A number without a name is that of the only port.
+func (t *Target) OwnPorts(source string) []discoveryv1.EndpointPort {
+	ports, numbers := slices.Clone(t.Ports), t.Settings.Ports[source]
+	for i := range ports {
+		number := numbers[*ports[i].Name]
+		if len(ports) == 1 {
+			number = cmp.Or(numbers[""], number)
+		}
+		if number != 0 {
+			ports[i].Port = new(int32(number))
+		}
+	}
+	return ports
 }
 
 // FollowsPorts reports whether the ports of a source are those that it reports.
-func (t Target) FollowsPorts(source string) bool {
+func (t *Target) FollowsPorts(source string) bool {
 	_, given := t.Settings.Ports[source]
 	return t.Settings.PortsFromSource && !given
 }
 
-// PortRule is equal for two targets only if PortsOf returns the same for them, with the same allowlist.
-func (t Target) PortRule() string {
+// PortRule is equal for two targets only if PortsOf returns the same for them, with the same allowlists.
+func (t *Target) PortRule() string {
 	s := &t.Settings
 	return fmt.Sprint(
 		t.State == ProbesOnly,
@@ -182,7 +174,7 @@ func ParsePorts(text string) (all []discoveryv1.EndpointPort) {
 
 // probePortAmong returns the port of the settings, or else the first TCP port; 0: there is none. Of a rejected Service
 // it is the one that was probed before, if it is among them.
-func (t Target) probePortAmong(ports []discoveryv1.EndpointPort) (port uint16) {
+func (t *Target) probePortAmong(ports []discoveryv1.EndpointPort) (port uint16) {
 	if t.Settings.ProbePort != 0 {
 		return t.Settings.ProbePort
 	}
@@ -194,87 +186,56 @@ func (t Target) probePortAmong(ports []discoveryv1.EndpointPort) (port uint16) {
 	return port
 }
 
-// withNumbers returns the ports with other numbers, by name. A number without a name is that of the only port.
-func withNumbers(ports []discoveryv1.EndpointPort, numbers map[string]uint16) []discoveryv1.EndpointPort {
-	out := slices.Clone(ports)
-	if number, given := numbers[""]; given && len(out) == 1 {
-		out[0].Port = new(int32(number))
-		return out
-	}
-	for i := range out {
-		if number, given := numbers[*out[i].Name]; given {
-			out[i].Port = new(int32(number))
-		}
-	}
-	return out
-}
-
-// checkSourcePorts checks the ports of each source against its allowlist. PortsOf checks those that follow a source.
-func (t Target) checkSourcePorts(given []corev1.ServicePort, sources []Source) *Rejection {
+// checkSourcePorts checks the annotations ports.<source>, and the ports of each source against its allowlist. PortsOf
+// checks those that follow a source.
+func (t *Target) checkSourcePorts(given []corev1.ServicePort) *Rejection {
 	if rejection := t.checkPortNames(); rejection != nil {
 		return rejection
 	}
-	for _, source := range sources {
-		if t.FollowsPorts(source.Name) {
+	for _, source := range t.Settings.AllSources() {
+		if t.FollowsPorts(source) {
 			continue
 		}
-		ports := t.OwnPorts(source.Name)
+		ports := t.OwnPorts(source)
 		for i, p := range ports {
-			if t.deniesPort(source, uint16(*p.Port)) {
-				if t.Import { // it has no targetPort
-					return newRejection(
-						ReasonPortNotAllowed,
-						"Port %d (of port %s) is not allowed for source %s.",
-						*p.Port,
-						shownName(&given[i]),
-						source.Name,
-					)
-				}
-				return newRejection(
-					ReasonPortNotAllowed,
-					"Port %d (target of port %s) is not allowed for source %s.",
-					*p.Port,
-					shownName(&given[i]),
-					source.Name,
-				)
+			if t.Allows(source, uint16(*p.Port)) {
+				continue
 			}
-		}
-		if port := t.probePortAmong(ports); port != 0 && t.deniesPort(source, port) {
+			of := "target of"
+			if t.Import { // it has no targetPort
+				of = "of"
+			}
 			return newRejection(
 				ReasonPortNotAllowed,
-				"Port %d (probe port) is not allowed for source %s.",
-				port,
-				source.Name,
+				"Port %d (%s port %s) is not allowed for source %s.",
+				*p.Port,
+				of,
+				shownName(&given[i]),
+				source,
 			)
+		}
+		if port := t.probePortAmong(ports); port != 0 && !t.Allows(source, port) {
+			return newRejection(ReasonPortNotAllowed, "Port %d (probe port) is not allowed for source %s.", port, source)
 		}
 	}
 	return nil
 }
 
 // checkPortNames rejects annotations ports.<source> whose source or port names the Service does not have.
-func (t Target) checkPortNames() *Rejection {
+func (t *Target) checkPortNames() *Rejection {
 	for _, source := range slices.Sorted(maps.Keys(t.Settings.Ports)) {
 		if !slices.Contains(t.Settings.AllSources(), source) {
 			return newRejection(
-				ReasonInvalidAnnotation,
-				"%sports.%.40s names a source that this %s does not use.",
-				annotationPrefix,
-				source,
-				t.kind(),
+				ReasonInvalidAnnotation, "%sports.%.40s names a source that this %s does not use.", annotationPrefix, source, t.kind(),
 			)
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.Settings.Ports[source])) {
-			if name == "" && len(t.Ports) == 1 {
-				continue
-			}
-			if !slices.ContainsFunc(t.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == name }) {
+			known := name == "" && len(t.Ports) == 1 ||
+				slices.ContainsFunc(t.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == name })
+			if !known {
 				return newRejection(
 					ReasonInvalidAnnotation,
-					"%sports.%.30s names port %.20q, which the %s does not have.",
-					annotationPrefix,
-					source,
-					name,
-					t.kind(),
+					"%sports.%.30s names port %.20q, which the %s does not have.", annotationPrefix, source, name, t.kind(),
 				)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 // withTwoPorts returns a Service with the ports http and dns, of two sources.
@@ -37,9 +38,9 @@ func numbers(ports []discoveryv1.EndpointPort) map[string]int32 {
 
 func TestSourcesHaveTheirOwnPorts(t *testing.T) {
 	cfg := newConfig()
-	cfg.Sources = []Source{
-		{Name: "blue", AllowsPort: func(p uint16) bool { return p < 31000 }},
-		{Name: "green", AllowsPort: func(p uint16) bool { return p >= 31000 || p == 30053 }},
+	cfg.Sources = []sources.Source{
+		{Name: "blue", Ports: ports(1, 30999)},
+		{Name: "green", Ports: append(ports(31000, 65535), ports(30053, 30053)...)},
 	}
 	for name, tc := range map[string]struct {
 		annotations []string
@@ -73,11 +74,11 @@ func TestSourcesHaveTheirOwnPorts(t *testing.T) {
 				t.Fatal(resolution.Rejection)
 			}
 			target := resolution.Target
-			green, problem := target.PortsOf("green", nil, all)
+			green, problem := target.PortsOf("green", nil)
 			if diff := cmp.Diff(tc.green, numbers(ParsePorts(green.Text))); diff != "" || problem != "" {
 				t.Error(problem, diff)
 			}
-			blue, _ := target.PortsOf("blue", nil, all)
+			blue, _ := target.PortsOf("blue", nil)
 			if diff := cmp.Diff(map[string]int32{"http": 30080, "dns": 30053}, numbers(ParsePorts(blue.Text))); diff != "" {
 				t.Error(diff)
 			}
@@ -96,19 +97,15 @@ func TestANumberAloneIsThatOfTheOnlyPort(t *testing.T) {
 	if resolution.Rejection != nil {
 		t.Fatal(resolution.Rejection)
 	}
-	ports, _ := resolution.Target.PortsOf("default", nil, all)
+	ports, _ := resolution.PortsOf("default", nil)
 	if diff := cmp.Diff(Ports{Text: "http/TCP:31080", Probe: 31080}, ports); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// all allows any port.
-func all(string, uint16) bool { return true }
-
 func TestPortsFollowTheNode(t *testing.T) {
 	cfg := newConfig()
-	cfg.Sources = []Source{{Name: "blue"}, {Name: "green"}}
-	allows := func(source string, p uint16) bool { return source == "green" && p >= 30000 }
+	cfg.Sources = []sources.Source{{Name: "blue", Ports: anyPort}, {Name: "green", Ports: anyPort}}
 	two := withTwoPorts("ports", "from-source", "ports.blue", "http=31080")
 	at32000 := withTwoPorts("ports", "from-source", "probe-port", "32000")
 	at22 := withTwoPorts("ports", "from-source", "probe-port", "22")
@@ -154,7 +151,8 @@ func TestPortsFollowTheNode(t *testing.T) {
 			if !target.FollowsPorts("green") || tc.service == two && target.FollowsPorts("blue") {
 				t.Error("the annotation for one source does not take precedence")
 			}
-			got, problem := target.PortsOf("green", known, allows)
+			target.Configured = []sources.Source{{Name: "blue"}, {Name: "green", Ports: ports(30000, 65535)}}
+			got, problem := target.PortsOf("green", known)
 			if got != tc.want || (problem != "") != (tc.problem != "") || !strings.Contains(problem, tc.problem) {
 				t.Errorf("%+v, %q, want %+v, %q", got, problem, tc.want, tc.problem)
 			}

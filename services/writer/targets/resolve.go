@@ -13,6 +13,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 // Input is what the consuming cluster has of one target.
@@ -63,7 +64,11 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 	if in.Previous.UID != svc.UID {
 		in.Previous = Memory{UID: svc.UID}
 	}
-	settings, problems := parseAnnotations(cfg.Defaults, svc.Annotations)
+	defaults := cfg.Defaults
+	if len(cfg.Sources) == 1 {
+		defaults.Sources = []string{cfg.Sources[0].Name}
+	}
+	settings, problems := parseAnnotations(defaults, svc.Annotations)
 	resolution.Settings.Paused = settings.Paused
 	var candidates settingsCandidates
 	if in.Previous.Settings != nil {
@@ -91,8 +96,8 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 // accepted.
 func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates settingsCandidates) Memory {
 	svc, memory := in.Service, Memory{UID: in.Previous.UID, Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
-	target, annotationError, rejection := cfg.chooseSettings(resolution.Target, svc, candidates)
-	if candidates.annotated != nil && annotationError == nil && rejection == nil {
+	target, warning, rejection := cfg.chooseSettings(resolution.Target, svc, candidates)
+	if candidates.annotated != nil && warning == nil && rejection == nil {
 		settings := target.Settings
 		memory.Settings, memory.ProbePort = &settings, target.ProbePort
 	}
@@ -112,7 +117,7 @@ func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates s
 	resolution.Rejection = rejection
 	switch {
 	case rejection == nil:
-		target.State, resolution.Warning = Managed, annotationError
+		target.State, resolution.Warning = Managed, warning
 	case rejection.Reason == ReasonServiceTerminating || rejection.Reason == ReasonOwnedByOtherWriter:
 		target.State = Rejected
 	default:
@@ -122,98 +127,79 @@ func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates s
 	return memory
 }
 
-// chooseSettings completes a target with the first usable settings: those of its annotations, or else
-// those accepted last. Accepted settings are checked again, so that the operator's current limits apply.
-// The annotationError is why the annotations do not apply although the target is not rejected.
+// chooseSettings completes a target with the first usable settings: those of its annotations, or else those accepted
+// last. Accepted settings are checked again, so that the operator's current limits apply. The warning is why the
+// annotations do not apply although the target is not rejected.
 func (cfg *Config) chooseSettings(
-	target Target,
+	t Target,
 	svc *corev1.Service,
 	candidates settingsCandidates,
-) (chosen Target, annotationError, rejection *Rejection) {
-	kept := target
+) (chosen Target, warning, rejection *Rejection) {
+	annotated := t
 	switch {
 	case candidates.annotated != nil:
-		target.Settings = cfg.withOnlySource(*candidates.annotated)
-		if rejection = cfg.resolveTarget(&target, svc); rejection == nil {
-			return target, nil, nil
+		if annotated, rejection = cfg.resolveTarget(t, svc, *candidates.annotated); rejection == nil {
+			return annotated, nil, nil
 		}
-		annotationError = rejection
 	case len(candidates.problems) > 0:
 		rejection = newAnnotationRejection(candidates.problems)
-		annotationError = rejection
 	}
 	if candidates.accepted == nil {
-		return target, nil, rejection
+		return annotated, nil, rejection
 	}
-	kept.Settings = *candidates.accepted
-	if problem := cfg.resolveTarget(&kept, svc); problem == nil {
-		return kept, annotationError, nil
-	} else if candidates.annotated == nil {
-		return kept, nil, problem
+	accepted, problem := cfg.resolveTarget(t, svc, *candidates.accepted)
+	switch {
+	case problem == nil:
+		return accepted, rejection, nil
+	case candidates.annotated == nil:
+		return accepted, nil, problem
 	}
-	return target, nil, rejection
+	return annotated, nil, rejection
 }
 
-// withOnlySource sets the only configured source, unless the settings name one.
-func (cfg *Config) withOnlySource(s Settings) Settings {
-	if len(s.Sources) == 0 && len(cfg.Sources) == 1 {
-		s.Sources = []string{cfg.Sources[0].Name}
-	}
-	return s
-}
-
-// resolveTarget derives families and ports from the settings of a target, or rejects it.
-func (cfg *Config) resolveTarget(t *Target, svc *corev1.Service) *Rejection {
-	sources, rejection := cfg.resolveSources(t)
+// resolveTarget derives families and ports of a target from settings, or rejects it.
+func (cfg *Config) resolveTarget(t Target, svc *corev1.Service, settings Settings) (Target, *Rejection) {
+	t.Settings = settings
+	rejection := cfg.checkSources(&t)
 	if rejection != nil {
-		return rejection
+		return t, rejection
 	}
 	t.Families = addressTypes(&svc.Spec)
 	if t.Ports, rejection = t.resolvePorts(svc.Spec.Ports); rejection != nil {
-		return rejection
+		return t, rejection
 	}
-	if t.ProbePort, rejection = t.resolveProbePort(); rejection != nil {
-		return rejection
+	if t.ProbePort = t.probePortAmong(t.Ports); t.ProbePort == 0 && settings.Probe.Mode != probe.Off {
+		return t, newRejection(ReasonNoProbePort, "%s has no TCP port to probe.", t.kind())
 	}
-	return t.checkSourcePorts(svc.Spec.Ports, sources)
+	return t, t.checkSourcePorts(svc.Spec.Ports)
 }
 
-// resolveSources returns the sources that the target uses.
-func (cfg *Config) resolveSources(t *Target) ([]Source, *Rejection) {
+// checkSources rejects a target that uses no source, or one that it may not use.
+func (cfg *Config) checkSources(t *Target) *Rejection {
 	all := make([]string, len(cfg.Sources))
-	for i, source := range cfg.Sources {
-		all[i] = source.Name
+	for i := range cfg.Sources {
+		all[i] = cfg.Sources[i].Name
 	}
 	slices.Sort(all)
+	used := t.Settings.AllSources()
 	if len(t.Settings.Sources) == 0 {
-		return nil, newRejection(ReasonSourceRequired, "It names none of the sources: %s.", display.List(all))
+		return newRejection(ReasonSourceRequired, "It names none of the sources: %s.", display.List(all))
 	}
-	var given []Source
-	for i, name := range t.Settings.AllSources() {
-		if slices.Contains(t.Settings.AllSources()[:i], name) {
-			return nil, newRejection(
-				ReasonInvalidAnnotation,
-				"Source %.40q is named twice in %[2]ssource and %[2]sfailover.",
-				name,
-				annotationPrefix,
+	for i, name := range used {
+		if slices.Contains(used[:i], name) {
+			return newRejection(
+				ReasonInvalidAnnotation, "Source %.40q is named twice in %[2]ssource and %[2]sfailover.", name, annotationPrefix,
 			)
 		}
-		at := slices.IndexFunc(cfg.Sources, func(s Source) bool { return s.Name == name })
+		at := slices.IndexFunc(cfg.Sources, func(s sources.Source) bool { return s.Name == name })
 		if at < 0 {
-			return nil, newRejection(ReasonUnknownSource, "Source %.40q does not exist; there are %s.", name, display.List(all))
+			return newRejection(ReasonUnknownSource, "Source %.40q does not exist; there are %s.", name, display.List(all))
 		}
-		source := cfg.Sources[at]
-		if len(source.Namespaces) > 0 && !slices.Contains(source.Namespaces, t.Namespace) {
-			return nil, newRejection(
-				ReasonNamespaceNotAllowed,
-				"Source %s may not be used in namespace %s.",
-				name,
-				t.Namespace,
-			)
+		if allowed := cfg.Sources[at].Namespaces; len(allowed) > 0 && !slices.Contains(allowed, t.Namespace) {
+			return newRejection(ReasonNamespaceNotAllowed, "Source %s may not be used in namespace %s.", name, t.Namespace)
 		}
-		given = append(given, source)
 	}
-	return given, nil
+	return nil
 }
 
 // resolveProbesOnly completes a rejected target so far that its listed endpoints can follow their probes, if that is
@@ -225,14 +211,10 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 			continue
 		}
 		t := *target
-		t.State, t.Settings, t.ProbePort = ProbesOnly, cfg.withOnlySource(*settings), in.Previous.ProbePort
-		sources, rejection := cfg.resolveSources(&t)
-		desired, bySource := t.Desired(), map[string]func(uint16) bool{}
-		for _, s := range sources {
-			bySource[s.Name] = s.AllowsPort
-		}
-		if rejection == nil && slices.ContainsFunc(in.Slices, func(slice *discoveryv1.EndpointSlice) bool {
-			_, problem := t.PortsOf(planner.SourceOf(slice), ListedPorts(slice), NewAllows(bySource))
+		t.State, t.Settings, t.ProbePort = ProbesOnly, *settings, in.Previous.ProbePort
+		desired := t.Desired()
+		if cfg.checkSources(&t) == nil && slices.ContainsFunc(in.Slices, func(slice *discoveryv1.EndpointSlice) bool {
+			_, problem := t.PortsOf(planner.SourceOf(slice), ListedPorts(slice))
 			return desired.Owns(slice) && problem == ""
 		}) {
 			*target = t
@@ -250,7 +232,7 @@ func (cfg *Config) isLabeled(svc *corev1.Service) bool {
 func (cfg *Config) newTarget(key Key) Target {
 	t := Target{
 		Key: key, Owner: metav1.OwnerReference{APIVersion: "v1", Kind: key.kind(), Name: key.Name},
-		ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.TargetName() + firstNameSuffix,
+		ManagedBy: cfg.managedBy(), Writer: cfg.Writer, FirstName: key.TargetName() + firstNameSuffix, Configured: cfg.Sources,
 	}
 	if named := cfg.NamedTarget; key == named.Key {
 		t.ManagedBy, t.FirstName, t.FixedPort = cmp.Or(named.ManagedBy, t.ManagedBy), cmp.Or(named.FirstName, t.FirstName), named.FixedPort

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 // resolve resolves a Service without memory.
@@ -41,7 +42,7 @@ func TestResolvesTargetOfService(t *testing.T) {
 		Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(30080))}},
 		ProbePort: 30080,
-		Settings:  settings, ServicePorts: map[string]uint16{"http": 80},
+		Settings:  settings, Configured: newConfig().Sources, ServicePorts: map[string]uint16{"http": 80},
 	}
 	if diff := cmp.Diff(want, resolution.Target); diff != "" {
 		t.Error(diff)
@@ -86,7 +87,7 @@ func TestAcceptsValidServices(t *testing.T) {
 		},
 		"TARGET_PORT is allowed by any allowlist": {
 			func(c *Config, _ *corev1.Service) {
-				c.NamedTarget.FixedPort, c.Sources[0].AllowsPort = 8080, func(uint16) bool { return false }
+				c.NamedTarget.FixedPort, c.Sources[0].Ports = 8080, nil
 			},
 			func(t Target) bool { return *t.Ports[0].Port == 8080 },
 		},
@@ -173,7 +174,7 @@ func TestAcceptsValidServices(t *testing.T) {
 		},
 		"several sources that all allow it": {
 			func(c *Config, svc *corev1.Service) {
-				c.Sources = []Source{{Name: "green", Namespaces: []string{"api", "web"}}, {Name: "blue"}}
+				c.Sources = []sources.Source{{Name: "green", Namespaces: []string{"api", "web"}, Ports: anyPort}, {Name: "blue", Ports: anyPort}}
 				svc.Annotations["slicefeed.dev/source"] = "green, blue"
 			},
 			func(t Target) bool { return cmp.Equal(t.Settings.Sources, []string{"blue", "green"}) },
@@ -235,17 +236,17 @@ var rejections = map[string]struct {
 		"Use 1 to 65535",
 	},
 	"a port outside the allowlist": {func(c *Config, _ *corev1.Service) {
-		c.Sources[0].AllowsPort = func(p uint16) bool { return p == 1 }
+		c.Sources[0].Ports = ports(1, 1)
 	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"a probe port outside it": {func(c *Config, svc *corev1.Service) {
-		svc.Annotations["slicefeed.dev/probe-port"], c.Sources[0].AllowsPort = "22", func(p uint16) bool { return p != 22 }
+		svc.Annotations["slicefeed.dev/probe-port"], c.Sources[0].Ports = "22", ports(23, 65535)
 	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"a port that one of its sources does not allow": {func(c *Config, svc *corev1.Service) {
-		c.Sources = []Source{{Name: "blue"}, {Name: "green", AllowsPort: func(p uint16) bool { return p == 1 }}}
+		c.Sources = []sources.Source{{Name: "blue", Ports: anyPort}, {Name: "green", Ports: ports(1, 1)}}
 		svc.Annotations["slicefeed.dev/source"] = "green,blue"
 	}, "PortNotAllowed", "source green"},
 	"TARGET_PORT of the named one at another": {func(c *Config, svc *corev1.Service) {
-		c.NamedTarget.FixedPort, svc.Name, c.Sources[0].AllowsPort = 30080, "cart", func(p uint16) bool { return p == 1 }
+		c.NamedTarget.FixedPort, svc.Name, c.Sources[0].Ports = 30080, "cart", ports(1, 1)
 	}, "PortNotAllowed", "ALLOWED_PORTS"},
 	"nothing to probe": {
 		func(_ *Config, svc *corev1.Service) { svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP },
@@ -269,7 +270,7 @@ var rejections = map[string]struct {
 		svc.Annotations["slicefeed.dev/source"] = "blu"
 	}, "UnknownSource", `Source "blu" does not exist; there are default. Correct slicefeed.dev/source, or add it to SOURCES_FILE.`},
 	"no source though there are several": {func(c *Config, _ *corev1.Service) {
-		c.Sources = []Source{{Name: "green"}, {Name: "blue"}}
+		c.Sources = []sources.Source{{Name: "green"}, {Name: "blue"}}
 	}, "SourceRequired", "sources: blue, green. Set annotation slicefeed.dev/source to one or more of them."},
 	"a Service that is none": {func(_ *Config, svc *corev1.Service) {
 		svc.Annotations["slicefeed.dev/source-service"] = "web"
@@ -477,7 +478,7 @@ func TestMaximumLengthNamesFit(t *testing.T) {
 	cfg.Class = strings.Repeat("c", 63-len("slicefeed-"))
 	cfg.Writer = strings.Repeat("w", 63)
 	svc.Labels[LabelClass] = cfg.Class
-	cfg.Sources = []Source{{Name: strings.Repeat("a", 63)}, {Name: strings.Repeat("b", 63)}}
+	cfg.Sources = []sources.Source{{Name: strings.Repeat("a", 63), Ports: anyPort}, {Name: strings.Repeat("b", 63), Ports: anyPort}}
 	svc.Annotations["slicefeed.dev/source"] = cfg.Sources[0].Name + "," + cfg.Sources[1].Name
 	resolution := resolve(cfg, svc)
 	if resolution.Rejection != nil {

@@ -4,9 +4,16 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 var shop = Key{Namespace: "web", Name: "shop"}
+
+var anyPort = ports(1, 65535)
+
+func ports(first, last uint16) []sources.PortRange {
+	return []sources.PortRange{{First: first, Last: last}}
+}
 
 func defaultSettings() Settings {
 	return Settings{
@@ -19,7 +26,7 @@ func defaultSettings() Settings {
 func newConfig() Config {
 	return Config{
 		Class: "default", Writer: "slicefeed", Namespaces: []string{"web"}, Defaults: defaultSettings(),
-		Sources: []Source{{Name: "default"}},
+		Sources: []sources.Source{{Name: "default", Ports: anyPort}},
 	}
 }
 

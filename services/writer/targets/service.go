@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // MaxPorts is how many ports a target may have. The API server's own limit, 20,000 in a slice, would make each slice,
@@ -23,18 +22,11 @@ func validateService(service *corev1.Service) *Rejection {
 	svc := &service.Spec
 	switch {
 	case service.DeletionTimestamp != nil:
-		return newRejection(
-			ReasonServiceTerminating,
-			"%s is being deleted; nothing more is written.",
-			keyOf(service).kind(),
-		)
+		return newRejection(ReasonServiceTerminating, "%s is being deleted; nothing more is written.", keyOf(service).kind())
 	case svc.Type == corev1.ServiceTypeExternalName:
 		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints.")
 	case len(svc.Selector) > 0:
-		return newRejection(
-			ReasonServiceHasSelector,
-			"Service has a selector, so Kubernetes writes its slices.",
-		)
+		return newRejection(ReasonServiceHasSelector, "Service has a selector, so Kubernetes writes its slices.")
 	case svc.InternalTrafficPolicy != nil && *svc.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
 		return newRejection(
 			ReasonLocalTrafficPolicy,
@@ -83,11 +75,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 		}
 		switch {
 		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
-			return newRejection(
-				ReasonLegacyEndpoints,
-				"Service has a legacy Endpoints object, mirrored as slice %s.",
-				slice.Name,
-			)
+			return newRejection(ReasonLegacyEndpoints, "Service has a legacy Endpoints object, mirrored as slice %s.", slice.Name)
 		case isOtherClass(slice):
 			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
 		default:
@@ -97,20 +85,11 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 	return nil
 }
 
-// deniesPort reports whether a source does not allow a port to be written and probed.
-func (t Target) deniesPort(source Source, port uint16) bool {
-	return port != t.FixedPort && source.AllowsPort != nil && !source.AllowsPort(port)
-}
-
 // resolvePorts returns the ports of the slices: kube-proxy joins them to the ports of the Service by
 // name and protocol, and sends traffic to the number in the slice.
-func (t Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.EndpointPort, *Rejection) {
+func (t *Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.EndpointPort, *Rejection) {
 	if t.FixedPort != 0 && len(given) != 1 {
-		return nil, newRejection(
-			ReasonAmbiguousTargetPort,
-			"TARGET_PORT requires a Service with one port; this one has %d.",
-			len(given),
-		)
+		return nil, newRejection(ReasonAmbiguousTargetPort, "TARGET_PORT requires a Service with one port; this one has %d.", len(given))
 	}
 	var out []discoveryv1.EndpointPort
 	for _, p := range given {
@@ -137,19 +116,6 @@ func (t Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.Endpoint
 		out = append(out, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &number, AppProtocol: p.AppProtocol})
 	}
 	return out, nil
-}
-
-// resolveProbePort returns the port of the settings, or else the first TCP port.
-func (t Target) resolveProbePort() (uint16, *Rejection) {
-	port := t.probePortAmong(t.Ports)
-	if port == 0 && t.Settings.Probe.Mode != probe.Off {
-		return 0, newRejection(
-			ReasonNoProbePort,
-			"%s has no TCP port to probe.",
-			t.kind(),
-		)
-	}
-	return port, nil
 }
 
 func addressTypes(svc *corev1.ServiceSpec) []discoveryv1.AddressType {

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
+	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
 // LabelClass on a Service puts it under the management of the installation of that class.
@@ -36,8 +37,8 @@ type Config struct {
 	Namespaces []string
 	// ServiceImports with the label are targets too. They are resolved as Services; see serviceOfImport.
 	ServiceImports bool
-	Defaults       Settings // without Sources: the only configured source
-	Sources        []Source
+	Defaults       Settings // without Sources: those are the only configured source, if it is the only one
+	Sources        []sources.Source
 }
 
 // Key identifies a Service, or a ServiceImport, which may have the same name.
@@ -77,13 +78,6 @@ func keyOf(svc *corev1.Service) Key {
 	return Key{Namespace: svc.Namespace, Name: svc.Name, Import: isImport(svc)}
 }
 
-// Source is the configuration of one source.
-type Source struct {
-	Name       string
-	Namespaces []string               // whose Services may use it; empty: all watched namespaces
-	AllowsPort func(port uint16) bool // ports that may be written and probed; nil: all
-}
-
 // Target is a Service or a ServiceImport that this writer can manage. If it is rejected or opted out, only what identifies
 // it and its slices is set, Settings.Paused, and the other settings if they are valid.
 type Target struct {
@@ -106,6 +100,7 @@ type Target struct {
 	// OtherClassSlices are slices of this Service that writers of other classes wrote.
 	OtherClassSlices []string
 	Settings         Settings
+	Configured       []sources.Source // all of the writer's, whose allowlists Allows follows
 	// PublishNotReadyAddresses is the field of the Service: consumers send traffic to endpoints that are
 	// not ready, too.
 	PublishNotReadyAddresses bool
@@ -117,14 +112,14 @@ type Target struct {
 }
 
 // Reference identifies the target for Events.
-func (t Target) Reference() corev1.ObjectReference {
+func (t *Target) Reference() corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: t.Owner.APIVersion, Kind: t.Owner.Kind, Namespace: t.Namespace, Name: t.Name, UID: t.Owner.UID,
 	}
 }
 
 // Desired converts the target to the planner's input, without endpoints and their port groups.
-func (t Target) Desired() planner.Desired {
+func (t *Target) Desired() planner.Desired {
 	return planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
 		ManagedBy: t.ManagedBy, Writer: t.Writer, FirstName: t.FirstName,
