@@ -90,7 +90,7 @@ func (o *options) ask(ctx context.Context, filter string, components ...string) 
 		all = append(all, o.askCluster(ctx, c, component, where.namespace, filter)...)
 	}
 	if len(all) == 0 {
-		return nil, settings.FlagError(fmt.Errorf("this command asks %s; set the context of its cluster", components[0]))
+		return nil, settings.NewConfigError(fmt.Errorf("this command asks %s; set the context of its cluster", components[0]))
 	}
 	for _, a := range all {
 		if errors.Is(a.err, settings.ErrConfiguration) {
@@ -113,12 +113,12 @@ func (o *options) newCluster(name string) (*cluster, error) {
 	rules.ExplicitPath = o.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, settings.FlagError(fmt.Errorf("context %q: %w", name, err))
+		return nil, settings.NewConfigError(fmt.Errorf("context %q: %w", name, err))
 	}
 	config.QPS, config.Timeout = -1, callTimeout // one person's requests
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, settings.FlagError(fmt.Errorf("context %q: %w", name, err))
+		return nil, settings.NewConfigError(fmt.Errorf("context %q: %w", name, err))
 	}
 	return &cluster{context: cmp.Or(name, "current"), config: config, client: client}, nil
 }

@@ -146,7 +146,7 @@ func (o *options) newWaitCommand() *cobra.Command {
 		Args:    command.CheckArgs([]string{"NAMESPACE/SERVICE"}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if namespace, name, _ := strings.Cut(args[0], "/"); namespace == "" || name == "" || strings.Contains(name, "/") {
-				return settings.FlagError(fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", args[0]))
+				return settings.NewConfigError(fmt.Errorf("%q: want NAMESPACE/SERVICE, such as web/shop", args[0]))
 			}
 			return o.wait(cmd.Context(), timeout, cmd.ErrOrStderr(), args[0])
 		},

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,14 +34,13 @@ type Component[C any] struct {
 	ForbiddenEnv []string
 
 	// CheckFiles reads the files that the settings name, and reports all problems, also while settings have problems.
-	// It may be nil.
 	CheckFiles func(cfg *C, checks settings.FileChecks) error
 
 	// Build creates the service from a valid configuration. It reads files, but makes no requests. Its
 	// error is a configuration error.
 	Build func(cfg *C, log *slog.Logger) (Service, error)
 
-	// LogSettings returns the settings of serve's log. It may be nil: JSON at level info.
+	// LogSettings returns the settings of serve's log.
 	LogSettings func(cfg *C) LogSettings
 
 	// Subcommands are additional commands with the configuration of serve.
@@ -141,18 +141,14 @@ func (c Component[C]) Command(getenv func(string) string) *cobra.Command {
 				Annotations: map[string]string{failureAnnotation: "the component could not go on"},
 			},
 			func(cmd *cobra.Command, cfg *C, _ []string) error {
-				var logSettings LogSettings
-				if c.LogSettings != nil {
-					logSettings = c.LogSettings(cfg)
-				}
-				log := logSettings.NewLogger(cmd.ErrOrStderr())
+				log := c.LogSettings(cfg).NewLogger(cmd.ErrOrStderr())
 				captureGlobalLoggers(log)
 				for _, warning := range settings.Misspelled(c.environ, cfg) {
 					log.Warn("unknown variable in the environment", "warning", warning)
 				}
-				service, err := c.buildService(cfg, log)
+				service, err := c.Build(cfg, log)
 				if err != nil {
-					return err
+					return settings.NewConfigError(err)
 				}
 				log.Info("starting", "component", c.Name, "version", c.Version)
 				defer context.AfterFunc(cmd.Context(), func() { log.Info("stopping", "component", c.Name) })()
@@ -190,9 +186,9 @@ func NewRoot(name, short, version, commit string) *cobra.Command {
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			advice = "did you mean " + strings.Join(near, " or ") + "?"
 		}
-		return settings.FlagError(fmt.Errorf("unknown command %q; %s", args[0], advice))
+		return settings.NewConfigError(fmt.Errorf("unknown command %q; %s", args[0], advice))
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.FlagError(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return settings.NewConfigError(err) })
 	root.AddCommand(&cobra.Command{
 		Use: "version", Short: "Print version, commit and Go version", Args: CheckArgs(nil),
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), root.Version) },
@@ -205,8 +201,8 @@ func (c Component[C]) newCheckConfig(getenv func(string) string) *cobra.Command 
 	offline := check.Flags().Bool("offline", false, "do not read how to connect to a cluster, which a CI does not know")
 	return c.withConfig(getenv, check, func(cmd *cobra.Command, cfg *C, _ []string) error {
 		if !*offline {
-			if _, err := c.buildService(cfg, slog.New(slog.DiscardHandler)); err != nil {
-				return err
+			if _, err := c.Build(cfg, slog.New(slog.DiscardHandler)); err != nil {
+				return settings.NewConfigError(err)
 			}
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "configuration is valid")
@@ -255,12 +251,12 @@ func (c Component[C]) withConfig(
 			}
 		}
 		problems := []error{settings.Load(cmd.Flags(), getenv, cfg), c.checkForbiddenEnv(getenv)}
-		if checks := cmd.Name() == "check-config"; c.CheckFiles != nil && (checks || cmd.Name() == "serve") {
+		if checks := cmd.Name() == "check-config"; checks || cmd.Name() == "serve" {
 			offline, _ := cmd.Flags().GetBool("offline") // which serve does not have
 			problems = append(problems, c.CheckFiles(cfg, settings.FileChecks{Strict: checks, Cluster: checks && !offline}))
 		}
-		if err := errors.Join(problems...); err != nil {
-			return settings.NewConfigError(err)
+		if err := settings.NewConfigError(errors.Join(problems...)); err != nil {
+			return err
 		}
 		return run(cmd, cfg, args)
 	}
@@ -273,37 +269,22 @@ func CheckArgs(names []string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		for i, name := range names {
 			if i >= len(args) && !strings.HasPrefix(name, "[") {
-				return settings.FlagError(fmt.Errorf("missing argument %s, want %s", name, cmd.UseLine()))
+				return settings.NewConfigError(fmt.Errorf("missing argument %s, want %s", name, cmd.UseLine()))
 			}
 		}
 		if len(args) > len(names) {
-			return settings.FlagError(fmt.Errorf("unexpected argument %q, want %s", args[len(names)], cmd.UseLine()))
+			return settings.NewConfigError(fmt.Errorf("unexpected argument %q, want %s", args[len(names)], cmd.UseLine()))
 		}
 		return nil
 	}
-}
-
-func (c Component[C]) buildService(cfg *C, log *slog.Logger) (Service, error) {
-	service, err := c.Build(cfg, log)
-	if err != nil {
-		return nil, settings.NewConfigError(err)
-	}
-	return service, nil
 }
 
 // checkForbiddenEnv returns an error that names the credentials of the other component in the
 // environment.
 func (c Component[C]) checkForbiddenEnv(getenv func(string) string) error {
-	var found []string
-	for _, name := range c.ForbiddenEnv {
-		if getenv(name) != "" {
-			found = append(found, name)
-		}
-	}
+	found := slices.DeleteFunc(slices.Clone(c.ForbiddenEnv), func(name string) bool { return getenv(name) == "" })
 	if len(found) == 0 {
 		return nil
 	}
-	return settings.NewConfigError(
-		fmt.Errorf("%s: credentials of the other component must not be set here; remove them", strings.Join(found, ", ")),
-	)
+	return fmt.Errorf("%s: credentials of the other component must not be set here; remove them", strings.Join(found, ", "))
 }

@@ -188,9 +188,14 @@ func TestServeLogsItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out bytes.Buffer
-		cmd := Component[testConfig]{Name: "component", Build: func(*testConfig, *slog.Logger) (Service, error) {
-			return serviceFunc(func(context.Context) error { cancel(); synctest.Wait(); return nil }), nil
-		}}.Command(func(string) string { return "" })
+		cmd := Component[testConfig]{
+			Name:        "component",
+			LogSettings: func(cfg *testConfig) LogSettings { return cfg.Log },
+			CheckFiles:  func(*testConfig, settings.FileChecks) error { return nil },
+			Build: func(*testConfig, *slog.Logger) (Service, error) {
+				return serviceFunc(func(context.Context) error { cancel(); synctest.Wait(); return nil }), nil
+			},
+		}.Command(func(string) string { return "" })
 		cmd.SetArgs([]string{"serve", "--name=a"})
 		cmd.SetErr(&out)
 		if err := cmd.ExecuteContext(ctx); err != nil {

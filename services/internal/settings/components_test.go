@@ -182,7 +182,7 @@ func (c component) outcome(set map[string]string) (lines []string) {
 	maps.Copy(env, set)
 	cfg := c.new()
 	if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
-		return strings.Split(err.Error(), "\n")[1:]
+		return strings.Split(settings.NewConfigError(err).Error(), "\n")[1:]
 	}
 	return describe("", reflect.ValueOf(cfg).Elem())
 }

@@ -20,8 +20,13 @@ const (
 	port  = `:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])`
 )
 
-// Forms are the forms of settings, by their placeholder.
+// Forms are the forms of settings, by their placeholder or type.
 var Forms = map[string]Form{
+	"bool":        {"", "true or false"},
+	"duration":    {"", "a duration such as 5s"},
+	"int":         {"", "a whole number"},
+	"string":      {"", "text"},
+	"uint16":      {"", "a whole number"},
 	"file":        {"", "a file"},
 	"program":     {"", "a program"},
 	"JSON":        {"", "JSON records"},

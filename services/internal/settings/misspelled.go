@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -9,23 +10,16 @@ import (
 // one in no more than two letters side by side. It knows the links to Services of Kubernetes, such as TARGETS_PORT, by
 // their values.
 func Misspelled(environ []string, cfg any) (warnings []string) {
-	known := map[string]bool{}
 	var names []string
 	for _, f := range List(cfg) {
-		for _, name := range append(f.Deprecated, f.Env) {
-			known[name], names = true, append(names, name)
-		}
+		names = append(append(names, f.Env), f.Deprecated...)
 	}
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
-		if known[name] || strings.Contains(value, "://") && strings.HasSuffix(name, "_PORT") {
-			continue
-		}
-		for _, setting := range names {
-			if isNear(name, setting) {
-				warnings = append(warnings, fmt.Sprintf("%s is not a setting; did you mean %s?", name, setting))
-				break
-			}
+		isLink := strings.Contains(value, "://") && strings.HasSuffix(name, "_PORT")
+		at := slices.IndexFunc(names, func(setting string) bool { return isNear(name, setting) })
+		if at >= 0 && !isLink && !slices.Contains(names, name) {
+			warnings = append(warnings, fmt.Sprintf("%s is not a setting; did you mean %s?", name, names[at]))
 		}
 	}
 	return warnings

@@ -22,12 +22,24 @@ func ExitCode(err error) int {
 	}
 }
 
-// FlagError marks an error of pflag, such as an unknown flag, as an invalid configuration. It is meant
-// for cobra's SetFlagErrorFunc.
-func FlagError(err error) error { return fmt.Errorf("%w:\n- %w", ErrConfiguration, err) }
+// configError is about an invalid configuration. It has a line for each error that was joined.
+type configError struct{ error }
 
-// Problem is an invalid value of one setting. Validate methods return joined Problems, so that they
-// are reported like those that Load finds.
+func (c configError) Error() string {
+	return ErrConfiguration.Error() + ":\n- " + strings.ReplaceAll(c.error.Error(), "\n", "\n- ")
+}
+
+func (c configError) Unwrap() []error { return []error{ErrConfiguration, c.error} }
+
+// NewConfigError marks an error as one about an invalid configuration.
+func NewConfigError(err error) error {
+	if err == nil || errors.Is(err, ErrConfiguration) {
+		return err
+	}
+	return configError{err}
+}
+
+// Problem is an invalid value of one setting.
 type Problem struct {
 	Setting  string // environment name, such as LISTEN_ADDRESS
 	Value    string // as set; empty: not set, or secret
@@ -57,11 +69,12 @@ func CheckFile(setting, path string, check func(path string) error) error {
 	if path == "" {
 		return nil
 	}
-	var problems []error
-	for _, err := range splitJoined(check(path)) {
-		problems = append(problems, fmt.Errorf("%s=%q: %w", setting, path, err))
+	err := check(path)
+	if err == nil {
+		return nil
 	}
-	return errors.Join(problems...)
+	name := fmt.Sprintf("%s=%q: ", setting, path)
+	return errors.New(name + strings.ReplaceAll(err.Error(), "\n", "\n"+name))
 }
 
 // newProblem returns a problem without the value of a secret.
@@ -70,47 +83,4 @@ func (f *Field) newProblem(name, value, expected string) *Problem {
 		value = ""
 	}
 	return &Problem{Setting: name, Value: value, Secret: f.Secret, Expected: expected}
-}
-
-// configError lists problems, one per line.
-type configError struct{ problems []error }
-
-func (r *configError) Error() string {
-	var b strings.Builder
-	b.WriteString(ErrConfiguration.Error() + ":")
-	for _, p := range r.problems {
-		b.WriteString("\n- " + p.Error())
-	}
-	return b.String()
-}
-
-func (r *configError) Unwrap() []error { return append([]error{ErrConfiguration}, r.problems...) }
-
-// NewConfigError turns an error into one about an invalid configuration, with a line for each error
-// joined in it.
-func NewConfigError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &configError{splitJoined(err)}
-}
-
-// splitJoined returns the errors that were joined, also in several levels. An error that wraps
-// several errors in a text of its own is not split.
-func splitJoined(err error) []error {
-	if err == nil {
-		return nil
-	}
-	if listed, ok := err.(*configError); ok { //nolint:errorlint // not one that is wrapped with a text
-		return listed.problems
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, splitJoined(e)...)
-	}
-	return all
 }

@@ -36,7 +36,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/spf13/pflag"
@@ -56,7 +55,7 @@ func Register(flags *pflag.FlagSet, cfg any) {
 		if !f.flagOnly {
 			help += " [$" + f.Env + "]"
 		}
-		flag := flags.VarPF(&rawFlag{list: f.IsList(), kind: f.valueName()}, f.Flag, "", help)
+		flag := flags.VarPF(&rawFlag{list: f.IsList(), kind: cmp.Or(f.placeholder, strings.Join(f.Enum, "|"), f.form())}, f.Flag, "", help)
 		if f.value.Kind() == reflect.Bool {
 			flag.NoOptDefVal = "true"
 		}
@@ -64,14 +63,16 @@ func Register(flags *pflag.FlagSet, cfg any) {
 }
 
 // Load fills cfg from flags (parsed, after Register; nil: none), then the environment, then the
-// defaults, and calls its Validate() error method, if it has one. An empty environment variable
-// counts as unset. The error lists all problems.
+// defaults, and calls its Validate() []*Problem method, if it has one. An empty environment variable
+// counts as unset. The error joins all problems.
 func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 	all, set, reported := List(cfg), map[string]string{}, map[string]bool{}
 	var problems []error
-	add := func(p *Problem) {
-		reported[p.Setting] = true
-		problems = append(problems, p)
+	add := func(p *Problem) { // the first problem of a setting is the cause
+		if !reported[p.Setting] {
+			reported[p.Setting] = true
+			problems = append(problems, p)
+		}
 	}
 	for _, f := range all {
 		text, problem := f.lookupText(flags, getenv)
@@ -89,30 +90,24 @@ func Load(flags *pflag.FlagSet, getenv func(string) string, cfg any) error {
 		f.value.Set(value)
 	}
 	for _, f := range all {
-		unless, allowed := holds(f.only, set)
-		because, required := holds(f.required, set)
 		want := cmp.Or(f.unset, f.Expected())
-		if f.Required() {
-			required = true
-		} else {
-			want += ", because " + because
-		}
-		switch {
-		case reported[f.Env]:
-		case !allowed && set[f.Env] != "":
+		because, required := holds(f.required, set)
+		unless, allowed := holds(f.only, set)
+		switch isSet := set[f.Env] != ""; {
+		case isSet && !allowed:
 			add(f.newProblem(f.Env, set[f.Env], "no value, because "+unless))
-		case required && f.required != "" && set[f.Env] == "":
+		case !isSet && f.Required():
 			add(&Problem{Setting: f.Env, Expected: want})
+		case !isSet && required && f.required != "":
+			add(&Problem{Setting: f.Env, Expected: want + ", because " + because})
 		}
 	}
-	if v, ok := cfg.(interface{ Validate() error }); ok {
-		for _, err := range splitJoined(v.Validate()) {
-			if p, ok := errors.AsType[*Problem](err); !ok || !reported[p.Setting] { // the first problem of a setting is the cause
-				problems = append(problems, err)
-			}
+	if v, ok := cfg.(interface{ Validate() []*Problem }); ok {
+		for _, p := range v.Validate() {
+			add(p)
 		}
 	}
-	return NewConfigError(errors.Join(problems...))
+	return errors.Join(problems...)
 }
 
 // holds reports whether a condition holds for what is set, and because of what: all its parts, or the first that does not
@@ -304,44 +299,15 @@ func (f *Field) Type() reflect.Type {
 	return f.value.Type()
 }
 
-// valueName returns the placeholder of a value in --help.
-func (f *Field) valueName() string {
-	t, suffix := f.Type(), ""
-	if f.IsList() {
-		suffix = ",…"
-	}
-	switch {
-	case f.placeholder != "":
-		return f.placeholder
-	case len(f.Enum) > 0:
-		return strings.Join(f.Enum, "|")
-	case t == reflect.TypeFor[time.Duration]():
-		return "duration" + suffix
-	default:
-		return cmp.Or(strings.ToLower(t.Name()), "value") + suffix
-	}
-}
+// form is the name of the form of a value.
+func (f *Field) form() string { return cmp.Or(f.placeholder, strings.ToLower(f.Type().Name())) }
 
 // Expected describes a valid value.
 func (f *Field) Expected() string {
-	t := f.Type()
-	var text string
-	switch {
-	case len(f.Enum) > 0:
+	if len(f.Enum) > 0 {
 		return "one of " + strings.Join(f.Enum, ", ")
-	case f.placeholder != "":
-		text = cmp.Or(Forms[f.placeholder].Want, f.placeholder)
-	case t == reflect.TypeFor[time.Duration]():
-		text = "a duration such as 5s"
-	case t.Kind() == reflect.Bool:
-		text = "true or false"
-	case t.Kind() == reflect.Int, t.Kind() == reflect.Uint16:
-		text = "a whole number"
-	case t.Kind() == reflect.String:
-		text = "text"
-	default:
-		text = "a " + strings.ToLower(t.Name())
 	}
+	text := cmp.Or(Forms[f.form()].Want, f.form())
 	if f.Min != "" {
 		text += ", " + f.Min + " to " + f.Max
 	}

@@ -30,10 +30,10 @@ type config struct {
 	Code      uint16        `flag:"code"                                                    help:"a secret number"                                                     secret:"true"`
 	Link      links         `                                                                                                                                                        group:"Link"`
 
-	validate func(*config) error
+	validate func(*config) []*Problem
 }
 
-func (c *config) Validate() error {
+func (c *config) Validate() []*Problem {
 	if c.validate == nil {
 		return nil
 	}
@@ -46,9 +46,9 @@ func load(t *testing.T, c *config, env map[string]string, args ...string) error 
 	flags.SetOutput(io.Discard)
 	Register(flags, c)
 	if err := flags.Parse(args); err != nil {
-		return FlagError(err)
+		return NewConfigError(err)
 	}
-	return Load(flags, func(name string) string { return env[name] }, c)
+	return NewConfigError(Load(flags, func(name string) string { return env[name] }, c))
 }
 
 func TestPrecedence(t *testing.T) {
@@ -95,14 +95,13 @@ func TestBoolFlagNeedsNoValue(t *testing.T) {
 }
 
 func TestReportsAllProblems(t *testing.T) {
-	c := config{validate: func(c *config) error {
-		var problems []error
+	c := config{validate: func(c *config) (problems []*Problem) {
 		if c.Interval != time.Minute {
-			problems = append(problems, errors.New("an invalid value was not replaced by the default"))
+			problems = append(problems, &Problem{Setting: "INTERVAL", Expected: "the default instead of an invalid value"})
 		}
-		return errors.Join(append(problems,
+		return append(problems,
 			&Problem{Setting: "POLL_INTERVAL", Expected: "something else: a second problem"},
-			errors.Join(&Problem{Setting: "IONOS_DATACENTER_ID", Expected: "a UUID"}))...)
+			&Problem{Setting: "IONOS_DATACENTER_ID", Expected: "a UUID"})
 	}}
 	err := load(t, &c, map[string]string{
 		"CORDONED": "evict", "SECURED_SUBNET_CIDR": "10.0.0.0/24,10.0.0.0/33", "POLL_INTERVAL": "2h", "CODE": "12345678",
@@ -178,7 +177,7 @@ func TestRejectsConflictingDeprecatedNames(t *testing.T) {
 }
 
 func TestExitCode(t *testing.T) {
-	for want, err := range map[int]error{0: nil, 1: errors.New("broken"), 2: FlagError(errors.New("unknown flag"))} {
+	for want, err := range map[int]error{0: nil, 1: errors.New("broken"), 2: NewConfigError(errors.New("unknown flag"))} {
 		if got := ExitCode(err); got != want {
 			t.Errorf("%v: got %d, want %d", err, got, want)
 		}

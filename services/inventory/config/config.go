@@ -66,8 +66,7 @@ type Config struct {
 }
 
 // Validate reports every problem that involves more than one setting or needs parsing.
-func (c *Config) Validate() error {
-	var problems []error
+func (c *Config) Validate() (problems []*settings.Problem) {
 	for _, s := range []struct {
 		setting, value, want string
 
@@ -98,7 +97,7 @@ func (c *Config) Validate() error {
 			Expected: "as many LANs as IONOS_DATACENTER_ID has datacenters, in the same order",
 		})
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
 // parseError turns a parser into a check that returns only its error.

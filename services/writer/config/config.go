@@ -82,8 +82,7 @@ func (z *ZoneMapping) UnmarshalText(text []byte) error {
 }
 
 // Validate reports every problem that involves more than one setting or needs parsing.
-func (c *Config) Validate() error {
-	var problems []error
+func (c *Config) Validate() (problems []*settings.Problem) {
 	if slices.Contains(c.Watch, AllNamespaces) && len(c.Watch) > 1 {
 		problems = append(problems, &settings.Problem{
 			Setting: "WATCH_NAMESPACES", Value: strings.Join(c.Watch, ","), Expected: "* alone, which means all namespaces",
@@ -100,7 +99,7 @@ func (c *Config) Validate() error {
 			Expected: "a value that does not end in .k8s.io, which is reserved for the controllers of Kubernetes",
 		})
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
 // AllNamespaces stands for all namespaces.
