@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -38,6 +42,44 @@ type Report interface {
 	GetProblems() []*reportv1.Problem
 	GetProblemsOmitted() uint32
 	GetNextPageToken() string
+}
+
+// Filter is the filter of a GetReportRequest. The zero value selects everything.
+type Filter struct {
+	Text               string
+	Namespace, Service string     // empty: all
+	Node               string     // not empty: only what concerns this one
+	Address            netip.Addr // valid: only what concerns this one
+}
+
+const maxFilter = 512 // bytes
+
+// ParseFilter reads NAMESPACE/, NAMESPACE/SERVICE, NAMESPACE/SERVICE/ADDRESS, ADDRESS or NODE. Its error is for the client.
+func ParseFilter(text string) (f Filter, err error) {
+	if len(text) > maxFilter || !utf8.ValidString(text) {
+		return f, status.Errorf(codes.InvalidArgument, "filter is longer than %d bytes or not UTF-8", maxFilter)
+	}
+	f.Text, f.Node = text, text
+	if namespace, rest, ok := strings.Cut(text, "/"); ok {
+		f.Namespace = namespace
+		f.Service, f.Node, _ = strings.Cut(rest, "/")
+	}
+	if a, err := netip.ParseAddr(f.Node); err == nil {
+		f.Node, f.Address = "", a.Unmap().WithZone("")
+	}
+	return f, nil
+}
+
+// ByNode reports whether the filter selects a single node or address.
+func (f *Filter) ByNode() bool { return f.Node != "" || f.Address.IsValid() }
+
+// Detailed reports whether what the filter selects is shown in full.
+func (f *Filter) Detailed() bool { return f.Service != "" || f.ByNode() }
+
+// SelectsService reports whether the filter selects a Service, by its namespace/name, whatever its nodes.
+func (f *Filter) SelectsService(key string) bool {
+	namespace, name, _ := strings.Cut(key, "/")
+	return (f.Namespace == "" || f.Namespace == namespace) && (f.Service == "" || f.Service == name)
 }
 
 // maxPages limits the pages that Get reads.

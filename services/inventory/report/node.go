@@ -3,14 +3,9 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
@@ -20,67 +15,30 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-const maxFilter = 512 // bytes
-
-// filter is the filter of a request. The zero value selects everything.
-type filter struct {
-	text string
-
-	namespace, service string // only of exported Services; the service as namespace/name, empty: all of the namespace
-	node               string
-	address            netip.Addr
+// parseFilter reads a filter. Without exported Services, a Service in it selects nothing. Its error is for the client.
+func parseFilter(text string, exports bool) (f report.Filter, err error) {
+	if f, err = report.ParseFilter(text); !exports {
+		f.Namespace, f.Service = "", ""
+	}
+	return f, err
 }
 
-// parseFilter reads a filter, as the comments of GetReportRequest define it. Its error is for the client.
-func parseFilter(text string, exports bool) (f filter, err error) {
-	if len(text) > maxFilter || !utf8.ValidString(text) {
-		return f, status.Errorf(codes.InvalidArgument, "filter is longer than %d bytes or not UTF-8", maxFilter)
-	}
-	f.text, f.node = text, text
-	if namespace, rest, ok := strings.Cut(text, "/"); ok {
-		var name string
-		name, f.node, _ = strings.Cut(rest, "/")
-		if exports {
-			f.namespace = namespace
-			if name != "" {
-				f.service = namespace + "/" + name
-			}
-		}
-	}
-	if a, err := netip.ParseAddr(f.node); err == nil {
-		f.node, f.address = "", a.Unmap().WithZone("")
-	}
-	return f, nil
+// isOfInterest returns whether a node of a name may be shown in full.
+func isOfInterest(f *report.Filter) func(name string) bool {
+	return func(name string) bool { return f.Detailed() && (f.Node == "" || f.Node == name) }
 }
 
-// hasDetails reports whether the filter selects single nodes, which are shown in full.
-func (f *filter) hasDetails() bool { return f.service != "" || f.isNode() }
-
-func (f *filter) isNode() bool { return f.node != "" || f.address.IsValid() }
-
-func (f *filter) selectsService(name string) bool {
-	if f.service != "" {
-		return name == f.service
-	}
-	return f.namespace == "" || strings.HasPrefix(name, f.namespace+"/")
-}
-
-// isOfInterest reports whether a node of this name may be shown in full.
-func (f *filter) isOfInterest(name string) bool {
-	return f.hasDetails() && (f.node == "" || f.node == name)
-}
-
-// selectsNode reports whether the filter selects a node of a Service that it selects.
-func (f *filter) selectsNode(m *roster.Member, resolver *roster.Resolver) bool {
+// selectsNode reports whether a filter selects a node of a Service that it selects.
+func selectsNode(f *report.Filter, m *roster.Member, resolver *roster.Resolver) bool {
 	switch {
-	case f.node != "":
-		return m.Name == f.node
-	case !f.address.IsValid():
+	case f.Node != "":
+		return m.Name == f.Node
+	case !f.Address.IsValid():
 		return true
-	case slices.Contains(m.InternalIPs, f.address), slices.Contains(m.Holding.Addresses(), f.address):
+	case slices.Contains(m.InternalIPs, f.Address), slices.Contains(m.Holding.Addresses(), f.Address):
 		return true
 	}
-	return slices.ContainsFunc(resolver.Describe(m.Node).Candidates, func(c roster.CandidateAddress) bool { return c.Address == f.address })
+	return slices.ContainsFunc(resolver.Describe(m.Node).Candidates, func(c roster.CandidateAddress) bool { return c.Address == f.Address })
 }
 
 // nodeLine is the line of a node and what its details are made of.
@@ -96,10 +54,10 @@ type nodeLine struct {
 func (l nodeLine) key() string { return l.service + "\x00" + l.member.Name }
 
 // describeNodes returns the lines of the nodes of a set that a filter selects.
-func describeNodes(s collector.Snapshot, service string, f filter, now time.Time) (lines []nodeLine) {
+func describeNodes(s collector.Snapshot, service string, f report.Filter, now time.Time) (lines []nodeLine) {
 	for i := range s.Members {
 		m := &s.Members[i]
-		if !f.selectsNode(m, &s.Resolver) {
+		if !selectsNode(&f, m, &s.Resolver) {
 			continue
 		}
 		n := &inventoryv1.NodeReport{

@@ -30,12 +30,12 @@ func Problems(r *inventoryv1.InventoryReport) []*reportv1.Problem {
 	f, _ := parseFilter(r.GetFilter(), r.GetStatus() == nil)
 	var all problems
 	all.addSource(r)
-	if f.namespace == "" && !f.isNode() {
+	if f.Namespace == "" && !f.ByNode() {
 		all.addGeneral(r)
 	}
-	if f.service != "" && len(r.GetServices()) == 0 {
-		all.add(warning, "ServiceNotInUse", "Service "+f.service, "no client has requested it in the last minutes")
-	} else if f.isNode() && len(r.GetNodes()) == 0 {
+	if f.Service != "" && len(r.GetServices()) == 0 {
+		all.add(warning, "ServiceNotInUse", "Service "+f.Namespace+"/"+f.Service, "no client has requested it in the last minutes")
+	} else if f.ByNode() && len(r.GetNodes()) == 0 {
 		all.addUnknown(r, f)
 	}
 	for _, s := range r.GetServices() {
@@ -127,10 +127,10 @@ func (all *problems) addCloud(c *inventoryv1.CloudReport) {
 }
 
 // addUnknown adds that the filter selects no node.
-func (all *problems) addUnknown(r *inventoryv1.InventoryReport, f filter) {
-	object, message := "node "+f.node, "it is not in the source"
-	if f.address.IsValid() {
-		object, message = "address "+f.address.String(), "no node has it"
+func (all *problems) addUnknown(r *inventoryv1.InventoryReport, f report.Filter) {
+	object, message := "node "+f.Node, "it is not in the source"
+	if f.Address.IsValid() {
+		object, message = "address "+f.Address.String(), "no node has it"
 	}
 	if part := r.GetStatus().GetMembership(); part.GetState() == inventoryv1.SyncState_SYNC_STATE_UNSYNCED {
 		message = "the source has not been read completely yet: " + part.GetReason()
@@ -140,7 +140,7 @@ func (all *problems) addUnknown(r *inventoryv1.InventoryReport, f filter) {
 
 // nodeProblem returns what is wrong with a node, or why it is excluded; nil: it is published, and ready or draining.
 func nodeProblem(m *roster.Member, now time.Time) *reportv1.Problem {
-	object := "node " + display.Truncate(m.Name, maxFilter)
+	object := "node " + truncate(m.Name)
 	switch reason := m.Omission.Reason; {
 	case reason != 0:
 		level := severe

@@ -72,13 +72,13 @@ func (b *Builder) GetReport(_ context.Context, req *reportv1.GetReportRequest) (
 	out.ProblemsOmitted = uint32(max(len(problems)-maxProblems, 0))
 	out.SubscribersOmitted = uint32(max(len(out.GetSubscribers())-maxSubscribers, 0))
 	out.Subscribers = out.GetSubscribers()[:min(len(out.GetSubscribers()), maxSubscribers)]
-	if b.Exports != nil && !f.hasDetails() {
+	if b.Exports != nil && !f.Detailed() {
 		encode := func(s *inventoryv1.ServiceReport) *inventoryv1.ServiceReport { return s }
 		out.Services, out.NextPageToken, err = page.Cut(req, out.GetServices(), (*inventoryv1.ServiceReport).GetName, encode)
 		return out, err
 	}
 	out.Nodes, out.NextPageToken, err = page.Cut(req, lines, nodeLine.key, func(l nodeLine) *inventoryv1.NodeReport {
-		if f.hasDetails() {
+		if f.Detailed() {
 			l.addDetails(now)
 		}
 		return l.NodeReport
@@ -108,13 +108,13 @@ func (b *Builder) collectStatus(now time.Time) *inventoryv1.InventoryReport {
 }
 
 // collect returns what a filter selects: a report with all lines and all subscribers, and the lines of its nodes.
-func (b *Builder) collect(now time.Time, f filter) (*inventoryv1.InventoryReport, []nodeLine) {
+func (b *Builder) collect(now time.Time, f report.Filter) (*inventoryv1.InventoryReport, []nodeLine) {
 	out := b.collectStatus(now)
-	out.Filter = f.text
+	out.Filter = f.Text
 	streams := map[string]uint32{}
 	for _, s := range b.Subscribers() {
 		streams[s.Service]++
-		if b.Exports == nil || f.selectsService(s.Service) {
+		if b.Exports == nil || f.SelectsService(s.Service) {
 			out.Subscribers = append(out.Subscribers, &inventoryv1.SubscriberReport{
 				Name: truncate(
 					s.Name,
@@ -128,7 +128,7 @@ func (b *Builder) collect(now time.Time, f filter) (*inventoryv1.InventoryReport
 	}
 	var lines []nodeLine
 	if b.Set != nil {
-		lines = describeNodes(b.Set.Snapshot(f.isOfInterest), "", f, now)
+		lines = describeNodes(b.Set.Snapshot(isOfInterest(&f)), "", f, now)
 	} else {
 		lines = b.addServices(out, f, streams, now)
 	}
@@ -139,7 +139,12 @@ func (b *Builder) collect(now time.Time, f filter) (*inventoryv1.InventoryReport
 }
 
 // addServices adds the totals, and the Services that a filter selects. It returns their nodes if it selects any.
-func (b *Builder) addServices(out *inventoryv1.InventoryReport, f filter, streams map[string]uint32, now time.Time) (lines []nodeLine) {
+func (b *Builder) addServices(
+	out *inventoryv1.InventoryReport,
+	f report.Filter,
+	streams map[string]uint32,
+	now time.Time,
+) (lines []nodeLine) {
 	var all roster.Counts
 	for _, name := range b.Exports.InUse() {
 		set, found := b.Exports.Find(name)
@@ -148,13 +153,13 @@ func (b *Builder) addServices(out *inventoryv1.InventoryReport, f filter, stream
 		}
 		s := set.Summary()
 		all.Add(s.Counts)
-		if !f.selectsService(name) {
+		if !f.SelectsService(name) {
 			continue
 		}
-		if f.hasDetails() {
-			s = set.Snapshot(f.isOfInterest)
+		if f.Detailed() {
+			s = set.Snapshot(isOfInterest(&f))
 			nodes := describeNodes(s, name, f, now)
-			if lines = append(lines, nodes...); f.isNode() && len(nodes) == 0 {
+			if lines = append(lines, nodes...); f.ByNode() && len(nodes) == 0 {
 				continue
 			}
 		}

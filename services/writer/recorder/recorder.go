@@ -88,11 +88,11 @@ func (r *Recorder) recordWrite(w applier.Write) {
 		return
 	}
 	write := report.Write{
-		At: time.Now(), Namespace: w.Service.Namespace, Service: planner.TargetName(w.Service.Kind, w.Service.Name), Slice: w.Slice,
-		Verb: string(w.Verb), Result: string(w.Result), Changes: report.CompareSlices(w.Old, w.New, w.ReasonFor),
+		WriteReport: report.NewWrite(w.Slice, string(w.Verb), string(w.Result), w.Old, w.New, w.ReasonFor),
+		At:          time.Now(), Namespace: w.Service.Namespace, Service: planner.TargetName(w.Service.Kind, w.Service.Name),
 	}
 	if w.Err != nil && w.Result != applier.ResultOK {
-		write.Message = display.Sanitize(w.Err.Error())
+		write.Message = w.Err.Error()
 	}
 	r.kept.Add(write)
 }

@@ -142,9 +142,9 @@ func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 	var described []string
 	for _, write := range writes {
 		text := write.Verb + " " + write.Slice + " of " + write.Namespace + "/" + write.Service + ": " + write.Result + "\n"
-		for _, c := range write.Changes {
-			if strings.HasPrefix(c.Field, "endpoint ") {
-				text += c.String() + " (" + c.Reason + ")\n"
+		for _, change := range write.GetChanges() {
+			if strings.Contains(change, " endpoint ") {
+				text += change + "\n"
 			}
 		}
 		described = append(described, text)
@@ -153,10 +153,10 @@ func TestAddsWritesToHistoryWithChangesAndReasons(t *testing.T) {
 		}
 	}
 	want := []string{
-		"delete shop-nodes of web/shop: ok\n- endpoint 10.0.0.2 ready ()\n",
-		"update shop-nodes of web/shop: rejected\n- endpoint 10.0.0.2 ready ()\n+ endpoint 10.0.0.3 ready ()\n",
+		"delete shop-nodes of web/shop: ok\n- endpoint 10.0.0.2 ready\n",
+		"update shop-nodes of web/shop: rejected\n- endpoint 10.0.0.2 ready\n+ endpoint 10.0.0.3 ready\n",
 		"update shop-nodes of web/shop: ok\n- endpoint 10.0.0.1 ready (feed: absent)\n",
-		"create shop-nodes of web/shop: ok\n+ endpoint 10.0.0.1 ready ()\n+ endpoint 10.0.0.2 ready ()\n",
+		"create shop-nodes of web/shop: ok\n+ endpoint 10.0.0.1 ready\n+ endpoint 10.0.0.2 ready\n",
 	}
 	if diff := cmp.Diff(want, described); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

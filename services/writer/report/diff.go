@@ -37,6 +37,28 @@ func CompareSlices(old, desired *discoveryv1.EndpointSlice, reasonFor func(netip
 	return all
 }
 
+// Change is one difference between a slice before and after a write.
+type Change struct {
+	Field  string // "endpoint 10.0.0.1", "port http", "label app"
+	Old    string // empty: it is added
+	New    string // empty: it is removed
+	Reason string // the decision's reason, if any
+}
+
+// String returns the change in one line: + is added, - removed and ~ changed.
+func (c *Change) String() string {
+	line := "~ " + c.Field + " " + c.Old + " -> " + c.New
+	if c.Old == "" {
+		line = "+ " + c.Field + " " + c.New
+	} else if c.New == "" {
+		line = "- " + c.Field + " " + c.Old
+	}
+	if c.Reason != "" {
+		line += " (" + c.Reason + ")"
+	}
+	return line
+}
+
 // kinds of fields, in the order in which they are shown.
 var kinds = []string{"label", "owner", "port", "endpoint"}
 

@@ -92,13 +92,13 @@ func (p *Preview) plan() *writerv1.ServiceReport {
 		current[slice.Name] = slice
 	}
 	for _, slice := range plan.Create {
-		s.Writes = append(s.Writes, plannedWrite("create", slice.Name, nil, slice))
+		s.Writes = append(s.Writes, NewWrite(slice.Name, "create", "planned", nil, slice, nil))
 	}
 	for _, slice := range plan.Update {
-		s.Writes = append(s.Writes, plannedWrite("update", slice.Name, current[slice.Name], slice))
+		s.Writes = append(s.Writes, NewWrite(slice.Name, "update", "planned", current[slice.Name], slice, nil))
 	}
 	for _, slice := range plan.Delete {
-		s.Writes = append(s.Writes, plannedWrite("delete", slice.Name, slice, nil))
+		s.Writes = append(s.Writes, NewWrite(slice.Name, "delete", "planned", slice, nil, nil))
 	}
 	switch {
 	case p.View.Settings.Paused:
@@ -111,8 +111,4 @@ func (p *Preview) plan() *writerv1.ServiceReport {
 			fmt.Sprintf("Probes still pending after %s: %d. A running writer waits for them.", p.ProbeTimeout, p.PendingProbes))
 	}
 	return s
-}
-
-func plannedWrite(verb, name string, before, after *discoveryv1.EndpointSlice) *writerv1.WriteReport {
-	return writeReport(&Write{Verb: verb, Slice: name, Result: "planned", Changes: CompareSlices(before, after, nil)}, time.Time{})
 }

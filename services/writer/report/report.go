@@ -8,14 +8,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -32,7 +28,6 @@ import (
 
 // Limits of a report.
 const (
-	maxFilter    = 512 // bytes
 	maxProblems  = 100
 	maxSources   = 1000
 	maxAddresses = 1000 // of a Service
@@ -77,11 +72,10 @@ func (b *Builder) Ready() error {
 
 // Build returns the report that a request asks for. Its error is for the client.
 func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv1.WriterReport, error) {
-	if n := len(req.GetFilter()); n > maxFilter {
-		return nil, status.Errorf(codes.InvalidArgument, "the filter has %d bytes, want at most %d", n, maxFilter)
+	f, err := report.ParseFilter(req.GetFilter())
+	if err != nil {
+		return nil, err
 	}
-	f := parseFilter(req.GetFilter())
-	f.whole = b.whole
 	views, state := b.Store.Views(nil)
 	snapshots := b.Sources()
 	r := &writerv1.WriterReport{
@@ -96,7 +90,7 @@ func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv
 	for i := range views {
 		v := &views[i]
 		addToTotals(r.GetTotals(), v)
-		if f.selects(v) {
+		if selects(&f, v) {
 			selected = append(selected, v)
 			problems = append(problems, v.Target.Problems...)
 			for n, p := range v.Target.Problems {
@@ -107,9 +101,9 @@ func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv
 	if len(selected) == 0 {
 		problems = append(problems, report.NewProblem(report.Warning, "NoServices", "", "No Service of this writer is selected."))
 	}
-	r.Sources = sourceStates(snapshots, views, selected, f.text != "", now)
+	r.Sources = sourceStates(snapshots, views, selected, f.Text != "", now)
 	for _, s := range r.GetSources() {
-		if s.GetProblem() != nil && f.text == "" {
+		if s.GetProblem() != nil && f.Text == "" {
 			problems = append(problems, s.GetProblem())
 		}
 	}
@@ -124,7 +118,7 @@ func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv
 		}
 	}
 	r.Services, r.NextPageToken = services, next
-	if f.byAddress() {
+	if f.ByNode() {
 		problems = append(problems, addressProblems(services, &f)...)
 	}
 	report.Sort(problems)
@@ -136,7 +130,7 @@ func (b *Builder) Build(req *reportv1.GetReportRequest, now time.Time) (*writerv
 }
 
 // addressProblems returns the problems of the addresses that a filter selects.
-func addressProblems(services []*writerv1.ServiceReport, f *filter) (all []*report.Problem) {
+func addressProblems(services []*writerv1.ServiceReport, f *report.Filter) (all []*report.Problem) {
 	for _, s := range services {
 		for _, a := range s.GetAddresses() {
 			if a.GetProblem() != nil {
@@ -146,7 +140,7 @@ func addressProblems(services []*writerv1.ServiceReport, f *filter) (all []*repo
 		unsynced := slices.ContainsFunc(s.GetProblems(), func(p *report.Problem) bool { return p.GetReason() == "SourceNotSynced" })
 		if len(s.GetAddresses()) == 0 && !unsynced { // else the source may list it
 			all = append(all, report.NewProblem(report.Warning, "NotReported", objectName(s.GetNamespace(), s.GetName()),
-				"No source of the Service reports node %s.", f.node))
+				"No source of the Service reports node %s.", f.Node))
 		}
 	}
 	return all
@@ -252,40 +246,8 @@ func sourceStates(
 	return all
 }
 
-// filter selects Services, and of those perhaps one address or node.
-type filter struct {
-	text               string
-	whole              bool       // all Services are shown with their addresses
-	namespace, service string     // empty: all
-	address            netip.Addr // valid: only this one
-	node               string     // not empty: only the addresses of this one
-}
-
-// parseFilter reads NAMESPACE/, NAMESPACE/SERVICE, NAMESPACE/SERVICE/ADDRESS, ADDRESS or NODE.
-func parseFilter(text string) filter {
-	f, rest := filter{text: text}, text
-	if namespace, name, ok := strings.Cut(text, "/"); ok {
-		f.namespace = namespace
-		f.service, rest, _ = strings.Cut(name, "/")
-	}
-	if address, err := netip.ParseAddr(rest); err == nil {
-		f.address = address.Unmap()
-	} else {
-		f.node = rest
-	}
-	return f
-}
-
-func (f *filter) byAddress() bool { return f.address.IsValid() || f.node != "" }
-
-// detailed reports whether selected Services are shown with their addresses.
-func (f *filter) detailed() bool { return f.whole || f.service != "" || f.byAddress() }
-
-func (f *filter) selects(v *endpoints.View) bool {
-	if f.namespace != "" && v.Namespace != f.namespace || f.service != "" && v.Service != f.service {
-		return false
-	}
-	return f.service != "" || !f.byAddress() || len(addressesOf(v, f)) > 0
+func selects(f *report.Filter, v *endpoints.View) bool {
+	return f.SelectsService(v.Namespace+"/"+v.Service) && (f.Service != "" || !f.ByNode() || len(addressesOf(v, f)) > 0)
 }
 
 // text returns text from elsewhere as a report may have it: in one line, and limited.

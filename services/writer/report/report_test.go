@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
@@ -147,22 +148,14 @@ var update = flag.Bool("update", false, "write the examples into docs/reference/
 func TestReportAsJSON(t *testing.T) {
 	target := unhealthyTarget()
 	b := newBuilder(newTarget("mail", "10.0.1.1"), target)
-	b.Writes.Add(Write{
-		At: now.Add(-time.Minute), Namespace: "web", Service: "shop", Slice: "shop-1", Verb: "update", Result: "ok",
-		Changes: []Change{{Field: "endpoint 10.0.0.3", Old: "not ready", New: "ready", Reason: "source blue: READY, probe: passing"}},
-	})
+	add := func(ago time.Duration, w *writerv1.WriteReport) {
+		w.Slice, w.Verb = "shop-1", "update"
+		b.Writes.Add(Write{w, now.Add(-ago), "web", "shop"})
+	}
+	change := Change{Field: "endpoint 10.0.0.3", Old: "not ready", New: "ready", Reason: "source blue: READY, probe: passing"}
+	add(time.Minute, &writerv1.WriteReport{Result: "ok", Changes: []string{change.String()}})
 	for range 3 {
-		b.Writes.Add(Write{
-			At: now.Add(
-				-10 * time.Second,
-			),
-			Namespace: "web",
-			Service:   "shop",
-			Slice:     "shop-1",
-			Verb:      "update",
-			Result:    "rejected",
-			Message:   "quota",
-		})
+		add(10*time.Second, &writerv1.WriteReport{Result: "rejected", Message: "quota"})
 	}
 	for name, filter := range map[string]string{"writer-status": "", "writer-status-address": "web/shop/10.0.0.2"} {
 		var text strings.Builder
@@ -181,22 +174,22 @@ func TestFilterSelectsServicesAddressesAndNodes(t *testing.T) {
 	imported := newTarget("shop.serviceimport", "10.0.2.1")
 	b := newBuilder(unhealthyTarget(), other, imported)
 	for filter, want := range map[string]string{
-		"":                           "mail/mail web/shop web/shop.serviceimport",
-		"web/":                       "web/shop web/shop.serviceimport",
-		"web/shop":                   "web/shop[10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4]",
-		"web/shop.serviceimport":     "web/shop.serviceimport[10.0.2.1]",
-		"web/shop/10.0.0.3":          "web/shop[10.0.0.3]",
-		"web/shop/::ffff:10.0.0.3":   "web/shop[10.0.0.3]",
-		"web/shop/10.9.9.9":          "web/shop[10.9.9.9]", // it says that no source reports it
-		"web/shop/worker-4":          "web/shop[10.0.0.4]",
-		"web/shop/worker-9":          "web/shop",
-		"10.0.1.1":                   "mail/mail[10.0.1.1]",
-		"worker-1":                   "mail/mail[10.0.1.1] web/shop[10.0.0.1] web/shop.serviceimport[10.0.2.1]",
-		"web/nobody":                 "",
-		"nobodys-machine":            "",
-		"web/shop/10.0.0.3/":         "web/shop",
-		strings.Repeat("n", 512):     "",
-		"web/" + "\x1b[31m\xff/\x00": "",
+		"":                         "mail/mail web/shop web/shop.serviceimport",
+		"web/":                     "web/shop web/shop.serviceimport",
+		"web/shop":                 "web/shop[10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4]",
+		"web/shop.serviceimport":   "web/shop.serviceimport[10.0.2.1]",
+		"web/shop/10.0.0.3":        "web/shop[10.0.0.3]",
+		"web/shop/::ffff:10.0.0.3": "web/shop[10.0.0.3]",
+		"web/shop/10.9.9.9":        "web/shop[10.9.9.9]", // it says that no source reports it
+		"web/shop/worker-4":        "web/shop[10.0.0.4]",
+		"web/shop/worker-9":        "web/shop",
+		"10.0.1.1":                 "mail/mail[10.0.1.1]",
+		"worker-1":                 "mail/mail[10.0.1.1] web/shop[10.0.0.1] web/shop.serviceimport[10.0.2.1]",
+		"web/nobody":               "",
+		"nobodys-machine":          "",
+		"web/shop/10.0.0.3/":       "web/shop",
+		strings.Repeat("n", 512):   "",
+		"web/" + "\x1b[31m/\x00":   "",
 	} {
 		r := build(t, b, filter)
 		var got []string
@@ -221,9 +214,10 @@ func TestFilterSelectsServicesAddressesAndNodes(t *testing.T) {
 			t.Errorf("%q: healthy though nothing is selected", filter)
 		}
 	}
-	_, err := b.Build(&reportv1.GetReportRequest{Filter: strings.Repeat("n", 513)}, now)
-	if status.Code(err) != codes.InvalidArgument {
-		t.Error(err)
+	for _, filter := range []string{strings.Repeat("n", 513), "web/\xff"} {
+		if _, err := b.Build(&reportv1.GetReportRequest{Filter: filter}, now); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%.20q: %v", filter, err)
+		}
 	}
 }
 
@@ -327,9 +321,8 @@ func TestReportFitsIntoAMessageAndPagesVisitEachService(t *testing.T) {
 	}
 	b.Store.Put(large)
 	for range 2 * maxWrites {
-		b.Writes.Add(
-			Write{Namespace: "web", Service: "large", Result: "ok", Message: long, Changes: slices.Repeat([]Change{{Field: long}}, 100)},
-		)
+		large := &writerv1.WriteReport{Result: "ok", Message: long, Changes: slices.Repeat([]string{long[:maxText]}, 100)}
+		b.Writes.Add(Write{large, now, "web", "large"})
 	}
 	r := build(t, b, "web/large")
 	s := r.GetServices()[0]
@@ -356,7 +349,10 @@ func TestForeignTextStaysInItsLine(t *testing.T) {
 	}
 	target.Decision.Guards[0].Message = evil
 	b := newBuilder(target)
-	b.Writes.Add(Write{Namespace: "web", Service: "shop", Message: evil, Changes: []Change{{Field: evil, New: evil, Reason: evil}}})
+	labeled := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{evil: evil}}}
+	w := NewWrite("shop-1", "create", "rejected", nil, labeled, func(netip.Addr) string { return evil })
+	w.Message = evil
+	b.Writes.Add(Write{w, now, "web", "shop"})
 	s := syncedSnapshot("blue")
 	s.Membership = subscriber.PartStatus{Reason: evil}
 	b.Sources = func() []subscriber.Snapshot { return []subscriber.Snapshot{s} }

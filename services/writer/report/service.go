@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
@@ -14,13 +16,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
-func (b *Builder) serviceReport(v *endpoints.View, f *filter, now time.Time) *writerv1.ServiceReport {
+func (b *Builder) serviceReport(v *endpoints.View, f *report.Filter, now time.Time) *writerv1.ServiceReport {
 	s := &writerv1.ServiceReport{
 		Namespace: v.Namespace, Name: v.Service, State: writerv1.TargetState(v.State), Problem: report.Worst(v.Target.Problems),
 		Ready: new(uint32(v.Ready)), Draining: new(uint32(v.Draining)), NotReady: new(uint32(v.NotReady)),
 		OutOfSync: new(uint32(v.OutOfSync)), Held: new(uint32(v.Held)),
 	}
-	if !f.detailed() {
+	if !b.whole && !f.Detailed() {
 		return s
 	}
 	for i, p := range v.Target.Problems {
@@ -44,46 +46,33 @@ func (b *Builder) serviceReport(v *endpoints.View, f *filter, now time.Time) *wr
 	}
 	s.AddressesOmitted = uint32(len(addresses) - len(s.GetAddresses()))
 	for _, w := range b.Writes.Of(v.Namespace, v.Service) {
-		s.Writes = append(s.Writes, writeReport(&w, now))
+		aged := proto.CloneOf(w.WriteReport)
+		aged.Age = report.Age(w.At, now)
+		s.Writes = append(s.Writes, aged)
 	}
 	return s
 }
 
-func writeReport(w *Write, now time.Time) *writerv1.WriteReport {
-	r := &writerv1.WriteReport{
-		Age: report.Age(w.At, now), Slice: w.Slice, Verb: w.Verb, Result: w.Result, Message: text(w.Message),
-		Attempts: uint32(w.Attempts), ChangesOmitted: uint32(w.OmittedChanges),
-	}
-	for i := range w.Changes {
-		line := w.Changes[i].String()
-		if reason := w.Changes[i].Reason; reason != "" {
-			line += " (" + reason + ")"
-		}
-		r.Changes = append(r.Changes, text(line))
-	}
-	return r
-}
-
 // addressesOf returns the addresses of a Service that a source or a slice lists, as far as a filter selects them, and
 // the one that it names.
-func addressesOf(v *endpoints.View, f *filter) (all []netip.Addr) {
-	if f.address.IsValid() && f.service != "" {
-		return []netip.Addr{f.address}
+func addressesOf(v *endpoints.View, f *report.Filter) (all []netip.Addr) {
+	if f.Address.IsValid() && f.Service != "" {
+		return []netip.Addr{f.Address}
 	}
 	t := v.Target
 	add := func(a netip.Addr) {
-		if !f.address.IsValid() || a == f.address {
+		if !f.Address.IsValid() || a == f.Address {
 			all = append(all, a)
 		}
 	}
 	for i := range t.Input.Sources {
 		for _, m := range t.Input.Sources[i].Members {
-			if f.node == "" || m.Name == f.node {
+			if f.Node == "" || m.Name == f.Node {
 				add(m.Address)
 			}
 		}
 	}
-	if f.node == "" {
+	if f.Node == "" {
 		for i := range t.Decision.Endpoints {
 			add(t.Decision.Endpoints[i].Address)
 		}

@@ -1,11 +1,14 @@
 package report
 
 import (
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 )
 
 const (
@@ -15,39 +18,23 @@ const (
 	maxText    = 1024 // bytes of an API server's message
 )
 
-// Write is a request to change a slice, and its result.
+// Write is the report of a request to change a slice of a Service, without its age.
 type Write struct {
+	*writerv1.WriteReport
+
 	At                 time.Time
 	Namespace, Service string
-	Slice              string
-	Verb               string // create, update or delete
-	Result             string // ok, conflict, throttled, rejected, terminating or unknown
-	Message            string // of the API server, unless ok
-	Changes            []Change
-	OmittedChanges     int // changes above the limit
-
-	// Attempts is how often the same write was tried with the same result; At is the last time.
-	Attempts int
 }
 
-// Change is one difference between a slice before and after a write.
-type Change struct {
-	Field  string // "endpoint 10.0.0.1", "port http", "label app"
-	Old    string // empty: it is added
-	New    string // empty: it is removed
-	Reason string // the decision's reason, if any
-}
-
-// String returns the change in one line: + is added, - removed and ~ changed.
-func (c *Change) String() string {
-	switch {
-	case c.Old == "":
-		return "+ " + c.Field + " " + c.New
-	case c.New == "":
-		return "- " + c.Field + " " + c.Old
-	default:
-		return "~ " + c.Field + " " + c.Old + " -> " + c.New
+// NewWrite returns the report of a request that changes a slice from before to after, as CompareSlices compares them.
+func NewWrite(
+	slice, verb, result string, before, after *discoveryv1.EndpointSlice, reasonFor func(netip.Addr) string,
+) *writerv1.WriteReport {
+	w := &writerv1.WriteReport{Slice: slice, Verb: verb, Result: result}
+	for _, change := range CompareSlices(before, after, reasonFor) {
+		w.Changes = append(w.Changes, text(change.String()))
 	}
+	return w
 }
 
 // Writes has the last writes of each Service, at most 20 of one and 1,000 of all. It is safe for concurrent use. A nil
@@ -57,14 +44,13 @@ type Writes struct {
 	kept []Write // oldest first
 }
 
-// Add adds a write. The caller must not modify its changes afterwards.
+// Add adds a write. The caller must not modify it afterwards.
 func (l *Writes) Add(w Write) {
 	if l == nil {
 		return
 	}
-	w.Message, w.Attempts = display.Truncate(w.Message, maxText), 1
-	w.OmittedChanges = max(0, len(w.Changes)-maxChanges)
-	w.Changes = w.Changes[:len(w.Changes)-w.OmittedChanges]
+	w.Attempts, w.Message, w.ChangesOmitted = 1, text(w.GetMessage()), uint32(max(0, len(w.GetChanges())-maxChanges))
+	w.Changes = w.Changes[:min(len(w.GetChanges()), maxChanges)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ofService := 0
@@ -77,7 +63,7 @@ func (l *Writes) Add(w Write) {
 	drop := slices.IndexFunc(l.kept, func(o Write) bool { return w.Result != "ok" && isRetryOf(&o, &w) })
 	switch {
 	case drop >= 0:
-		w.Attempts += l.kept[drop].Attempts
+		w.Attempts += l.kept[drop].GetAttempts()
 	case ofService == maxWrites:
 		drop = slices.IndexFunc(l.kept, func(o Write) bool { return o.isOf(w.Namespace, w.Service) })
 	case len(l.kept) == maxKept:

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 )
 
 var testTime = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
@@ -16,7 +18,7 @@ func TestReturnsWritesOfAServiceNewestFirst(t *testing.T) {
 	var l Writes
 	for _, slice := range []string{"shop-1", "post-1", "shop-2"} {
 		service, _, _ := strings.Cut(slice, "-")
-		l.Add(Write{At: testTime, Namespace: "web", Service: service, Slice: slice, Verb: "create", Result: "ok"})
+		l.Add(Write{&writerv1.WriteReport{Slice: slice, Verb: "create", Result: "ok"}, testTime, "web", service})
 	}
 	var slices []string
 	for _, w := range l.Of("web", "shop") {
@@ -29,15 +31,18 @@ func TestReturnsWritesOfAServiceNewestFirst(t *testing.T) {
 
 func TestMergesFailedRetries(t *testing.T) {
 	var l Writes
-	l.Add(Write{Slice: "a", Verb: "update", Result: "ok"})
+	l.Add(Write{WriteReport: &writerv1.WriteReport{Slice: "a", Verb: "update", Result: "ok"}})
 	for n := range 500 {
 		l.Add(
-			Write{At: testTime.Add(time.Duration(n) * time.Second), Slice: "b", Verb: "update", Result: "rejected", Message: "quota"},
+			Write{
+				WriteReport: &writerv1.WriteReport{Slice: "b", Verb: "update", Result: "rejected", Message: "quota"},
+				At:          testTime.Add(time.Duration(n) * time.Second),
+			},
 		)
-		l.Add(Write{Slice: "b", Verb: "create", Result: "rejected", Message: "quota"})
+		l.Add(Write{WriteReport: &writerv1.WriteReport{Slice: "b", Verb: "create", Result: "rejected", Message: "quota"}})
 	}
 	for range 2 {
-		l.Add(Write{Slice: "a", Verb: "update", Result: "ok"})
+		l.Add(Write{WriteReport: &writerv1.WriteReport{Slice: "a", Verb: "update", Result: "ok"}})
 	}
 	writes := l.Of("", "")
 	var lines []string
@@ -57,13 +62,10 @@ func TestLimitsMemory(t *testing.T) {
 	var l Writes
 	for n := range 2 * maxKept {
 		l.Add(Write{
-			Service: fmt.Sprint(
-				n / 30,
-			),
-			Slice:   fmt.Sprint(n),
-			Result:  "rejected",
-			Message: strings.Repeat("ä", 1<<15),
-			Changes: make([]Change, 1000),
+			WriteReport: &writerv1.WriteReport{
+				Slice: fmt.Sprint(n), Result: "rejected", Message: strings.Repeat("ä", 1<<15), Changes: make([]string, 1000),
+			},
+			Service: fmt.Sprint(n / 30),
 		})
 	}
 	if last := l.Of("", "65"); len(last) != maxWrites || last[0].Slice != "1979" || last[maxWrites-1].Slice != "1960" {
@@ -72,9 +74,9 @@ func TestLimitsMemory(t *testing.T) {
 	if len(l.kept) != maxKept {
 		t.Errorf("%d writes", len(l.kept))
 	}
-	if w := l.kept[0]; len(w.Changes) != maxChanges || w.OmittedChanges != 1000-maxChanges || len(w.Message) > maxText+len("…") ||
+	if w := l.kept[0]; len(w.Changes) != maxChanges || w.ChangesOmitted != 1000-maxChanges || len(w.Message) > maxText+len("…") ||
 		!utf8.ValidString(w.Message) {
-		t.Errorf("%d changes, %d omitted, %d bytes", len(w.Changes), w.OmittedChanges, len(w.Message))
+		t.Errorf("%d changes, %d omitted, %d bytes", len(w.Changes), w.ChangesOmitted, len(w.Message))
 	}
 	var none *Writes
 	if none.Add(Write{}); none.Of("", "") != nil {
