@@ -80,6 +80,7 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		705885: "the oracle did not see what somebody edited before a term of the same process",
 		739967: "the oracle did not see that a term gives what it found our own ports",
 		714357: "a slice that listed already, in another order, what others released to it was written as it was",
+		800174: "the oracle did not see that what left late was let go on the observation before",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

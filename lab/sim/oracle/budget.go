@@ -70,6 +70,9 @@ func (o *Oracle) spend(p *plan, source string, last window, first time.Time) (ne
 		if last.used < max(1, last.size/2) {
 			more := last
 			more.used++
+			if booked := p.aim.booked[source]; booked.After(last.since) && booked.Before(p.at) {
+				next = append(next, more) // it may have been let go then, on the observation of then
+			}
 			if t := p.told[source]; t != nil {
 				more.epoch, more.observed = t.Epoch, t.Observation
 			}
