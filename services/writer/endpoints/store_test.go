@@ -363,7 +363,7 @@ func TestWakesReadersOnChange(t *testing.T) {
 		wakes bool
 	}{
 		{"nothing", func(*Target) {}, false},
-		{"a reason, which is not published", func(t *Target) { t.Decision.Endpoints[0].Reason = "another" }, false},
+		{"a reason, which is not published", func(t *Target) { t.Decision.Endpoints[0].Reason.Why = "another" }, false},
 		{"conditions", func(t *Target) { t.Decision.Endpoints[0].Conditions = out }, true},
 		{"a zone", func(t *Target) { t.Decision.Endpoints[0].Zone = "z" }, true},
 		{"a hostname", func(t *Target) { t.Decision.Endpoints[0].Hostname = "db-0" }, true},

@@ -139,7 +139,7 @@ func why(judged []verdict.Endpoint, address netip.Addr) string {
 	case !found:
 		return ""
 	case judged[at].Rule != verdict.RuleTable:
-		return string(judged[at].Rule) + ": " + judged[at].Reason
+		return string(judged[at].Rule) + ": " + judged[at].Reason.String()
 	}
-	return judged[at].Reason
+	return judged[at].Reason.String()
 }

@@ -97,6 +97,6 @@ func (r *Reconciler) logDecision(s *state) {
 		}
 		tracepoint.Log(r.Logger, tracepoint.Decision, slog.String("service", s.key.String()), slog.String("source", e.Source),
 			slog.String("address", e.Address.String()), slog.String("verdict", e.Verdict.String()),
-			slog.String("rule", string(e.Rule)), slog.String("reason", e.Reason))
+			slog.String("rule", string(e.Rule)), slog.String("reason", e.Reason.String()))
 	}
 }

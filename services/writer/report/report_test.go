@@ -63,7 +63,7 @@ func newTarget(service string, addresses ...string) endpoints.Target {
 		t.Input.Current = append(t.Input.Current, verdict.CurrentEndpoint{Address: a, Conditions: ready, Source: "blue"})
 		t.Decision.Endpoints = append(t.Decision.Endpoints, verdict.Endpoint{
 			Address: a, Source: "blue", Verdict: verdict.Serve, Conditions: ready, Listed: true, Rule: verdict.RuleTable,
-			Reason: "source blue: READY, probe: passing",
+			Reason: verdict.Reason{Source: "blue", Report: verdict.Ready, Probe: probe.Passing},
 		})
 	}
 	return t
@@ -125,12 +125,14 @@ func unhealthyTarget() endpoints.Target {
 		Address: decided[1].Address, Health: probe.Failing, Since: now.Add(-9 * time.Second), Detail: "connection refused",
 		LastPassed: now.Add(-11 * time.Second),
 	}
-	decided[1].Verdict, decided[1].Conditions, decided[1].Reason = verdict.Unready, out, "source blue: READY, probe: failing (connection refused)"
+	decided[1].Verdict, decided[1].Conditions, decided[1].Reason = verdict.Unready, out, verdict.Reason{
+		Source: "blue", Report: verdict.Ready, Probe: probe.Failing, Detail: "connection refused",
+	}
 	members[2].State = verdict.Draining
 	decided[2].Verdict, decided[2].Rule, decided[2].Held = verdict.Hold, verdict.RuleShrink, true
-	decided[2].Reason = "source blue: DRAINING, probe: passing"
+	decided[2].Reason.Report = verdict.Draining
 	t.Input.Probes[3] = probe.Status{Address: decided[3].Address}
-	decided[3].Verdict, decided[3].Listed, decided[3].Reason = verdict.Hold, false, "source blue: READY, probe: pending"
+	decided[3].Verdict, decided[3].Listed, decided[3].Reason.Probe = verdict.Hold, false, probe.Pending
 	t.Decision.Guards = []verdict.Guard{
 		{
 			Rule:    verdict.RuleShrink,
@@ -317,7 +319,10 @@ func TestReportFitsIntoAMessageAndPagesVisitEachService(t *testing.T) {
 	for i := range 5000 {
 		a := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
 		large.Input.Sources[0].Members = append(large.Input.Sources[0].Members, verdict.Member{Address: a, Name: long})
-		large.Decision.Endpoints = append(large.Decision.Endpoints, verdict.Endpoint{Address: a, Reason: strings.Repeat("r", 200)})
+		large.Decision.Endpoints = append(
+			large.Decision.Endpoints,
+			verdict.Endpoint{Address: a, Reason: verdict.Reason{Detail: strings.Repeat("r", 200)}},
+		)
 	}
 	b.Store.Put(large)
 	for range 2 * maxWrites {
@@ -343,7 +348,7 @@ func TestForeignTextStaysInItsLine(t *testing.T) {
 	const evil = "a\nERROR b\x1b[31m\u202e\xff"
 	target := unhealthyTarget()
 	for i := range target.Decision.Endpoints {
-		target.Decision.Endpoints[i].Reason = evil
+		target.Decision.Endpoints[i].Reason.Detail = evil
 		target.Input.Sources[0].Members[i].Name = evil
 		target.Input.Probes[i] = probe.Status{Address: target.Decision.Endpoints[i].Address, Health: probe.Failing, Detail: evil}
 	}
@@ -416,8 +421,8 @@ func TestExplainsAddresses(t *testing.T) {
 		"draining":                     {listed(draining, verdict.Drain, member(verdict.Draining)), "NOTE NodeDraining: Node worker-1 is DRAINING"},
 		"a state of a newer inventory": {listed(out, verdict.Hold, member(verdict.Unknown)), "WARNING StateUnknown: Node worker-1 has a state that this version does not know"},
 		"the source reports no port of the Service": {unlisted(func(w *world) {
-			w.decided.Rule, w.decided.Reason = verdict.RuleTrust, "source blue: no port is reported"
-		}), "WARNING SourceNotTrusted: Not added: source blue: no port is reported"},
+			w.decided.Rule, w.decided.Reason = verdict.RuleTrust, verdict.Reason{Source: "blue", Why: "no port is reported"}
+		}), "WARNING SourceNotTrusted: Not added: source blue: no port is reported, probe: pending"},
 		"its source stands by": {unlisted(func(w *world) {
 			w.decided.Verdict, w.decided.Rule = verdict.StandBy, verdict.RuleFailover
 		}), "NOTE StandBy: Source blue stands by: those before it have enough ready endpoints"},

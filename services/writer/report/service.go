@@ -95,7 +95,7 @@ func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writer
 	wanted := current // of a Service that nothing is decided about
 	decided, ok := endpoints.Find(t.Decision.Endpoints, address, func(e *verdict.Endpoint) netip.Addr { return e.Address })
 	if ok {
-		r.Rule, r.Reason = string(decided.Rule), text(decided.Reason)
+		r.Rule, r.Reason = string(decided.Rule), text(decided.Reason.String())
 		wanted = endpoints.Wanted(decided)
 	} else if v.State == endpoints.Managed {
 		wanted = nil

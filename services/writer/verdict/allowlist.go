@@ -4,24 +4,21 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-
-	"github.com/slicefeed/slicefeed/services/internal/display"
+	"slices"
 )
 
 // denyReason says why an address may not be written for a source; empty: it may.
 func (l *Allowlist) denyReason(a netip.Addr) string {
-	if reason := alwaysDenied(a); reason != "" {
-		return reason
-	}
-	if _, denied := l.Denied[a]; denied {
+	_, denied := l.Denied[a]
+	switch always := alwaysDenied(a); {
+	case always != "":
+		return always
+	case denied:
 		return "in use in this cluster"
+	case !slices.ContainsFunc(l.CIDRs, func(cidr netip.Prefix) bool { return cidr.Contains(a) }):
+		return "outside the allowed CIDRs"
 	}
-	for _, cidr := range l.CIDRs {
-		if cidr.Contains(a) {
-			return ""
-		}
-	}
-	return "outside the allowed CIDRs"
+	return ""
 }
 
 // alwaysDenied says why an address may not be written for any source.
@@ -37,101 +34,70 @@ func alwaysDenied(a netip.Addr) string {
 		return "link-local address"
 	case a.IsMulticast():
 		return "multicast address"
-	default:
+	}
+	return ""
+}
+
+// deniedAddresses is the input guard allowlist. It returns what a source reports or lists and may not be written.
+func (e *evaluation) deniedAddresses(source int) []*row {
+	denied := filter(e.rows, func(r *row) bool { return e.denyReason(r, source) != "" })
+	if len(denied) > 0 {
+		example := fmt.Sprintf("%s (%s)", denied[0].address, e.denyReason(denied[0], source))
+		e.note(addressesDenied, e.sources[source].Name, len(denied), example)
+	}
+	return denied
+}
+
+// denyReason says why what a source reports or lists may not be written; empty: it may, or there is nothing. The ports of
+// a listed address may be unusable, those of a new one may not.
+func (e *evaluation) denyReason(r *row, source int) string {
+	m, isCurrent := r.members[source], source == r.currentSource
+	if m == nil && !isCurrent {
 		return ""
 	}
-}
-
-// dropDisallowedAddresses is the input guard allowlist. It drops every member, and marks every current endpoint, that
-// may not be written.
-func (e *evaluation) dropDisallowedAddresses() (guards []Guard) {
-	for j := range e.sources {
-		s := &e.sources[j]
-		denied, example := 0, ""
-		for i := range e.rows {
-			r := &e.rows[i]
-			if r.members[j] == nil && j != r.currentSource {
-				continue
-			}
-			reason := cmp.Or(s.Allowlist.denyReason(r.address), e.portProblem(r, j))
-			if reason == "" {
-				continue
-			}
-			r.members[j] = nil
-			if r.deniedBy == noSource || j == r.currentSource {
-				r.deniedBy, r.denied = j, reason
-			}
-			if denied++; denied == 1 {
-				example = fmt.Sprintf("%s (%s)", r.address, reason)
-			}
-		}
-		guards = append(guards, Guard{Rule: RuleAllowlist, Source: s.Name, Held: denied, Message: fmt.Sprintf(
-			"Source %s: %s not allowed, such as %s.", s.Name, display.Count(denied, "address is", "addresses are"), example)})
-	}
-	return guards
-}
-
-// denyReason says why an address may not be written.
-func (e *evaluation) denyReason(r *row) string {
-	if r.deniedBy == noSource {
-		return alwaysDenied(r.address)
-	}
-	return r.denied
-}
-
-// portProblem says why the ports of an address that is not listed cannot be used, or those of a listed one may not stay;
-// empty: they can.
-func (e *evaluation) portProblem(r *row, source int) string {
-	switch m := r.members[source]; {
+	reason := e.sources[source].Allowlist.denyReason(r.address)
+	switch {
+	case reason != "":
+		return reason
 	case m != nil && r.current == nil:
 		return m.Unusable
-	case r.current != nil && r.current.Portless && source == r.currentSource && !e.input.Rejected:
+	case isCurrent && r.current != nil && r.current.Portless && !e.input.Rejected:
 		return "all ports that its slice lists are outside the ports allowed for its source"
 	}
 	return ""
 }
 
-// isDropped reports whether the allowlist removes a current endpoint: no source may report it.
-func (r *row) isDropped() bool {
-	for _, m := range r.members {
-		if m != nil {
-			return false
-		}
+// deny drops what a source reports, and marks what it lists.
+func (r *row) deny(source int, reason string) {
+	r.members[source] = nil
+	if r.deniedBy == noSource || source == r.currentSource {
+		r.deniedBy, r.denied = source, reason
 	}
-	return alwaysDenied(r.address) != "" || r.deniedBy != noSource && r.deniedBy == r.currentSource
 }
 
-// allCurrentDropped reports whether the allowlist would empty the Service, which looks like a mistyped setting.
-func (e *evaluation) allCurrentDropped() bool {
-	for i := range e.rows {
-		if r := &e.rows[i]; r.current != nil && !r.isDropped() {
-			return false
-		}
-	}
-	return len(e.input.Current) > 0
+// isDenied reports whether the allowlist removes a current endpoint: no source may report it.
+func (r *row) isDenied() bool {
+	return !r.isReported(func(int, *Member) bool { return true }) &&
+		(alwaysDenied(r.address) != "" || r.deniedBy != noSource && r.deniedBy == r.currentSource)
+}
+
+// isEveryCurrentDenied reports whether the allowlist would empty the Service, which looks like a mistyped setting.
+func (e *evaluation) isEveryCurrentDenied() bool {
+	return len(e.input.Current) > 0 && !slices.ContainsFunc(e.rows, func(r *row) bool { return r.current != nil && !r.isDenied() })
 }
 
 // repeatCurrent decides that nothing is written. Nothing is remembered of such a decision.
 func (e *evaluation) repeatCurrent() (Memory, Decision) {
-	d := &e.decision
-	d.Endpoints = nil
-	example := ""
-	for i := range e.rows {
-		r, c := &e.rows[i], e.rows[i].current
-		if c == nil {
-			continue
-		}
-		if example == "" {
-			example = fmt.Sprintf("%s (%s)", r.address, e.denyReason(r))
-		}
-		d.Endpoints = append(d.Endpoints, Endpoint{
-			Address: r.address, Source: c.sourceName(), Zone: c.Zone, Hostname: c.Hostname, Ports: c.Ports, Verdict: Hold,
-			Conditions: c.Conditions, Listed: true, Held: true, Rule: RuleAllowlist,
-			Reason: "nothing is written: every endpoint of this Service is outside the allowlist",
-		})
+	d, current := &e.decision, filter(e.rows, func(r *row) bool { return r.current != nil })
+	endpoints := make([]Endpoint, 0, len(current))
+	for _, r := range current {
+		r.setCause(disallowed, RuleAllowlist, r.current.sourceName(), cmp.Or(r.denied, alwaysDenied(r.address)))
+		r.hold(RuleAllowlist)
+		r.result.Held = true
+		endpoints = append(endpoints, *r.result)
 	}
-	d.Guards = []Guard{{Rule: RuleAllowlist, Held: len(d.Endpoints), Message: fmt.Sprintf(
-		"No endpoint is allowed, such as %s: nothing is written.", example)}}
+	d.Endpoints, d.Guards = endpoints, nil
+	e.note(allDenied, "", len(endpoints), fmt.Sprintf("%s (%s)", endpoints[0].Address, endpoints[0].Reason.Why))
 	e.previous.blindSince = e.memory.blindSince
 	return e.previous, *d
 }

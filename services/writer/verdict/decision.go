@@ -2,7 +2,6 @@ package verdict
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -56,7 +55,7 @@ type Endpoint struct {
 	Listed     bool   // whether it belongs into the slices
 	Held       bool   // a guard makes it differ from what its source reports and its probe asks for
 	Rule       Rule   // that decided
-	Reason     string // for people: the source's report and the probe status
+	Reason     Reason // the source's report and the probe status
 }
 
 // Guard is a guard that holds something now. One (Rule, Source) in consecutive decisions is one episode,
@@ -88,39 +87,27 @@ type Decision struct {
 func (e *evaluation) finish() (Memory, Decision) {
 	d := &e.decision
 	d.Write = true
-	slices.SortStableFunc(d.Guards, func(a, b Guard) int {
-		return slices.Index(GuardOrder, a.Rule) - slices.Index(GuardOrder, b.Rule)
-	})
+	e.sortGuards()
 	for i := range e.sources {
 		s := &e.sources[i]
-		if s.trusted() {
+		if s.distrust == "" {
 			e.wakeAt(s.MembershipSyncedAt.Add(e.input.Limits.MaxStaleness + 1))
 		}
-		if s.suppressedBy == RuleEmpty && s.memory.emptyCount > 0 {
-			e.wakeAt(s.memory.emptyAt.Add(emptyGap))
+		if s.suppressedBy == RuleEmpty && s.memory.empty.count > 0 {
+			e.wakeAt(s.memory.empty.at.Add(emptyGap))
 		}
 		e.memory.sources = append(e.memory.sources, s.memory)
 	}
-	for i := range e.rows {
-		e.rows[i].result.Held = e.differsByGuard(&e.rows[i])
+	for _, r := range e.rows {
+		r.result.Held = e.differsByGuard(r)
+		e.rememberAddress(r)
 	}
-	e.rememberAddresses()
 	return e.memory, *d
-}
-
-// note adds the guards that hold something.
-func (e *evaluation) note(guards ...Guard) {
-	for _, g := range guards {
-		if g.Held > 0 {
-			e.decision.Guards = append(e.decision.Guards, g)
-		}
-	}
 }
 
 // differsByGuard reports whether an address would be listed otherwise if no guard held it.
 func (e *evaluation) differsByGuard(r *row) bool {
-	out := r.result
-	switch out.Rule {
+	switch out := r.result; out.Rule {
 	case RulePanic, RuleFloor, RuleShrink:
 		return true
 	case RuleExpiry:
@@ -131,11 +118,9 @@ func (e *evaluation) differsByGuard(r *row) bool {
 		if r.owner == noSource { // it would be removed if all sources counted
 			return true
 		}
-		decided := *out
-		out.Verdict, out.Conditions = r.apply(table[r.reported][r.status])
-		listed, otherwise := r.isListed(e.input.Limits.ListUnready), out.Conditions
-		*out = decided
-		return listed != out.Listed || listed && otherwise != out.Conditions
+		otherwise, conditions := r.apply(table[r.reported][r.status])
+		listed := e.isListed(r, otherwise)
+		return listed != out.Listed || listed && conditions != out.Conditions
 	}
 	return false
 }

@@ -118,27 +118,6 @@ func TestAddressDoesNotInheritItsNeighborsMemory(t *testing.T) {
 	w.see("those who wait go before the one that has just come", "0:ready 1:drain 2:drain 3:drain 4:drain 10:ready")
 }
 
-func TestOfTwoEndpointsOfOneAddressTheOneThatServesMoreCounts(t *testing.T) {
-	out := Conditions{}
-	for _, of := range []struct {
-		name      string
-		one, more Conditions
-	}{{"ready and draining", draining, ready}, {"ready and not ready", out, ready}, {"draining and not ready", out, draining}} {
-		for _, order := range [][2]Conditions{{of.one, of.more}, {of.more, of.one}} {
-			w := newWorld(t, 2)
-			w.probe(0, probe.Pending)
-			w.in.Current = []CurrentEndpoint{
-				{Address: addr(0), Conditions: order[0], Source: "blue"},
-				{Address: addr(0), Conditions: order[1], Source: "blue"},
-				{Address: addr(1), Conditions: ready, Source: "blue"},
-			}
-			if w.decide(); w.endpoint(addr(0)).Conditions != of.more {
-				t.Errorf("%s: got %+v", of.name, w.endpoint(addr(0)).Conditions)
-			}
-		}
-	}
-}
-
 // A mistake of the caller must not lead to wrong slices.
 func TestTheOrderOfTheInputMakesNoDifference(t *testing.T) {
 	w := newWorld(t, 4)

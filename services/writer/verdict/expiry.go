@@ -2,82 +2,61 @@ package verdict
 
 import (
 	"fmt"
-
-	"github.com/slicefeed/slicefeed/services/internal/display"
-	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"slices"
 )
 
-// expireSources removes the endpoints of each source that has not been trusted for Limits.ExpireAfter, while another
+// expiredEndpoints returns the endpoints of each source that has not been trusted for Limits.ExpireAfter, while another
 // source, which has not expired itself, has ready ones that answer. A new leader waits for as long, because it cannot know
 // since when the source has not been trusted. A source that answers, and whose report only cannot be used, does not
 // expire: that is a mistake in settings, and its endpoints may work.
 //
 // It runs after the table. Shrink does not count what it removes, because our own setting asks for that; floor may keep
 // an endpoint.
-func (e *evaluation) expireSources() (guards []Guard) {
+func (e *evaluation) expiredEndpoints() (rows []*row) {
 	after := e.input.Limits.ExpireAfter
 	if after <= 0 || e.input.Rejected || e.input.LeadingSince.IsZero() {
 		return nil
 	}
-	expired, anyExpired := make([]bool, len(e.sources)), false
+	expired := make([]bool, len(e.sources))
 	for i := range e.sources {
-		s := &e.sources[i]
-		if s.memory.lostSince.IsZero() {
+		since := e.sources[i].memory.lostSince
+		if since.IsZero() {
 			continue
 		}
-		at := s.memory.lostSince.Add(after)
-		if first := e.input.LeadingSince.Add(after); at.Before(first) {
-			at = first
+		if since.Before(e.input.LeadingSince) {
+			since = e.input.LeadingSince
 		}
-		expired[i] = !e.now.Before(at)
-		anyExpired = anyExpired || expired[i]
-		e.wakeAt(at)
+		expired[i] = !e.now.Before(since.Add(after))
+		e.wakeAt(since.Add(after))
 	}
-	if !anyExpired || !e.anyReadyBesides(expired) {
+	if !slices.Contains(expired, true) || !e.anyReadyBesides(expired) {
 		return nil
 	}
 	for i := range e.sources {
-		if !expired[i] {
-			continue
-		}
-		s, held := &e.sources[i], 0
-		for j := range e.rows {
-			r := &e.rows[j]
-			if r.owner != i || r.report != suppressed || e.reportedByOther(r) {
-				continue
-			}
-			held++
-			r.result.Rule = RuleExpiry
-			if r.dropped = r.current != nil; r.dropped {
-				r.result.Verdict, r.result.Conditions, r.result.Listed = Remove, notReady, false
-			}
-		}
-		guards = append(guards, Guard{Rule: RuleExpiry, Source: s.Name, Held: held, Message: fmt.Sprintf(
-			"Source %s is not trusted for %s: %s; its %s removed.", s.Name, after, s.distrust,
-			display.Count(held, "endpoint is", "endpoints are"))})
+		held := filter(e.rows, func(r *row) bool {
+			return expired[i] && r.owner == i && r.report == suppressed && !r.isReported(e.counts)
+		})
+		e.note(sourceExpired, e.sources[i].Name, len(held), fmt.Sprintf("%s: %s", after, e.sources[i].distrust))
+		rows = append(rows, held...)
 	}
-	return guards
+	return rows
 }
+
+// counts reports whether the report of a source counts.
+func (e *evaluation) counts(source int, _ *Member) bool { return e.sources[source].suppressedBy == "" }
 
 // anyReadyBesides reports whether a source that has not expired has an endpoint that the table makes ready and that
 // answers. What is ready only because nobody knows better, as in a panic, is no replacement.
 func (e *evaluation) anyReadyBesides(expired []bool) bool {
-	for i := range e.rows {
-		r := &e.rows[i]
-		if r.result.Listed && r.result.Conditions.Ready && r.owner != noSource && !expired[r.owner] &&
-			(r.status == probe.Passing || r.status == notProbed) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.rows, func(r *row) bool {
+		return r.isReady() && r.answers() && r.owner != noSource && !expired[r.owner]
+	})
 }
 
-// reportedByOther reports whether a source whose report counts reports the address of a source that has expired.
-func (e *evaluation) reportedByOther(r *row) bool {
-	for j, m := range r.members {
-		if m != nil && e.sources[j].suppressedBy == "" {
-			return true
-		}
+// expire drops an endpoint whose source has expired.
+func (r *row) expire() {
+	r.result.Rule = RuleExpiry
+	if r.dropped = r.current != nil; r.dropped {
+		r.overrule(Remove, notReady, RuleExpiry)
 	}
-	return false
 }

@@ -1,93 +1,64 @@
 package verdict
 
 import (
-	"fmt"
+	"slices"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
-// keepLastOfEachFamily is the output guard floor, for each address family.
-func (e *evaluation) keepLastOfEachFamily() Guard {
-	g := Guard{Rule: RuleFloor}
-	for i, family := range e.families() {
-		g.Held += e.keepLastEndpoints(family, e.panics[i])
-	}
-	g.Message = fmt.Sprintf(
-		"No endpoint of this Service would be ready, as all are draining or no longer listed: %s kept ready.",
-		display.Count(g.Held, "is", "are"),
-	)
-	return g
-}
-
-// keepLastEndpoints is the guard for one family, and returns how many endpoints it keeps: while anything of a target
-// could serve (it passes; without probes, it exists), something stays ready, whatever the other rules decide. So draining
-// everything at once changes nothing, and consumers that do not know draining endpoints are not cut off. It never prefers an endpoint that fails, and
-// never keeps one that the allowlist denies.
+// lastEndpoints is the output guard floor, for each address family: while anything of a target could serve (it passes;
+// without probes, it exists), something stays ready, whatever the other rules decide. So draining everything at once
+// changes nothing, and consumers that do not know draining endpoints are not cut off. It never prefers an endpoint that
+// fails, and never keeps one that the allowlist denies. In a panic with nothing left in use, it returns a last resort.
 //
 // Within each rank, endpoints with a report that counts come before those whose report is unknown or suppressed.
-func (e *evaluation) keepLastEndpoints(family []row, panics bool) (held int) {
-	anyAnswers, anyInUse := false, false
-	for i := range family {
-		r := &family[i]
-		inUse := r.result.Listed && r.result.Conditions.inUse()
-		if inUse && r.result.Conditions.Ready && r.status != uncorroborated {
-			return 0
+func (e *evaluation) lastEndpoints(families []family) (kept, lastResort []*row) {
+	for _, f := range families {
+		if slices.ContainsFunc(f.rows, func(r *row) bool { return r.isReady() && r.status != uncorroborated }) {
+			continue
 		}
-		anyInUse = anyInUse || inUse
-		answers := r.status == probe.Passing || r.status == notProbed || r.status == probe.Pending && r.conditions().inUse()
-		anyAnswers = anyAnswers || answers && e.mayKeep(r)
-	}
-	if anyAnswers {
-		kept := lowestRanked(family, func(r *row) int {
-			if !e.mayKeep(r) {
-				return noRank
-			}
-			return r.floorRank()
-		})
-		for _, r := range kept {
-			r.result.Verdict = Serve
-			if r.current != nil {
-				r.result.Verdict = Hold
-			}
-			r.result.Conditions, r.result.Listed, r.result.Rule = ready, true, RuleFloor
+		var keeps []*row
+		if slices.ContainsFunc(f.rows, e.couldKeep) {
+			keeps = lowestRanked(f.rows, e.floorRank)
 		}
-		held = len(kept)
-	}
-	if held == 0 && panics && !anyInUse {
-		for _, r := range lowestRanked(family, (*row).lastResortRank) {
-			r.result.Verdict, r.result.Conditions, r.result.Listed, r.result.Rule = Hold, ready, true, RulePanic
+		kept = append(kept, keeps...)
+		isInUse := func(r *row) bool { return r.result.Listed && r.result.Conditions.inUse() }
+		if len(keeps) == 0 && f.panics && !slices.ContainsFunc(f.rows, isInUse) {
+			lastResort = append(lastResort, lowestRanked(f.rows, (*row).lastResortRank)...)
 		}
 	}
-	return held
+	e.note(lastKept, "", len(kept), "")
+	return kept, lastResort
+}
+
+// couldKeep reports whether an endpoint could serve, and may be kept.
+func (e *evaluation) couldKeep(r *row) bool {
+	return (r.answers() || r.status == probe.Pending && r.conditions().inUse()) && e.mayKeep(r)
 }
 
 // noRank is the rank of what may not be kept.
 const noRank = 8
 
 // lowestRanked returns the endpoints of the lowest rank.
-func lowestRanked(rows []row, rank func(*row) int) (kept []*row) {
-	best := noRank
-	for i := range rows {
-		switch r := &rows[i]; {
-		case rank(r) < best:
-			best, kept = rank(r), []*row{r}
-		case rank(r) == best && best < noRank:
-			kept = append(kept, r)
-		}
+func lowestRanked(rows []*row, rank func(*row) int) []*row {
+	best := noRank - 1
+	for _, r := range rows {
+		best = min(best, rank(r))
 	}
-	return kept
+	return filter(rows, func(r *row) bool { return rank(r) == best })
 }
 
 // floorRank is lower for what is better kept.
-func (r *row) floorRank() int {
+func (e *evaluation) floorRank(r *row) int {
 	var rank int
 	drains := r.result.Listed && r.result.Conditions == draining
 	readyNow := r.conditions().Ready && !r.fails()
 	switch {
+	case !e.mayKeep(r):
+		return noRank
 	case drains && readyNow:
 		rank = 0
-	case drains && (r.status == probe.Passing || r.status == notProbed):
+	case drains && r.answers():
 		rank = 2
 	case readyNow:
 		rank = 4
@@ -100,6 +71,15 @@ func (r *row) floorRank() int {
 		rank++
 	}
 	return rank
+}
+
+// mayKeep reports whether floor may keep an endpoint ready: it is allowed, it is or may be listed, and, without probes,
+// its source has not confirmed that it is empty.
+func (e *evaluation) mayKeep(r *row) bool {
+	if r.report == disallowed || r.current == nil && !r.result.Listed {
+		return false
+	}
+	return r.status != notProbed || r.owner == noSource || !e.sources[r.owner].confirmedEmpty
 }
 
 // lastResortRank ranks what becomes ready in a panic with nothing in use: what is not ready only because of its probe,
@@ -115,11 +95,11 @@ func (r *row) lastResortRank() int {
 	}
 }
 
-// mayKeep reports whether floor may keep an endpoint ready: it is allowed, it is or may be listed, and, without probes,
-// its source has not confirmed that it is empty.
-func (e *evaluation) mayKeep(r *row) bool {
-	if r.report == disallowed || r.current == nil && !r.result.Listed {
-		return false
+// keepReady replaces the result of what floor keeps.
+func (r *row) keepReady() {
+	verdict := Hold
+	if r.current == nil {
+		verdict = Serve
 	}
-	return r.status != notProbed || r.owner == noSource || !e.sources[r.owner].confirmedEmpty
+	r.overrule(verdict, ready, RuleFloor)
 }

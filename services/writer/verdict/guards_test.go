@@ -68,8 +68,8 @@ func TestAnEndpointInUseThatCannotBeProbedIsReported(t *testing.T) {
 			if got := w.decide(); got != before || w.d.CannotProbe != tt.want {
 				t.Errorf("%s, cannot probe: %t; want %s, %t", got, w.d.CannotProbe, before, tt.want)
 			}
-			if tt.want && !strings.Contains(w.d.Endpoints[0].Reason, "pending (too many open files)") {
-				t.Errorf("the reason is %q", w.d.Endpoints[0].Reason)
+			if tt.want && !strings.Contains(w.d.Endpoints[0].Reason.String(), "pending (too many open files)") {
+				t.Errorf("the reason is %q", w.d.Endpoints[0].Reason.String())
 			}
 		})
 	}

@@ -74,6 +74,8 @@ type Member struct {
 	Unusable string
 }
 
+func (m *Member) at() netip.Addr { return m.Address }
+
 // Source is one source of the target at this moment.
 type Source struct {
 	Name string
@@ -131,12 +133,9 @@ type CurrentEndpoint struct {
 	Portless   bool // the allowlist denies all ports that the slice has
 }
 
-func (c *CurrentEndpoint) sourceName() string {
-	if c.Source == "" {
-		return DefaultSource
-	}
-	return c.Source
-}
+func (c *CurrentEndpoint) sourceName() string { return cmp.Or(c.Source, DefaultSource) }
+
+func (c *CurrentEndpoint) at() netip.Addr { return c.Address }
 
 // Defaults of the limits that have no useful zero.
 const (

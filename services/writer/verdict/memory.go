@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // Memory is what one decision leaves to the next. Losing it, as in a restart or a takeover, only makes the
@@ -29,26 +27,21 @@ type addressMemory struct {
 	deselected bool      // it leaves because our own settings changed
 }
 
-// isWorthless reports whether the next decision is the same without it. A last report that was READY is what an
+func (m *addressMemory) at() netip.Addr { return m.address }
+
+// changesNothing reports whether the next decision is the same without it. A last report that was READY is what an
 // address without one is resumed as, and no such address leaves, so that its age does not matter.
-func (m *addressMemory) isWorthless() bool {
-	says := m.report != Unknown && (m.report != Ready || m.grantedBy != "")
-	return !says && !m.unlisted && !m.deselected
+func (m *addressMemory) changesNothing() bool {
+	reports := m.report != Unknown && (m.report != Ready || m.grantedBy != "")
+	return !reports && !m.unlisted && !m.deselected
 }
 
 // sourceMemory is kept of a source.
 type sourceMemory struct {
 	name     string
 	selector string
-
-	// The complete observations of one epoch that reported the source empty, in a row. emptyLast is the last that
-	// counted; before any did, the one in force when the source was last seen not empty, or first seen at all.
-	emptyEpoch string
-	emptyLast  uint64
-	emptyCount int
-	emptyAt    time.Time // when emptyLast was received
-
-	window shrinkWindow
+	empty    emptyCount
+	window   shrinkWindow
 
 	lostSince   time.Time // since when nothing current is known of it; zero: it is, or its report is Unusable
 	enoughSince time.Time // since when the tiers before its own have enough ready endpoints; zero: they have not
@@ -79,35 +72,23 @@ func (e *evaluation) lastTrustedReport(r *row) State {
 	if s.suppressedBy != RuleTrust {
 		return Unknown
 	}
-	if s.lastReports == nil {
-		s.lastReports = make(map[netip.Addr]State, len(s.Trusted))
-		for _, m := range s.Trusted {
-			s.lastReports[m.Address] = m.State
-			status, _ := e.input.Probe(m.Address, m.Ports.Probe)
-			usable := m.State != NotReady || e.input.Limits.Probing && status.Health == probe.Passing
-			s.lastReportUsable = s.lastReportUsable || usable && m.Unusable == "" && s.Allowlist.denyReason(m.Address) == ""
-		}
-	}
-	report, listed := s.lastReports[r.address]
+	at, found := slices.BinarySearchFunc(s.Trusted, r.address, func(m Member, a netip.Addr) int { return m.Address.Compare(a) })
 	switch {
-	case listed:
-		return report
+	case found:
+		return s.Trusted[at].State
 	case s.lastReportUsable:
 		return unlisted
 	}
 	return Unknown
 }
 
-// rememberAddresses keeps what the next decision needs to know of each address.
-func (e *evaluation) rememberAddresses() {
-	for i := range e.rows {
-		r := &e.rows[i]
-		m := r.memory
-		m.address, m.source = r.address, cmp.Or(m.source, r.result.Source)
-		m.unlisted = r.result.Verdict != Remove && r.result.Verdict != StandBy && !r.result.Listed &&
-			(r.current != nil || r.previous.unlisted)
-		if !m.isWorthless() {
-			e.memory.addresses = append(e.memory.addresses, m)
-		}
+// rememberAddress keeps what the next decision needs to know of an address.
+func (e *evaluation) rememberAddress(r *row) {
+	m := r.memory
+	m.address, m.source = r.address, cmp.Or(m.source, r.result.Source)
+	m.unlisted = r.result.Verdict != Remove && r.result.Verdict != StandBy && !r.result.Listed &&
+		(r.current != nil || r.previous.unlisted)
+	if !m.changesNothing() {
+		e.memory.addresses = append(e.memory.addresses, m)
 	}
 }

@@ -1,11 +1,10 @@
 package verdict
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
@@ -15,18 +14,12 @@ func (e *evaluation) summarizeProbes() {
 		return
 	}
 	d := &e.decision
-	anyCurrent := false
-	for i := range e.rows {
-		r := &e.rows[i]
-		d.AnyPassing = d.AnyPassing || r.passing() != nil
-		anyCurrent = anyCurrent || r.current != nil
-		d.CannotProbe = d.CannotProbe || r.status == probe.Pending && r.probe.Expired && r.conditions().inUse() && !r.isDropped()
-	}
-	if anyCurrent && !d.AnyPassing {
-		e.memory.blindSince = e.previous.blindSince
-		if e.memory.blindSince.IsZero() {
-			e.memory.blindSince = e.now
-		}
+	d.AnyPassing = slices.ContainsFunc(e.rows, func(r *row) bool { return r.passing() != nil })
+	d.CannotProbe = slices.ContainsFunc(e.rows, func(r *row) bool {
+		return r.status == probe.Pending && r.probe.Expired && r.conditions().inUse() && !r.isDenied()
+	})
+	if len(e.input.Current) > 0 && !d.AnyPassing {
+		e.memory.blindSince = cmp.Or(e.previous.blindSince, e.now)
 		d.NonePassingSince = e.memory.blindSince
 	}
 }
@@ -34,56 +27,35 @@ func (e *evaluation) summarizeProbes() {
 // corroborationGap is how soon to decide again while a failure may still be corroborated.
 const corroborationGap = 250 * time.Millisecond
 
-// ignoreFailures is the input guard panic: the failure of an endpoint in use counts only if another endpoint of the
+// ignoredFailures is the input guard panic: the failure of an endpoint in use counts only if another endpoint of the
 // target and its address family corroborates it, by passing while this one fails. Otherwise the prober's own network is
 // the likelier fault. It needs no memory, so it holds for a prober that never worked, for a single endpoint and before
-// the initial sync. It panics if none passes that could corroborate anything.
-func (e *evaluation) ignoreFailures(family []row) (panics bool) {
-	var failing []*row
-	anyInUse := false
-	for i := range family {
-		r := &family[i]
-		if r.current == nil || r.isDropped() {
-			continue
-		}
-		anyInUse = anyInUse || r.current.Conditions.inUse()
-		if r.status == probe.Failing {
-			failing = append(failing, r)
-		}
+// the initial sync. A family panics if none passes that could corroborate anything.
+func (e *evaluation) ignoredFailures(f *family) (ignored []*row) {
+	isCurrent := func(r *row) bool { return r.current != nil && !r.isDenied() }
+	isInUse := func(r *row) bool { return isCurrent(r) && r.current.Conditions.inUse() }
+	failing := filter(f.rows, func(r *row) bool { return r.status == probe.Failing && isCurrent(r) })
+	if len(failing) == 0 || !slices.ContainsFunc(f.rows, isInUse) {
+		return nil
 	}
-	if len(failing) == 0 || !anyInUse {
-		return false
+	passing := filter(f.rows, e.mayCorroborate)
+	f.panics = len(passing) == 0
+	e.decision.Panic = e.decision.Panic || f.panics
+	ignored = filter(failing, func(r *row) bool {
+		return isInUse(r) && !slices.ContainsFunc(passing, func(other *row) bool { return corroborates(other.passing(), r.probe) })
+	})
+	if len(ignored) > 0 && !f.panics {
+		e.wakeAt(e.now.Add(corroborationGap))
 	}
-	var passing []*probe.Status
-	for i := range family {
-		if r := &family[i]; e.mayCorroborate(r) {
-			passing = append(passing, r.passing())
-		}
-	}
-	panics = len(passing) == 0
-	e.decision.Panic = e.decision.Panic || panics
-	for _, r := range failing {
-		if !r.current.Conditions.inUse() || slices.ContainsFunc(passing, func(p *probe.Status) bool { return corroborates(p, r.probe) }) {
-			continue
-		}
-		r.status = uncorroborated
-		if !panics {
-			e.wakeAt(e.now.Add(corroborationGap))
-		}
-	}
-	return panics
+	return ignored
 }
 
 // mayCorroborate reports whether an endpoint passes that is listed or could be.
 func (e *evaluation) mayCorroborate(r *row) bool {
-	switch {
-	case r.passing() == nil:
+	if r.passing() == nil {
 		return false
-	case r.current == nil:
-		return e.isListable(r)
-	default:
-		return !r.isDropped()
 	}
+	return r.current != nil && !r.isDenied() || r.current == nil && e.isListable(r)
 }
 
 // corroborates reports whether the run of passes of one endpoint overlaps with the run of failures of another one. One
@@ -94,41 +66,16 @@ func corroborates(passing, failing *probe.Status) bool {
 
 // isListable reports whether an address that is not current would be listed if its probe passes.
 func (e *evaluation) isListable(r *row) bool {
-	if c := r.currentSource; c != noSource && r.deniedBy != c && !e.sources[c].trusted() {
+	if c := r.currentSource; c != noSource && r.deniedBy != c && e.sources[c].distrust != "" {
 		return false // no other source may report it
 	}
-	for j, m := range r.members {
-		if m != nil && m.State != Unknown && e.sources[j].trusted() {
-			return true
-		}
-	}
-	return false
+	return r.isReported(func(source int, m *Member) bool { return m.State != Unknown && e.sources[source].distrust == "" })
 }
 
-// hold replaces the result by what is current.
-func (r *row) hold(by Rule) {
-	out := r.result
-	out.Verdict, out.Rule, out.Listed = Hold, by, true
-	out.Conditions, out.Zone, out.Hostname = r.current.Conditions, r.current.Zone, r.current.Hostname
-	if r.moves {
-		out.Ports, out.Others = r.current.Ports, []Ports{r.ports}
+// notePanic reports what is in use because of a panic.
+func (e *evaluation) notePanic() {
+	if e.decision.Panic {
+		held := filter(e.rows, func(r *row) bool { return r.result.Rule == RulePanic })
+		e.note(failuresIgnored, "", len(held), "")
 	}
-}
-
-// panicGuard counts what is in use because of a panic.
-func (e *evaluation) panicGuard() Guard {
-	g := Guard{Rule: RulePanic}
-	if !e.decision.Panic {
-		return g
-	}
-	for i := range e.rows {
-		if e.rows[i].result.Rule == RulePanic {
-			g.Held++
-		}
-	}
-	g.Message = fmt.Sprintf(
-		"No probe of this Service passes: failures are ignored and %s in use.",
-		display.Count(g.Held, "endpoint stays", "endpoints stay"),
-	)
-	return g
 }

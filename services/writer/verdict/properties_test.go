@@ -131,7 +131,7 @@ func checkDecision(t *rapid.T, w *world, d Decision) {
 		if i > 0 && !d.Endpoints[i-1].Address.Less(e.Address) {
 			t.Fatalf("%v twice, or not in order", e.Address)
 		}
-		if e.Reason == "" || e.Rule == "" || e.Verdict == 0 || e.Source == "" {
+		if e.Reason.Source == "" || e.Rule == "" || e.Verdict == 0 || e.Source == "" {
 			t.Fatalf("incomplete: %+v", e)
 		}
 		if e.Listed {

@@ -112,7 +112,7 @@ func TestDisallowedAddressIsNeverWritten(t *testing.T) {
 			w.wantGuards("allowlist 1 blue")
 			if !slices.ContainsFunc(
 				w.d.Endpoints,
-				func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleAllowlist && e.Reason != "" },
+				func(e Endpoint) bool { return e.Address == bad && e.Rule == RuleAllowlist && e.Reason.Why != "" },
 			) {
 				t.Errorf("no reason is given:\n%s", reasons(w.d))
 			}
@@ -142,12 +142,12 @@ func TestReasonsGiveReportAndProbeStatus(t *testing.T) {
 	w.decide()
 	if diff := cmp.Diff([]string{
 		"source blue: READY, probe: failing (connection refused)", "source blue: READY, probe: passing",
-	}, []string{w.d.Endpoints[0].Reason, w.d.Endpoints[1].Reason}); diff != "" {
+	}, []string{w.d.Endpoints[0].Reason.String(), w.d.Endpoints[1].Reason.String()}); diff != "" {
 		t.Error(diff)
 	}
 	w.source("blue").Connected = false
 	w.decide()
-	if got, want := w.d.Endpoints[1].Reason, "source blue: not trusted: link down, probe: passing"; got != want {
+	if got, want := w.d.Endpoints[1].Reason.String(), "source blue: not trusted: link down, probe: passing"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

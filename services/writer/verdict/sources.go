@@ -1,10 +1,11 @@
 package verdict
 
 import (
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // emptyGap is how far apart, by our clock, observations must come to count as two.
@@ -27,37 +28,54 @@ func (s *Source) lostReason(input *Input, now time.Time) string {
 	return ""
 }
 
-// suppressSources is three input guards that keep a source's report from counting: it was not synced since this
-// process started, it is not trusted, or it reports nothing usable and not enough observations confirm that.
-func (e *evaluation) suppressSources() {
-	for i := range e.sources {
-		s := &e.sources[i]
-		if !s.EverSynced {
-			s.suppressedBy, s.suppressReason = RuleInitialSync, s.distrust
-			continue
-		}
-		empty := e.isEmpty(i)
-		s.countObservation(empty)
-		switch {
-		case !s.trusted():
-			s.suppressedBy, s.suppressReason = RuleTrust, "not trusted: "+s.distrust
-		case empty && s.memory.emptyCount < e.input.Limits.EmptyThreshold:
-			s.suppressedBy, s.suppressReason = RuleEmpty, "empty, not confirmed yet"
-		case empty:
-			s.confirmedEmpty = true
-		}
+// suppression is three input guards, which keep a source's report from counting: it was not synced since this process
+// started, it is not trusted, or it reports nothing usable and not enough observations confirm that. It returns the one
+// that acts, and why; an empty Rule: the report counts.
+func (e *evaluation) suppression(source int) (by Rule, why string) {
+	s := &e.sources[source]
+	if !s.EverSynced {
+		return RuleInitialSync, s.distrust
 	}
+	empty := e.isEmpty(source)
+	s.countObservation(empty)
+	switch {
+	case s.distrust != "":
+		s.lastReportUsable = slices.ContainsFunc(s.Trusted, func(m Member) bool { return e.couldServe(s, &m) })
+		return RuleTrust, "not trusted: " + s.distrust
+	case empty && s.memory.empty.count < e.input.Limits.EmptyThreshold:
+		return RuleEmpty, "empty, not confirmed yet"
+	}
+	s.confirmedEmpty = empty
+	return "", ""
+}
+
+// couldServe reports whether something that a source reported while it was trusted could serve.
+func (e *evaluation) couldServe(s *sourceState, m *Member) bool {
+	if m.Unusable != "" || s.Allowlist.denyReason(m.Address) != "" {
+		return false
+	}
+	found, _ := e.input.Probe(m.Address, m.Ports.Probe)
+	return m.State != NotReady || e.input.Limits.Probing && found.Health == probe.Passing
+}
+
+// emptyCount counts the complete observations of one epoch that reported a source empty, in a row.
+type emptyCount struct {
+	epoch string
+	// observation is the last that counted; before any did, the one in force when the source was last seen not empty, or
+	// first seen at all.
+	observation uint64
+	count       int
+	at          time.Time // when the last that counted was received
 }
 
 // countObservation counts the observations in a row that find a source empty.
 func (s *sourceState) countObservation(empty bool) {
-	m := &s.memory
+	c := &s.memory.empty
 	switch {
 	case !empty:
-		m.emptyLast, m.emptyCount = s.Observation, 0
-	case s.trusted() && s.Observation > m.emptyLast && (m.emptyCount == 0 || s.ObservationAt.Sub(m.emptyAt) >= emptyGap):
-		m.emptyLast, m.emptyAt = s.Observation, s.ObservationAt
-		m.emptyCount++
+		c.observation, c.count = s.Observation, 0
+	case s.distrust == "" && s.Observation > c.observation && (c.count == 0 || s.ObservationAt.Sub(c.at) >= emptyGap):
+		c.observation, c.count, c.at = s.Observation, c.count+1, s.ObservationAt
 	}
 }
 
@@ -65,60 +83,40 @@ func (s *sourceState) countObservation(empty bool) {
 // count: otherwise a lie outside the allowlist would do what an empty one may not. A node that is not ready could
 // serve if it passes.
 func (e *evaluation) isEmpty(source int) bool {
-	for i := range e.rows {
-		r := &e.rows[i]
-		if m := r.members[source]; m != nil && (m.State != NotReady || r.passing() != nil) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.rows, func(r *row) bool {
+		m := r.members[source]
+		return m != nil && (m.State != NotReady || r.passing() != nil)
+	})
 }
 
-// suppressionGuards counts what is kept for each suppressed source.
-func (e *evaluation) suppressionGuards() (guards []Guard) {
-	if e.input.Rejected {
-		return nil // the rejection says it already
-	}
+// noteSuppressions reports what is kept for each suppressed source, and which endpoints keep their ports because those
+// that their source reports cannot be used. A rejection says it already.
+func (e *evaluation) noteSuppressions() {
 	for i := range e.sources {
 		s := &e.sources[i]
-		if s.suppressedBy == "" {
-			guards = append(guards, e.portsGuard(i))
-			continue
-		}
-		g := Guard{Rule: s.suppressedBy, Source: s.Name}
-		for j := range e.rows {
-			if r := &e.rows[j]; r.report == suppressed && r.owner == i && e.isHeld(r) {
-				g.Held++
-			}
-		}
-		kept := display.Count(g.Held, "endpoint is", "endpoints are")
-		switch s.suppressedBy {
-		case RuleInitialSync:
-			g.Message = fmt.Sprintf("Source %s has not synced; its %s kept.", s.Name, kept)
-		case RuleEmpty:
-			g.Message = fmt.Sprintf("Source %s reports no usable nodes (%s so far); its %s kept.", s.Name,
-				display.Count(s.memory.emptyCount, "observation", "observations"), kept)
+		held := len(filter(e.rows, func(r *row) bool { return r.owner == i && r.report == suppressed && e.isHeld(r) }))
+		switch {
+		case e.input.Rejected:
+		case s.suppressedBy == RuleInitialSync:
+			e.note(sourceNotSynced, s.Name, held, "")
+		case s.suppressedBy == RuleEmpty:
+			e.note(sourceEmpty, s.Name, held, display.Count(s.memory.empty.count, "observation", "observations"))
+		case s.suppressedBy == RuleTrust:
+			e.note(sourceNotTrusted, s.Name, held, s.suppressedFor)
 		default:
-			g.Message = fmt.Sprintf("Source %s is %s; its %s kept.", s.Name, s.suppressReason, kept)
+			e.notePorts(i)
 		}
-		guards = append(guards, g)
 	}
-	return guards
 }
 
-// portsGuard counts the endpoints of a source that keep their ports, because those that it reports cannot be used.
-func (e *evaluation) portsGuard(source int) Guard {
-	g := Guard{Rule: RuleTrust, Source: e.sources[source].Name}
-	for i := range e.rows {
-		r := &e.rows[i]
-		if m := r.members[source]; r.owner == source && r.current != nil && m != nil && m.Unusable != "" {
-			g.Held++
-			g.Message = m.Unusable
-		}
+func (e *evaluation) notePorts(source int) {
+	keep := filter(e.rows, func(r *row) bool {
+		m := r.members[source]
+		return r.owner == source && r.current != nil && m != nil && m.Unusable != ""
+	})
+	if len(keep) > 0 {
+		e.note(portsUnusable, e.sources[source].Name, len(keep), keep[len(keep)-1].members[source].Unusable)
 	}
-	g.Message = fmt.Sprintf("Ports of source %s cannot be used: %s. %s the ports that their slices list.",
-		g.Source, g.Message, display.Count(g.Held, "endpoint keeps", "endpoints keep"))
-	return g
 }
 
 // isHeld reports whether the suppression of a source changes what becomes of a current endpoint: an empty source

@@ -16,45 +16,20 @@ const (
 	notProbed      = probe.Failing + 2
 )
 
-// action is what the table makes of an address.
-type action uint8
-
-const (
-	asIs   action = iota // as the slices list it
-	resume               // as the slices list it, but a not ready endpoint becomes what the last trusted report says
-	serve
-	drain
-	unready
-	remove
-)
+// resume is Hold, but an endpoint that is not ready becomes what the last trusted report says.
+const resume = StandBy + 1
 
 // table decides on an address by the report of its owner and the status of its probe. A new address is listed only
-// for serve and drain, and only if its probe passes or is off.
-var table = [...][5]action{
+// for Serve and Drain, and only if its probe passes or is off.
+var table = [...][5]Verdict{
 	//           pending  passing  failing  uncorroborated  not probed
-	Ready:      {asIs, serve, unready, asIs, serve},
-	Draining:   {drain, drain, unready, asIs, drain},
-	NotReady:   {asIs, serve, unready, unready, unready}, // kubelets restart; a backend that answers is used
-	unlisted:   {remove, remove, remove, remove, remove},
-	Unknown:    {asIs, resume, unready, asIs, asIs},
-	suppressed: {asIs, resume, unready, asIs, asIs},
-	disallowed: {remove, remove, remove, remove, remove},
-}
-
-var reportNames = [...]string{
-	Unknown:  "a state unknown to this version",
-	Ready:    "READY",
-	Draining: "DRAINING",
-	NotReady: "NOT_READY",
-	unlisted: "not listed",
-}
-
-var statusNames = [...]string{
-	probe.Pending:  "pending",
-	probe.Passing:  "passing",
-	probe.Failing:  "failing",
-	uncorroborated: "failing",
-	notProbed:      "off",
+	Ready:      {Hold, Serve, Unready, Hold, Serve},
+	Draining:   {Drain, Drain, Unready, Hold, Drain},
+	NotReady:   {Hold, Serve, Unready, Unready, Unready}, // kubelets restart; a backend that answers is used
+	unlisted:   {Remove, Remove, Remove, Remove, Remove},
+	Unknown:    {Hold, resume, Unready, Hold, Hold},
+	suppressed: {Hold, resume, Unready, Hold, Hold},
+	disallowed: {Remove, Remove, Remove, Remove, Remove},
 }
 
 // assignOwners finds the source whose report counts for each address, and the report. A current endpoint belongs to
@@ -65,8 +40,7 @@ func (e *evaluation) assignOwners() {
 	for i := range e.sources {
 		allCount = allCount && e.sources[i].suppressedBy == ""
 	}
-	for i := range e.rows {
-		r := &e.rows[i]
+	for _, r := range e.rows {
 		r.owner = e.ownerOf(r)
 		if r.owner == noSource || r.owner == r.deniedBy && r.members[r.owner] == nil {
 			e.setReportWithoutOwner(r, allCount)
@@ -114,17 +88,15 @@ func (e *evaluation) setReport(r *row) {
 	}
 	if s.suppressedBy != "" {
 		e.rememberReport(r, e.lastTrustedReport(r))
-		r.report = suppressed
-		e.explain(r, s.suppressedBy, s.Name, s.suppressReason)
+		r.setCause(suppressed, s.suppressedBy, s.Name, s.suppressedFor)
 		return
 	}
 	e.rememberReport(r, r.reported)
-	r.report = r.reported
-	report := reportNames[r.reported]
+	why := ""
 	if m != nil && m.State != Unknown && r.current != nil && m.Unusable == "" && m.Ports != r.ports {
-		report += e.followPorts(r, m.Ports)
+		why = e.followPorts(r, m.Ports)
 	}
-	e.explain(r, RuleTable, s.Name, report)
+	r.setCause(r.reported, RuleTable, s.Name, why)
 }
 
 // followPorts has an endpoint get the ports that its owner reports instead of those that it is listed with. They are a
@@ -135,7 +107,7 @@ func (e *evaluation) followPorts(r *row, reported Ports) string {
 	r.newPorts = &reported
 	r.moves = status == notProbed || status == probe.Passing && (r.fails() || reported.cover(r.ports))
 	if !r.moves {
-		return fmt.Sprintf(" at other ports (%s, probe: %s)", reported.Text, statusNames[status])
+		return fmt.Sprintf("%s at other ports (%s, probe: %s)", reportNames[r.reported], reported.Text, statusNames[status])
 	}
 	r.left, r.ports, r.probe, r.status = r.status, reported, found, status
 	return ""
@@ -147,99 +119,62 @@ func (e *evaluation) followPorts(r *row, reported Ports) string {
 func (e *evaluation) setReportWithoutOwner(r *row, allCount bool) {
 	switch {
 	case r.deniedBy != noSource && (r.current == nil || r.deniedBy == r.currentSource):
-		r.report = disallowed
-		r.result.Source = e.sources[r.deniedBy].Name
+		r.setCause(disallowed, RuleAllowlist, e.sources[r.deniedBy].Name, r.denied)
 	case alwaysDenied(r.address) != "":
-		r.report = disallowed
-		r.result.Source = r.current.sourceName()
+		r.setCause(disallowed, RuleAllowlist, r.current.sourceName(), alwaysDenied(r.address))
 	case allCount:
-		r.report = unlisted
-		e.explain(r, RuleTable, r.current.sourceName(), "not a source of this Service")
+		r.setCause(unlisted, RuleTable, r.current.sourceName(), "not a source of this Service")
 	default:
-		r.report = suppressed
-		e.explain(r, RuleTrust, r.current.sourceName(), "not a source of this Service; other sources are not all trusted")
-	}
-	if r.report == disallowed {
-		r.result.Rule = RuleAllowlist
-		r.result.Reason = "source " + r.result.Source + ": not allowed, " + e.denyReason(r)
+		r.setCause(suppressed, RuleTrust, r.current.sourceName(), "not a source of this Service; other sources are not all trusted")
 	}
 }
 
-// reason is what explains a decision to people, without numbers that change by themselves.
-type reason struct {
-	source, report string
-	status         probe.Health
-	detail         string // of the probe
-}
-
-func (r reason) String() string {
-	text := "source " + r.source + ": " + r.report + ", probe: " + statusNames[r.status]
-	if r.detail != "" {
-		text += " (" + r.detail + ")"
-	}
-	return text
-}
-
-// explain sets the rule and the reason. Most endpoints share the text of the one before.
-func (e *evaluation) explain(r *row, rule Rule, source, report string) {
-	why := reason{source: source, report: report, status: r.status}
+// setCause sets the report that the table reads, and what explains the decision.
+func (r *row) setCause(report State, rule Rule, source, why string) {
+	out := r.result
+	r.report, out.Rule, out.Source = report, rule, source
+	out.Reason = Reason{Source: source, Report: report, Why: why, Probe: r.status}
 	if r.fails() || r.status == probe.Pending {
-		why.detail = r.probe.Detail
+		out.Reason.Detail = r.probe.Detail
 	}
-	if why != e.lastReason {
-		e.lastReason, e.lastText = why, why.String()
-	}
-	r.result.Source, r.result.Rule, r.result.Reason = source, rule, e.lastText
 }
 
 // applyTable decides on each address by its report and its probe status.
 func (e *evaluation) applyTable() {
-	for i := range e.rows {
-		r, out := &e.rows[i], e.rows[i].result
-		chosen := table[r.report][r.status]
-		out.Address = r.address
+	for _, r := range e.rows {
+		out, chosen := r.result, table[r.report][r.status]
 		out.Verdict, out.Conditions = r.apply(chosen)
-		if r.status == uncorroborated && chosen == asIs {
+		if r.status == uncorroborated && chosen == Hold {
 			out.Rule = RulePanic
 		}
 		r.setIdentity()
 		r.setPorts()
-		out.Listed = r.isListed(e.input.Limits.ListUnready)
-		if !out.Listed {
+		if out.Listed = e.isListed(r, out.Verdict); !out.Listed {
 			out.Conditions = notReady
 		}
 	}
 }
 
-// apply returns what an action makes of an address.
-func (r *row) apply(a action) (Verdict, Conditions) {
-	switch a {
-	case serve:
-		return Serve, ready
-	case drain:
-		return Drain, draining
-	case unready:
-		return Unready, notReady
-	case remove:
-		return Remove, notReady
-	case resume:
-		if r.current != nil && !r.current.Conditions.inUse() {
-			return r.resume()
-		}
+// apply returns what a verdict makes of an address.
+func (r *row) apply(v Verdict) (Verdict, Conditions) {
+	switch v {
+	case Serve:
+		return v, ready
+	case Drain:
+		return v, draining
+	case Unready, Remove:
+		return v, notReady
 	}
-	return Hold, r.conditions()
-}
-
-// resume returns what the last trusted report makes of an endpoint that is not ready and passes.
-func (r *row) resume() (Verdict, Conditions) {
-	switch r.memory.report {
+	if v == Hold || r.current == nil || r.current.Conditions.inUse() {
+		return Hold, r.conditions()
+	}
+	switch r.memory.report { // resume
 	case Draining:
 		return Hold, draining
 	case unlisted: // it was to be removed, and that was not written yet
 		return Remove, notReady
-	default:
-		return Hold, ready
 	}
+	return Hold, ready
 }
 
 // setIdentity keeps the zone and the hostname of what stays as it is, and takes the reported ones otherwise.
@@ -258,7 +193,7 @@ func (r *row) setIdentity() {
 // setPorts sets the ports. An endpoint that keeps its ports keeps its slice, too.
 func (r *row) setPorts() {
 	out := r.result
-	out.Ports, out.Others = r.ports, nil
+	out.Ports = r.ports
 	switch {
 	case r.moves:
 		out.Others = []Ports{r.current.Ports}
@@ -268,16 +203,10 @@ func (r *row) setPorts() {
 	}
 }
 
-// isListed reports whether an address belongs into the slices.
-func (r *row) isListed(listUnready bool) bool {
-	switch r.result.Verdict {
-	case Remove:
-		return false
-	case Unready:
-		return r.current != nil && listUnready
-	case Serve, Drain:
-		return r.current != nil || r.status == probe.Passing || r.status == notProbed
-	default:
-		return r.current != nil
+// isListed reports whether a verdict has an address in the slices.
+func (e *evaluation) isListed(r *row, v Verdict) bool {
+	if r.current == nil {
+		return (v == Serve || v == Drain) && r.answers()
 	}
+	return v != Remove && (v != Unready || e.input.Limits.ListUnready)
 }
