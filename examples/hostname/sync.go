@@ -75,7 +75,7 @@ func (f follower) sync(ctx context.Context) (planner.Plan, error) {
 		Service: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: svc.Namespace, Name: svc.Name, UID: svc.UID},
 		Desired: desired,
 	}
-	existing, version, err := f.store.List(ctx, order.Service)
+	existing, version, err := f.store.List(ctx, svc.Namespace, desired.Selector())
 	if err != nil {
 		return planner.Plan{}, fmt.Errorf("list EndpointSlices: %w", err)
 	}

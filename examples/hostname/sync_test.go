@@ -112,10 +112,11 @@ func (s *memoryStore) Get(_ context.Context, _, name string) (*discoveryv1.Endpo
 
 func (s *memoryStore) List(
 	_ context.Context,
-	service corev1.ObjectReference,
+	_ string,
+	with map[string]string,
 ) (all []*discoveryv1.EndpointSlice, version string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(s.slices)) {
-		if s.slices[name].Labels[discoveryv1.LabelServiceName] == service.Name {
+		if s.slices[name].Labels[discoveryv1.LabelServiceName] == with[discoveryv1.LabelServiceName] {
 			all = append(all, s.slices[name].DeepCopy())
 		}
 	}
@@ -125,7 +126,7 @@ func (s *memoryStore) List(
 // addressesOf returns the ready addresses of the slices with a managed-by label, and their port.
 func addressesOf(t *testing.T, s *memoryStore, manager string) (all []string) {
 	t.Helper()
-	list, _, _ := s.List(t.Context(), corev1.ObjectReference{Namespace: "shop", Name: "database"})
+	list, _, _ := s.List(t.Context(), "shop", map[string]string{discoveryv1.LabelServiceName: "database"})
 	for _, slice := range list {
 		if slice.Labels[discoveryv1.LabelManagedBy] != manager {
 			continue

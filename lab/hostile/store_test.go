@@ -3,9 +3,9 @@ package hostile
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -33,10 +33,10 @@ func (s store) Get(ctx context.Context, namespace, name string) (*discoveryv1.En
 }
 
 // List reads those of a Service.
-func (s store) List(ctx context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+func (s store) List(ctx context.Context, namespace string, with map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
 	list, err := s.DiscoveryV1().
-		EndpointSlices(service.Namespace).
-		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+		EndpointSlices(namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: labels.Set(with).String()})
 	if err != nil {
 		return nil, "", err
 	}

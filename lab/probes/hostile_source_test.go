@@ -134,10 +134,10 @@ func (slicesOf) Get(context.Context, string, string) (*discoveryv1.EndpointSlice
 	return nil, errors.ErrUnsupported
 }
 
-func (s slicesOf) List(_ context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+func (s slicesOf) List(_ context.Context, namespace string, with map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.views[writertargets.Key{Namespace: service.Namespace, Name: service.Name}].Slices, strconv.Itoa(s.version), nil
+	return s.views[writertargets.Key{Namespace: namespace, Name: with[discoveryv1.LabelServiceName]}].Slices, strconv.Itoa(s.version), nil
 }
 
 func (s slicesOf) Create(ctx context.Context, slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {

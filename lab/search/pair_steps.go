@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,7 +89,7 @@ func (a *api) Get(_ context.Context, _, name string) (*discoveryv1.EndpointSlice
 }
 
 // List reads all of them.
-func (a *api) List(context.Context, corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+func (a *api) List(context.Context, string, map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
 	return slices.Clone(a.world.slices), strconv.Itoa(a.world.version), nil
 }
 

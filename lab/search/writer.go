@@ -12,6 +12,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -172,7 +173,7 @@ func (w *writerWorld) input() verdict.Input {
 func heldAs(listed []planner.Endpoint) (all []verdict.CurrentEndpoint) {
 	for _, e := range listed {
 		all = append(all, verdict.CurrentEndpoint{
-			Address: e.Address, Source: e.Source,
+			Address: e.Address, Source: e.Group,
 			Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
 		})
 	}
@@ -224,7 +225,7 @@ func listOf(d verdict.Decision) (all []planner.Endpoint) {
 	for _, e := range d.Endpoints {
 		if e.Listed {
 			all = append(all, planner.Endpoint{
-				Address: e.Address, Source: e.Source,
+				Address: e.Address, Group: e.Source,
 				Ready: e.Conditions.Ready, Serving: e.Conditions.Serving, Terminating: e.Conditions.Terminating,
 			})
 		}
@@ -238,6 +239,7 @@ func order(d verdict.Decision, perSlice int) planner.Desired {
 	return planner.Desired{
 		Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop",
 		Owner:       metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "uid"},
+		GroupLabels: []string{targets.LabelSource}, DefaultGroup: targets.DefaultSource,
 		Families:    []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:       []discoveryv1.EndpointPort{{Port: &port}},
 		Endpoints:   listOf(d),

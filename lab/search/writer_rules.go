@@ -180,7 +180,7 @@ func (w *writerWorld) count(s int, d verdict.Decision) error {
 	nothing := w.empty(s)
 	for _, e := range w.listed {
 		n := w.number(e.Address)
-		if e.Source != sourceName(s) || !e.Ready {
+		if e.Group != sourceName(s) || !e.Ready {
 			continue
 		}
 		ready++

@@ -22,7 +22,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
 	"github.com/slicefeed/slicefeed/services/writer/election"
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -328,7 +327,7 @@ func seen(s *discoveryv1.EndpointSlice) *oracle.Slice {
 	if s == nil {
 		return nil
 	}
-	o := &oracle.Slice{Source: s.Labels[planner.LabelSource], Rest: fmt.Sprint(s.Labels, s.OwnerReferences, s.AddressType)}
+	o := &oracle.Slice{Source: s.Labels[targets.LabelSource], Rest: fmt.Sprint(s.Labels, s.OwnerReferences, s.AddressType)}
 	for _, p := range s.Ports {
 		o.Port = uint16(*p.Port)
 		o.Rest += " " + *p.Name

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/writer/election"
@@ -116,7 +115,7 @@ func (s *store) Get(_ context.Context, _, name string) (*discoveryv1.EndpointSli
 }
 
 // List reads all slices of the Service.
-func (s *store) List(context.Context, corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+func (s *store) List(context.Context, string, map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
 	r, err := s.send("list", "", nil)
 	return r.listed, strconv.FormatUint(r.version, 10), err
 }

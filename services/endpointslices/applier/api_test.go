@@ -19,6 +19,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -285,11 +286,22 @@ func cut(r *http.Request) (*http.Response, error) {
 	return nil, errCut
 }
 
+const (
+	labelGroup    = "example.com/group"
+	labelInstance = "example.com/instance"
+	defaultGroup  = "default"
+)
+
+func instance(name string) map[string]string { return map[string]string{labelInstance: name} }
+
+var ownerKinds = []schema.GroupKind{{Kind: "Service"}, {Group: "multicluster.x-k8s.io", Kind: "ServiceImport"}}
+
 var shop = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "shop", UID: "svc-1"}
 
 func desired(addrs ...string) planner.Desired {
 	d := planner.Desired{
-		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "slicefeed-default", Writer: "slicefeed",
+		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "nodes-controller", InstanceLabels: instance("a"),
+		GroupLabels: []string{labelGroup}, DefaultGroup: defaultGroup, OwnerKinds: ownerKinds,
 		Owner:    metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 	}

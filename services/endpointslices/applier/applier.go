@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,7 +89,7 @@ func (a *Applier) StartTerm() {
 func (a *Applier) Observed(cached []*discoveryv1.EndpointSlice, version string) []*discoveryv1.EndpointSlice {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.memory.observe(cached, version)
+	return a.memory.tracker.Observe(cached, version)
 }
 
 // LastApplied returns the observed slices as this term left them, without what other clients changed. Slices that this
@@ -106,8 +107,8 @@ func (a *Applier) LastApplied(service corev1.ObjectReference, observed []*discov
 func (a *Applier) Admitted() (all []Admission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, slice := range a.memory.base {
-		if admitted := a.memory.admitted[slice.Name]; !equalContent(admitted.revert(slice), slice) {
+	for _, slice := range a.memory.tracker.slices {
+		if admitted := a.memory.admitted[slice.Name]; !equalContent(slice, admitted.revert(slice)) {
 			all = append(all, admitted)
 		}
 	}
@@ -315,7 +316,11 @@ func (a *Applier) handleConflict(
 }
 
 func nameOf(service corev1.ObjectReference) string {
-	return service.Namespace + "/" + planner.TargetName(service.Kind, service.Name)
+	name := service.Namespace + "/" + service.Name
+	if service.Kind != "" && service.Kind != "Service" {
+		name += "." + strings.ToLower(service.Kind)
+	}
+	return name
 }
 
 // describeWrite returns what a request is about.

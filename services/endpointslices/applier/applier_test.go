@@ -312,7 +312,7 @@ func TestReportsRejectionOncePerTerm(t *testing.T) {
 func TestRejectedWriteStopsOnlyWhatNeedsIt(t *testing.T) {
 	type endpoints = []planner.Endpoint
 	at := func(address, source string) planner.Endpoint {
-		return planner.Endpoint{Address: netip.MustParseAddr(address), Source: source, Ready: true, Serving: true}
+		return planner.Endpoint{Address: netip.MustParseAddr(address), Group: source, Ready: true, Serving: true}
 	}
 	without := func(e planner.Endpoint, serving bool) planner.Endpoint {
 		e.Ready, e.Serving, e.Terminating = false, serving, serving
@@ -375,7 +375,7 @@ func TestInternalErrorDoesNotStopOtherWrites(t *testing.T) {
 	d.Endpoints[0].Ready, d.Endpoints[0].Serving = false, false
 	d.Endpoints = append(
 		d.Endpoints,
-		planner.Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Source: "green", Ready: true, Serving: true},
+		planner.Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Group: "green", Ready: true, Serving: true},
 	)
 	if err := w.apply(t, d); err == nil || !strings.Contains(err.Error(), "create slice shop-nodes-green failed, outcome unknown") {
 		t.Errorf("got %v", err)
@@ -481,12 +481,12 @@ func TestWithdrawDeletesSlicesOnlyWhileLeading(t *testing.T) {
 // them all.
 func TestWithdrawLeavesSlicesOfOthers(t *testing.T) {
 	w := newWriter(t)
-	for name, manager := range map[string]string{"by-hand": "hand", "of-blue": "slicefeed-blue"} {
+	for name, manager := range map[string]string{"by-hand": "hand", "of-blue": "blue-controller"} {
 		w.api.edit(name, func(s *discoveryv1.EndpointSlice) {
 			s.Labels = map[string]string{
 				discoveryv1.LabelServiceName: "shop",
 				discoveryv1.LabelManagedBy:   manager,
-				planner.LabelWriter:          "slicefeed",
+				labelInstance:                "a",
 			}
 			s.Endpoints = []discoveryv1.Endpoint{endpoint("10.0.0.7")}
 		})

@@ -9,7 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
@@ -28,13 +27,8 @@ type memory struct {
 	// admitted are the last writes by name that the API server stored otherwise than they were sent.
 	admitted map[string]Admission
 
-	// base is the newest complete state that is known, sorted by name: the last listing or cache, plus every answer
-	// to a write. No cache that is older than version, or that shows a UID in deleted, replaces it.
-	base    []*discoveryv1.EndpointSlice
-	version string
-	deleted map[types.UID]struct{}
-
-	// listed: base is from the API server. Before that nothing is written, since another leader may have written
+	tracker Tracker
+	// listed: what tracker has is from the API server. Before that nothing is written, since another leader may have written
 	// what the cache does not show yet. unsure are the names of slices with a write whose outcome is unknown.
 	listed bool
 	unsure map[string]struct{}
@@ -47,26 +41,8 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		left: map[string]*discoveryv1.EndpointSlice{}, admitted: map[string]Admission{},
-		deleted: map[types.UID]struct{}{}, unsure: map[string]struct{}{},
+		unsure: map[string]struct{}{},
 	}
-}
-
-// observe returns the newest complete state: the cache's, unless base is newer.
-func (m *memory) observe(cached []*discoveryv1.EndpointSlice, version string) []*discoveryv1.EndpointSlice {
-	if !IsNewer(m.version, version) && !m.showsDeleted(cached) {
-		m.base, m.version = sortedByName(cached), version
-		clear(m.deleted)
-	}
-	return slices.Clone(m.base)
-}
-
-// showsDeleted reports whether the cache shows a slice that was deleted. One that only waits for its finalizers was
-// seen after the deletion.
-func (m *memory) showsDeleted(cached []*discoveryv1.EndpointSlice) bool {
-	return slices.ContainsFunc(cached, func(s *discoveryv1.EndpointSlice) bool {
-		_, deleted := m.deleted[s.UID]
-		return deleted && s.DeletionTimestamp == nil
-	})
 }
 
 // lastApplied returns the observed slices with those in left as they were left: what others took from them still
@@ -119,29 +95,16 @@ func (m *memory) asSent(observed []*discoveryv1.EndpointSlice) []*discoveryv1.En
 
 // recordWrite records a write that took place. What was sent counts as left, whatever admission made of it.
 func (m *memory) recordWrite(verb Verb, sent, answer *discoveryv1.EndpointSlice) {
-	at := slices.IndexFunc(m.base, func(s *discoveryv1.EndpointSlice) bool { return s.Name == sent.Name })
 	delete(m.admitted, sent.Name)
 	if verb == Delete {
-		if at >= 0 && m.base[at].UID == sent.UID {
-			m.base = slices.Delete(slices.Clone(m.base), at, at+1)
-		}
-		m.deleted[sent.UID] = struct{}{}
+		m.tracker.RecordDelete(sent)
 		delete(m.left, sent.Name)
 		return
 	}
-	if !equalContent(sent, answer) {
+	if !equalContent(answer, sent) {
 		m.admitted[sent.Name] = Admission{Sent: sent, Stored: answer}
 	}
-	switch {
-	case at < 0:
-		m.base = sortedByName(append(slices.Clone(m.base), answer))
-	case !IsNewer(m.base[at].ResourceVersion, answer.ResourceVersion): // else a cache has shown a later one since
-		m.base = slices.Clone(m.base)
-		m.base[at] = answer
-	}
-	if IsNewer(answer.ResourceVersion, m.version) {
-		m.version = answer.ResourceVersion
-	}
+	m.tracker.RecordWrite(answer)
 	m.left[sent.Name] = sent
 }
 
@@ -153,9 +116,9 @@ func (m *memory) recordListing(listed []*discoveryv1.EndpointSlice, version stri
 		delete(m.admitted, name)
 		m.inSync = false
 	}
-	m.base, m.version, m.listed = sortedByName(listed), version, true
+	m.tracker.RecordListing(listed, version)
+	m.listed = true
 	clear(m.unsure)
-	clear(m.deleted)
 }
 
 // recordInSync records that all slices are right after a plan was written: those that it did not touch count as left
@@ -181,15 +144,6 @@ func (m *memory) recordInSync(desired planner.Desired, observed []*discoveryv1.E
 // leftSlices returns the slices in left, sorted by name.
 func (m *memory) leftSlices() []*discoveryv1.EndpointSlice {
 	return sortedByName(slices.Collect(maps.Values(m.left)))
-}
-
-// IsNewer compares resourceVersions, which are growing numbers. If a is missing or one is malformed, a is not newer.
-func IsNewer(a, b string) bool {
-	if b == "" {
-		return a != ""
-	}
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
 }
 
 func sortedByName(list []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {

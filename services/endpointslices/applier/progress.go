@@ -2,7 +2,6 @@ package applier
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -20,9 +19,9 @@ type progress struct {
 }
 
 func newProgress(order *Order) *progress {
-	p, label := &progress{}, planner.NameLabel(order.Service.Kind)
+	p := &progress{}
 	for _, slice := range order.Current {
-		if order.Desired.Owns(slice) && slice.Labels[label] == order.Desired.Service {
+		if order.Desired.Owns(slice) && order.Desired.Names(slice) {
 			p.listing = append(p.listing, slice)
 		}
 	}
@@ -35,11 +34,12 @@ func (p *progress) mustWait(name string, written *discoveryv1.EndpointSlice) boo
 	if len(p.rejected) == 0 {
 		return false
 	}
-	missing, after := planner.EndpointsOf(p.rejected...), planner.EndpointsOf(replace(p.listing, name, written)...)
-	for _, before := range planner.EndpointsOf(p.listing...) {
-		now, listed := find(after, before.Address)
-		_, moves := find(missing, before.Address)
-		last := before.Ready && !now.Ready && anyReady(missing, before.Address) && !anyReady(after, before.Address)
+	var all planner.Desired // whatever their groups are
+	missing, after := all.EndpointsOf(p.rejected...), all.EndpointsOf(replace(p.listing, name, written)...)
+	for _, before := range all.EndpointsOf(p.listing...) {
+		now, listed := find(after, before)
+		_, moves := find(missing, before)
+		last := before.Ready && !now.Ready && anyReady(missing, before.Family()) && !anyReady(after, before.Family())
 		if !listed && moves || last && (!listed || now.Serving) {
 			return true
 		}
@@ -56,16 +56,16 @@ func replace(all []*discoveryv1.EndpointSlice, name string, now *discoveryv1.End
 	return others
 }
 
-// find returns the endpoint of an address in a list that is sorted by it.
-func find(all []planner.Endpoint, address netip.Addr) (e planner.Endpoint, found bool) {
-	at, found := slices.BinarySearchFunc(all, address, func(e planner.Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
+// find returns the endpoint of the same address in a list that is sorted by it.
+func find(all []planner.Endpoint, like planner.Endpoint) (e planner.Endpoint, found bool) {
+	at, found := slices.BinarySearchFunc(all, like, planner.Endpoint.Compare)
 	if !found {
 		return e, false
 	}
 	return all[at], true
 }
 
-// anyReady reports whether an endpoint of the same family as an address is ready.
-func anyReady(all []planner.Endpoint, address netip.Addr) bool {
-	return slices.ContainsFunc(all, func(e planner.Endpoint) bool { return e.Ready && e.Address.Is4() == address.Is4() })
+// anyReady reports whether an endpoint of a family is ready.
+func anyReady(all []planner.Endpoint, family discoveryv1.AddressType) bool {
+	return slices.ContainsFunc(all, func(e planner.Endpoint) bool { return e.Ready && e.Family() == family })
 }

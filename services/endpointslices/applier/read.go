@@ -42,10 +42,9 @@ func (a *Applier) resolveUnsure(ctx context.Context, m *memory, order *Order) er
 func (a *Applier) readSlices(ctx context.Context, m *memory, order *Order, names ...string) ([]*discoveryv1.EndpointSlice, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	service := order.Service
-	listed, version, err := a.cfg.Store.List(ctx, service)
+	listed, version, err := a.cfg.Store.List(ctx, order.Desired.Namespace, order.Desired.Selector())
 	if err != nil {
-		return nil, fmt.Errorf("list slices of Service %s: %w", nameOf(service), err)
+		return nil, fmt.Errorf("list slices of Service %s: %w", nameOf(order.Service), err)
 	}
 	expected := map[string]struct{}{}
 	for _, name := range names {
@@ -58,7 +57,7 @@ func (a *Applier) readSlices(ctx context.Context, m *memory, order *Order, names
 		delete(expected, slice.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
-		slice, err := a.cfg.Store.Get(ctx, service.Namespace, name)
+		slice, err := a.cfg.Store.Get(ctx, order.Desired.Namespace, name)
 		switch {
 		case err == nil:
 			listed = append(listed, slice)

@@ -161,19 +161,24 @@ func lastEditor(slice *discoveryv1.EndpointSlice, fieldManager string) string {
 	return editor
 }
 
-// equalContent compares all that a writer sets.
-func equalContent(a, b *discoveryv1.EndpointSlice) bool {
-	return a.AddressType == b.AddressType &&
-		equality.Semantic.DeepEqual(a.Endpoints, b.Endpoints) &&
-		equality.Semantic.DeepEqual(a.Ports, b.Ports) &&
-		equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		a.Annotations[corev1.EndpointsLastChangeTriggerTime] == b.Annotations[corev1.EndpointsLastChangeTriggerTime] &&
-		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+// equalContent compares all that a writer sets of a slice with what was sent. Others may add annotations of their own.
+func equalContent(now, sent *discoveryv1.EndpointSlice) bool {
+	for key, value := range sent.Annotations {
+		if now.Annotations[key] != value {
+			return false
+		}
+	}
+	return now.AddressType == sent.AddressType &&
+		equality.Semantic.DeepEqual(now.Endpoints, sent.Endpoints) &&
+		equality.Semantic.DeepEqual(now.Ports, sent.Ports) &&
+		equality.Semantic.DeepEqual(now.Labels, sent.Labels) &&
+		now.Annotations[corev1.EndpointsLastChangeTriggerTime] == sent.Annotations[corev1.EndpointsLastChangeTriggerTime] &&
+		equality.Semantic.DeepEqual(now.OwnerReferences, sent.OwnerReferences)
 }
 
 // equalListing compares what consumers use of two owned slices: endpoints and ports, in any order and however their
 // defaults are written.
 func equalListing(a, b *discoveryv1.EndpointSlice) bool {
 	return a.AddressType == b.AddressType && planner.PortsEqual(a.Ports, b.Ports) &&
-		slices.EqualFunc(planner.EndpointsOf(a), planner.EndpointsOf(b), planner.Endpoint.Equal)
+		slices.EqualFunc(planner.Desired{}.EndpointsOf(a), planner.Desired{}.EndpointsOf(b), planner.Endpoint.Equal)
 }

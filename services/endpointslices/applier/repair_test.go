@@ -12,7 +12,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"k8s.io/utils/ptr"
 )
 
@@ -92,9 +91,9 @@ func TestBacksOffRepairsAndNamesTheEditor(t *testing.T) {
 
 func TestOwnLabelChangeIsNoRepair(t *testing.T) {
 	w := newWriter(t)
-	for _, writer := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		d := desired("10.0.0.1")
-		d.Writer = writer
+		d.InstanceLabels = instance(name)
 		w.must(t, d)
 	}
 }
@@ -211,7 +210,7 @@ func TestRepairBudgetIsFullAgainAfterPause(t *testing.T) {
 func TestWhatAdmissionChangesIsNotRepaired(t *testing.T) {
 	for name, admit := range map[string]func(*discoveryv1.EndpointSlice){
 		"a label that it adds":            func(s *discoveryv1.EndpointSlice) { s.Labels["example.com/cost-center"] = "c42" },
-		"a label that it removes":         func(s *discoveryv1.EndpointSlice) { delete(s.Labels, planner.LabelSource) },
+		"a label that it removes":         func(s *discoveryv1.EndpointSlice) { delete(s.Labels, labelGroup) },
 		"the name of the Service":         func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) },
 		"the label of the owner":          func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "another" },
 		"a label that always has another": func(s *discoveryv1.EndpointSlice) { s.Labels["example.com/version"] = s.ResourceVersion },

@@ -5,15 +5,12 @@ import (
 	"net/http"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
 // Verb is a kind of request.
@@ -34,9 +31,8 @@ type Store interface {
 	// Delete only succeeds if the slice has this UID and resourceVersion.
 	Delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error
 	Get(ctx context.Context, namespace, name string) (*discoveryv1.EndpointSlice, error)
-	// List reads all slices that name a Service in their label, as they are at version: not from a cache. planner.NameLabel
-	// has the label, which is another one for a ServiceImport.
-	List(ctx context.Context, service corev1.ObjectReference) (all []*discoveryv1.EndpointSlice, version string, err error)
+	// List reads all slices of a namespace with these labels, as they are at version: not from a cache.
+	List(ctx context.Context, namespace string, with map[string]string) (all []*discoveryv1.EndpointSlice, version string, err error)
 }
 
 // Kubernetes writes to the API server, as this field manager. Its client must not limit its own rate: hundreds of
@@ -83,9 +79,9 @@ func (c cluster) Get(ctx context.Context, namespace, name string) (*discoveryv1.
 	return c.client.DiscoveryV1().EndpointSlices(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-func (c cluster) List(ctx context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
-	list, err := c.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: labels.Set{planner.NameLabel(service.Kind): service.Name}.String(), // no resourceVersion: the newest state
+func (c cluster) List(ctx context.Context, namespace string, with map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
+	list, err := c.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set(with).String(), // no resourceVersion: the newest state
 	})
 	if err != nil {
 		return nil, "", err

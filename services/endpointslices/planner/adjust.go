@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"net/netip"
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -13,25 +12,25 @@ import (
 // endpoints, and leaves ports, labels and owners unchanged. What it writes has no other fields of endpoints than those
 // that Compute writes, and no hints. Only d's naming fields and its Endpoints matter.
 func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
-	desired := make(map[netip.Addr]*Endpoint, len(d.Endpoints))
+	desired := make(map[address]*Endpoint, len(d.Endpoints))
 	for i := range d.Endpoints {
-		desired[d.Endpoints[i].Address] = &d.Endpoints[i]
+		desired[d.Endpoints[i].key()] = &d.Endpoints[i]
 	}
 	for _, slice := range d.OwnedSlices(existing) {
-		if d.isForOtherService(slice) {
+		if !d.Names(slice) {
 			continue
 		}
 		changed, list := false, make([]discoveryv1.Endpoint, 0, len(slice.Endpoints))
 		for i := range slice.Endpoints {
 			updated := slice.Endpoints[i].DeepCopy()
-			updated.NodeName, updated.TargetRef, updated.DeprecatedTopology, updated.Hints = nil, nil, nil, nil // see Endpoint
-			addr, ok := firstAddress(updated)
+			addr, ok := firstAddress(slice, i)
 			want := desired[addr]
 			if !ok || want == nil {
 				changed = true
 				continue
 			}
-			updated.Addresses = updated.Addresses[:1]
+			updated.Addresses, updated.DeprecatedTopology, updated.Hints = updated.Addresses[:1], nil, nil // see Endpoint
+			updated.NodeName, updated.TargetRef = optional(want.NodeName), want.TargetRef.DeepCopy()
 			current := fromAPI(addr, updated, "")
 			if current.Ready != want.Ready || current.Serving != want.Serving || current.Terminating != want.Terminating {
 				changed, updated.Conditions = true, toAPI(want).Conditions
@@ -48,7 +47,8 @@ func AdjustExisting(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan
 }
 
 // Withdraw plans the deletion of what this writer certainly wrote for an object that it no longer manages. What is being
-// deleted already is emptied: it may wait for a finalizer. Only d's naming fields, its Owner and its Writer matter.
+// deleted already is emptied: it may wait for a finalizer. Only d's naming fields, its owner and its labels of
+// the instance matter.
 func Withdraw(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
 	for _, slice := range WithdrawnSlices(d, existing) {
 		if isTerminating(slice) {
@@ -65,10 +65,10 @@ func Withdraw(d Desired, existing []*discoveryv1.EndpointSlice) (plan Plan) {
 func WithdrawnSlices(d Desired, existing []*discoveryv1.EndpointSlice) (all []*discoveryv1.EndpointSlice) {
 	isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == d.Owner.UID }
 	for _, slice := range d.OwnedSlices(existing) {
-		owned, name := slices.ContainsFunc(slice.OwnerReferences, isOwner), slice.Labels[d.nameLabel()]
-		ofOther := !owned && slices.ContainsFunc(slice.OwnerReferences, IsTarget)
+		owned, unnamed := slices.ContainsFunc(slice.OwnerReferences, isOwner), slice.Labels[d.nameLabel()] == ""
+		ofOther := !owned && slices.ContainsFunc(slice.OwnerReferences, d.isOwnerKind)
 		left := !isTerminating(slice) || len(slice.Endpoints) > 0
-		if left && slice.Labels[LabelWriter] == d.Writer && (name == d.Service && !ofOther || name == "" && owned) {
+		if left && containsAll(slice.Labels, d.InstanceLabels) && (d.Names(slice) && !ofOther || unnamed && owned) {
 			all = append(all, slice)
 		}
 	}

@@ -29,7 +29,7 @@ func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 		return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: c, Zone: &zone}
 	}
 	d := Desired{
-		Namespace: "web", Service: "shop", ManagedBy: "slicefeed-default", FirstName: "shop-slicefeed",
+		Namespace: "web", Service: "shop", ManagedBy: "nodes-controller", FirstName: "shop-nodes",
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv6}, Ports: nil, // ignored
 		Endpoints: []Endpoint{
 			{Address: netip.MustParseAddr("10.0.0.1"), Ready: true, Serving: true},
@@ -37,19 +37,19 @@ func TestAdjustExistingChangesOnlyConditions(t *testing.T) {
 			{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Serving: true}, // not listed
 		},
 	}
-	mine := of("shop-slicefeed", "shop", "slicefeed-default",
+	mine := of("shop-nodes", "shop", "nodes-controller",
 		at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", conditions(&yes, &yes)), at("10.0.0.3", conditions(&yes, &yes)))
 	existing := []*discoveryv1.EndpointSlice{
 		mine,
-		of("up-to-date", "shop", "slicefeed-default", at("10.0.0.1", conditions(&yes, nil))),
-		of("with-a-node", "shop", "slicefeed-default", withNode(at("10.0.0.1", conditions(&yes, nil)))),
-		of("relabeled", "cart", "slicefeed-default", at("10.0.0.2", conditions(&yes, &yes))),
+		of("up-to-date", "shop", "nodes-controller", at("10.0.0.1", conditions(&yes, nil))),
+		of("with-a-node", "shop", "nodes-controller", withNode(at("10.0.0.1", conditions(&yes, nil)))),
+		of("relabeled", "cart", "nodes-controller", at("10.0.0.2", conditions(&yes, &yes))),
 		of("foreign", "shop", "hand", at("10.0.0.2", conditions(&yes, &yes))),
 	}
 	mine.Endpoints[0] = withNode(mine.Endpoints[0])
 	before := mine.DeepCopy()
 	out := discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &no}
-	want := of("shop-slicefeed", "shop", "slicefeed-default", at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", out))
+	want := of("shop-nodes", "shop", "nodes-controller", at("10.0.0.1", conditions(nil, nil)), at("10.0.0.2", out))
 	if diff := cmp.Diff(Plan{Update: []*discoveryv1.EndpointSlice{want}}, AdjustExisting(d, existing)); diff != "" {
 		t.Error(diff)
 	}

@@ -7,6 +7,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -97,10 +98,23 @@ func readyEndpoint(addr string) Endpoint {
 	return Endpoint{Address: netip.MustParseAddr(addr), Ready: true, Serving: true}
 }
 
+const (
+	labelGroup    = "example.com/group"
+	labelInstance = "example.com/instance"
+	labelImport   = "multicluster.kubernetes.io/service-name"
+	labelCluster  = "multicluster.kubernetes.io/source-cluster"
+	defaultGroup  = "default"
+)
+
+func instance(name string) map[string]string { return map[string]string{labelInstance: name} }
+
+var ownerKinds = []schema.GroupKind{{Kind: "Service"}, {Group: "multicluster.x-k8s.io", Kind: "ServiceImport"}}
+
 // testTarget is a target with n ready endpoints.
 func testTarget(n int) Desired {
 	d := Desired{
-		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "slicefeed-default", Writer: "slicefeed",
+		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "nodes-controller", InstanceLabels: instance("a"),
+		GroupLabels: []string{labelGroup}, DefaultGroup: defaultGroup, OwnerKinds: ownerKinds,
 		Owner:    metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"},
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 		Ports:    []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(30080))}},

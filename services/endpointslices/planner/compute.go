@@ -3,19 +3,19 @@ package planner
 import (
 	"cmp"
 	"maps"
-	"net/netip"
-	"reflect"
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
-// sliceGroup is the endpoints that may share a slice: one family of one source with the same ports.
+// sliceGroup is the endpoints that may share a slice: one family of one group with the same ports.
 type sliceGroup struct {
 	family   discoveryv1.AddressType
-	source   string
-	portList int // index of desiredSet.portLists
+	name     string // Endpoint.Group
+	portList int    // index of desiredSet.portLists
 }
 
 // plannedSlice is one slice while the plan is computed. Existing slices keep their endpoints where
@@ -55,7 +55,7 @@ type desiredSet struct {
 // all of them. New endpoints go into slices that are written anyway, else into the fullest slice with
 // room for all, else into new slices. So the change of one endpoint is one write.
 //
-// An endpoint that must move (its source or its ports changed, or its slice is over the limit) never goes to a slice
+// An endpoint that must move (its group or its ports changed, or its slice is over the limit) never goes to a slice
 // that releases endpoints itself. Slices that release endpoints are written last, so a moving endpoint
 // is always listed, and no slice is written twice. A slice that is being deleted is emptied after that, in case it waits
 // for a finalizer.
@@ -81,15 +81,19 @@ func (d Desired) buildDesiredSet() *desiredSet {
 	portListOf := d.addPortLists(set)
 	for _, e := range d.Endpoints {
 		e.Address = e.Address.Unmap()
-		if e.Address.IsValid() && e.Address.Zone() == "" && slices.Contains(d.Families, FamilyOf(e.Address)) {
+		if (e.Address.IsValid() && e.Address.Zone() == "") != (e.FQDN != "") && slices.Contains(d.Families, e.Family()) {
 			set.endpoints = append(set.endpoints, e)
 		}
 	}
-	slices.SortStableFunc(set.endpoints, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
-	set.endpoints = slices.CompactFunc(set.endpoints, func(a, b Endpoint) bool { return a.Address == b.Address })
+	slices.SortStableFunc(set.endpoints, Endpoint.Compare)
+	set.endpoints = slices.CompactFunc(set.endpoints, func(a, b Endpoint) bool { return a.Compare(b) == 0 })
 	set.groupOf = make([]*sliceGroup, len(set.endpoints))
 	for i, e := range set.endpoints {
-		set.groupOf[i] = set.groupFor(FamilyOf(e.Address), cmp.Or(e.Source, DefaultSource), portListOf[e.PortGroup])
+		name := d.DefaultGroup
+		if len(d.GroupLabels) > 0 {
+			name = cmp.Or(e.Group, name)
+		}
+		set.groupOf[i] = set.groupFor(e.Family(), name, portListOf[e.PortGroup])
 	}
 	set.placed = make([]bool, len(set.endpoints))
 	set.moved = make([]bool, len(set.endpoints))
@@ -118,13 +122,13 @@ func (set *desiredSet) findPorts(ports []discoveryv1.EndpointPort) int {
 	return slices.IndexFunc(set.portLists, func(known []discoveryv1.EndpointPort) bool { return PortsEqual(known, ports) })
 }
 
-func (set *desiredSet) groupFor(family discoveryv1.AddressType, source string, portList int) *sliceGroup {
+func (set *desiredSet) groupFor(family discoveryv1.AddressType, name string, portList int) *sliceGroup {
 	for _, g := range set.groups {
-		if g.family == family && g.source == source && g.portList == portList {
+		if g.family == family && g.name == name && g.portList == portList {
 			return g
 		}
 	}
-	g := &sliceGroup{family, source, portList}
+	g := &sliceGroup{family, name, portList}
 	set.groups = append(set.groups, g)
 	return g
 }
@@ -137,21 +141,19 @@ func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointS
 			continue
 		}
 		ports := set.findPorts(slice.Ports)
-		s := &plannedSlice{base: slice, basePortList: ports, group: set.groupFor(slice.AddressType, SourceOf(slice), max(ports, 0))}
+		s := &plannedSlice{base: slice, basePortList: ports, group: set.groupFor(slice.AddressType, d.Group(slice), max(ports, 0))}
 		s.keepEndpoints(set, d.maxPerSlice())
 		planned = append(planned, s)
 	}
-	// If all endpoints of a slice now belong to another source or have other ports, the slice keeps them
-	// and changes its source label or its ports.
+	// If all endpoints of a slice now belong to another group or have other ports, the slice keeps them
+	// and changes its group labels or its ports.
 	for _, s := range planned {
 		if len(s.kept) > 0 {
 			continue
 		}
 		for i := range s.base.Endpoints {
-			if index, ok := set.findEndpoint(
-				&s.base.Endpoints[i],
-			); ok && !set.placed[index] &&
-				set.groupOf[index].family == s.group.family {
+			index, ok := set.findEndpoint(s.base, i)
+			if ok && !set.placed[index] && set.groupOf[index].family == s.group.family {
 				s.group = set.groupOf[index]
 				s.keepEndpoints(set, d.maxPerSlice())
 				break
@@ -167,7 +169,7 @@ func (d Desired) planExisting(set *desiredSet, existing []*discoveryv1.EndpointS
 func (s *plannedSlice) keepEndpoints(set *desiredSet, limit int) {
 	s.kept = make([]keptEndpoint, 0, min(len(s.base.Endpoints), limit))
 	for i := range s.base.Endpoints {
-		index, ok := set.findEndpoint(&s.base.Endpoints[i])
+		index, ok := set.findEndpoint(s.base, i)
 		if ok && !set.placed[index] && set.groupOf[index] == s.group && len(s.kept) < limit {
 			set.placed[index] = true
 			s.kept = append(s.kept, keptEndpoint{i, index})
@@ -182,14 +184,14 @@ func (s *plannedSlice) findChanges(d Desired, set *desiredSet) {
 		current, desired := &s.base.Endpoints[k.baseIndex], &set.endpoints[k.desiredIndex]
 		if !endpointEqual(current, desired) {
 			s.changed = true
-			s.gainsEndpoints = s.gainsEndpoints || desired.Ready && !*valueOrTrue(current.Conditions.Ready)
+			s.gainsEndpoints = s.gainsEndpoints || desired.Ready && !ptr.Deref(current.Conditions.Ready, true)
 		}
 	}
 	if len(s.kept) == len(s.base.Endpoints) {
 		return
 	}
 	for i := range s.base.Endpoints {
-		if index, ok := set.findEndpoint(&s.base.Endpoints[i]); ok && !set.placed[index] {
+		if index, ok := set.findEndpoint(s.base, i); ok && !set.placed[index] {
 			set.moved[index] = true
 			s.releasesEndpoints = true
 		}
@@ -211,7 +213,7 @@ func (d Desired) mergeSlices(set *desiredSet, planned []*plannedSlice) {
 		for _, s := range planned {
 			// A slice for another Service keeps its endpoints: until it is repaired, consumers may
 			// find them only in other slices.
-			if s.group == g && !s.endpointsUnchanged(set) && !d.isForOtherService(s.base) {
+			if s.group == g && !s.endpointsUnchanged(set) && d.Names(s.base) {
 				changing, need, releasing = append(changing, s), need+s.endpointCount(), releasing || s.releasesEndpoints
 			}
 		}
@@ -288,7 +290,7 @@ func sortFullestFirst(planned []*plannedSlice) {
 }
 
 // groupsToPlace returns the groups that have endpoints without a slice: by family in the Service's
-// order, then the default source, then other sources by name, then by ports.
+// order, then the default group, then other groups by name, then by ports.
 func (d Desired) groupsToPlace(set *desiredSet) []*sliceGroup {
 	var groups []*sliceGroup
 	for index, g := range set.groupOf {
@@ -299,8 +301,8 @@ func (d Desired) groupsToPlace(set *desiredSet) []*sliceGroup {
 	slices.SortFunc(groups, func(a, b *sliceGroup) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(d.Families, a.family), slices.Index(d.Families, b.family)),
-			cmp.Compare(boolToInt(a.source != DefaultSource), boolToInt(b.source != DefaultSource)),
-			cmp.Compare(a.source, b.source),
+			cmp.Compare(boolToInt(a.name != d.DefaultGroup), boolToInt(b.name != d.DefaultGroup)),
+			cmp.Compare(a.name, b.name),
 			cmp.Compare(a.portList, b.portList))
 	})
 	return groups
@@ -347,10 +349,10 @@ func (d Desired) assemblePlan(set *desiredSet, planned []*plannedSlice) Plan {
 	for _, s := range planned {
 		switch {
 		case s.create:
-			plan.Create = append(plan.Create, d.renderSlice(s, set))
+			plan.Create = append(plan.Create, d.mutate(d.renderSlice(s, set)))
 		case s.endpointCount() == 0 && d.isSurplus(s, planned):
 			plan.Delete = append(plan.Delete, s.base)
-		case s.changed:
+		case s.changed || d.Mutate != nil:
 			updates = append(updates, s)
 		}
 	}
@@ -358,17 +360,26 @@ func (d Desired) assemblePlan(set *desiredSet, planned []*plannedSlice) Plan {
 	// only lose some, and slices that release endpoints to the others.
 	slices.SortStableFunc(updates, func(a, b *plannedSlice) int {
 		return cmp.Or(
-			cmp.Compare(boolToInt(!d.isForOtherService(a.base)), boolToInt(!d.isForOtherService(b.base))),
+			cmp.Compare(boolToInt(d.Names(a.base)), boolToInt(d.Names(b.base))),
 			cmp.Compare(boolToInt(a.releasesEndpoints), boolToInt(b.releasesEndpoints)),
 			cmp.Compare(boolToInt(!a.gainsEndpoints), boolToInt(!b.gainsEndpoints)))
 	})
 	for _, s := range updates {
 		s.keepReleased(set)
-		if slice := d.renderSlice(s, set); !reflect.DeepEqual(slice, s.base) {
+		base := *s.base
+		base.ManagedFields = nil // see renderSlice
+		if slice := d.mutate(d.renderSlice(s, set)); !equality.Semantic.DeepEqual(slice, &base) {
 			plan.Update = append(plan.Update, slice)
 		}
 	}
 	return plan
+}
+
+func (d Desired) mutate(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	if d.Mutate != nil {
+		d.Mutate(slice)
+	}
+	return slice
 }
 
 // keepReleased keeps in place what another slice releases to one that lists it already, as after a plan that was carried
@@ -378,7 +389,7 @@ func (s *plannedSlice) keepReleased(set *desiredSet) {
 		return
 	}
 	for i := range s.base.Endpoints {
-		index, ok := set.findEndpoint(&s.base.Endpoints[i])
+		index, ok := set.findEndpoint(s.base, i)
 		if at := slices.Index(s.added, index); ok && at >= 0 {
 			s.added = slices.Delete(s.added, at, at+1)
 			s.kept = append(s.kept, keptEndpoint{i, index})
@@ -404,14 +415,14 @@ func (d Desired) isSurplus(s *plannedSlice, planned []*plannedSlice) bool {
 }
 
 // findEndpoint returns the index of an endpoint's address.
-func (set *desiredSet) findEndpoint(e *discoveryv1.Endpoint) (int, bool) {
-	address, ok := firstAddress(e)
+func (set *desiredSet) findEndpoint(slice *discoveryv1.EndpointSlice, i int) (int, bool) {
+	key, ok := firstAddress(slice, i)
 	if !ok {
 		return 0, false
 	}
-	index, found := set.next, set.next < len(set.endpoints) && set.endpoints[set.next].Address == address
+	index, found := set.next, set.next < len(set.endpoints) && set.endpoints[set.next].key() == key
 	if !found {
-		index, found = slices.BinarySearchFunc(set.endpoints, address, func(e Endpoint, a netip.Addr) int { return e.Address.Compare(a) })
+		index, found = slices.BinarySearchFunc(set.endpoints, Endpoint{Address: key.ip, FQDN: key.fqdn}, Endpoint.Compare)
 	}
 	if found {
 		set.next = index + 1

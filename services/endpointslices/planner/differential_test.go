@@ -65,7 +65,7 @@ func newInTreeOracle(d Desired) *inTreeOracle {
 
 // relabel sets the labels of the Service. The reconciler gives its slices these labels and removes all others.
 func (o *inTreeOracle) relabel(d Desired) {
-	o.service.Labels = map[string]string{LabelSource: DefaultSource, LabelWriter: d.Writer}
+	o.service.Labels = map[string]string{labelGroup: defaultGroup, labelInstance: d.InstanceLabels[labelInstance]}
 	maps.Copy(o.service.Labels, d.Labels)
 }
 
@@ -257,7 +257,7 @@ func foundByAddress(slices []*discoveryv1.EndpointSlice) map[string]found {
 				*e.Conditions.Ready,
 				*e.Conditions.Serving,
 				*e.Conditions.Terminating,
-				deref(e.Hostname),
+				ptr.Deref(e.Hostname, ""),
 				*slice.Ports[0].Port,
 			}
 		}
@@ -274,7 +274,7 @@ func randomCluster(t *rapid.T, d Desired) (*fakeCluster, *endpointPool) {
 		slice.UID, slice.Labels = types.UID(
 			slice.Name,
 		), d.sliceLabels(
-			&plannedSlice{base: slice, group: &sliceGroup{source: DefaultSource}},
+			&plannedSlice{base: slice, group: &sliceGroup{name: defaultGroup}},
 		)
 		slice.OwnerReferences = []metav1.OwnerReference{d.Owner}
 		at := len(c.endpoints)

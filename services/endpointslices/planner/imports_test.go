@@ -15,18 +15,17 @@ var importOwner = metav1.OwnerReference{APIVersion: "multicluster.x-k8s.io/v1bet
 func importTarget(endpoints int) Desired {
 	d := testTarget(endpoints)
 	d.Owner, d.FirstName = importOwner, "shop.serviceimport-nodes"
+	d.NameLabel, d.GroupLabels = labelImport, []string{labelGroup, labelCluster}
 	return d
 }
 
 func TestSlicesOfServiceImportNameItAndTheSourceCluster(t *testing.T) {
 	d := importTarget(0)
 	d.Labels = map[string]string{"app": "shop", discoveryv1.LabelServiceName: "copied"}
-	d.Endpoints = []Endpoint{{Address: netip.MustParseAddr("10.0.0.1"), Ready: true, Source: "blue"}}
+	d.Endpoints = []Endpoint{{Address: netip.MustParseAddr("10.0.0.1"), Ready: true, Group: "blue"}}
 	want := map[string]string{
-		"app": "shop", LabelServiceImport: "shop", LabelSourceCluster: "blue", LabelSource: "blue", discoveryv1.LabelManagedBy: d.ManagedBy,
-	}
-	if d.Writer != "" {
-		want[LabelWriter] = d.Writer
+		"app": "shop", labelImport: "shop", labelCluster: "blue", labelGroup: "blue", discoveryv1.LabelManagedBy: d.ManagedBy,
+		labelInstance: "a",
 	}
 	created := Compute(d, nil).Create
 	if len(created) != 1 {
@@ -41,7 +40,7 @@ func TestSlicesOfServiceImportNameItAndTheSourceCluster(t *testing.T) {
 		}
 	})
 	t.Run("a changed label is repaired in place", func(t *testing.T) {
-		for _, label := range []string{LabelServiceImport, LabelSourceCluster} {
+		for _, label := range []string{labelImport, labelCluster} {
 			changed := created[0].DeepCopy()
 			delete(changed.Labels, label)
 			changed.Labels[discoveryv1.LabelServiceName] = "shop"
@@ -53,9 +52,9 @@ func TestSlicesOfServiceImportNameItAndTheSourceCluster(t *testing.T) {
 	})
 	t.Run("when the source changes, so does the cluster", func(t *testing.T) {
 		moved := d
-		moved.Endpoints = []Endpoint{{Address: netip.MustParseAddr("10.0.0.1"), Ready: true, Source: "green"}}
+		moved.Endpoints = []Endpoint{{Address: netip.MustParseAddr("10.0.0.1"), Ready: true, Group: "green"}}
 		plan := Compute(moved, created)
-		if len(plan.Update) != 1 || plan.Update[0].Labels[LabelSourceCluster] != "green" {
+		if len(plan.Update) != 1 || plan.Update[0].Labels[labelCluster] != "green" {
 			t.Errorf("%+v", plan)
 		}
 	})
@@ -74,7 +73,7 @@ func TestServiceAndServiceImportOwnDifferentSlices(t *testing.T) {
 	}{
 		"of the Service":                                 {ofService, func(*discoveryv1.EndpointSlice) {}, true, false},
 		"of the ServiceImport":                           {ofImport, func(*discoveryv1.EndpointSlice) {}, false, true},
-		"of the Service, with the other label too":       {ofService, func(s *discoveryv1.EndpointSlice) { s.Labels[LabelServiceImport] = "shop" }, true, false},
+		"of the Service, with the other label too":       {ofService, func(s *discoveryv1.EndpointSlice) { s.Labels[labelImport] = "shop" }, true, false},
 		"of the ServiceImport, with the other label too": {ofImport, func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "shop" }, false, true},
 		"of an earlier ServiceImport":                    {ofImport, func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0] = other }, false, true},
 		"of an earlier ServiceImport, with the other label alone": {ofImport, func(s *discoveryv1.EndpointSlice) {
@@ -98,11 +97,4 @@ func TestServiceAndServiceImportOwnDifferentSlices(t *testing.T) {
 			t.Errorf("%+v", plan)
 		}
 	})
-}
-
-func TestTargetNamesDiffer(t *testing.T) {
-	if TargetName("Service", "shop") != "shop" || TargetName("", "shop") != "shop" ||
-		TargetName(KindServiceImport, "shop") != "shop.serviceimport" {
-		t.Error("a ServiceImport has the name of a Service")
-	}
 }

@@ -27,14 +27,14 @@ func (d Desired) newNameAllocator(existing []*discoveryv1.EndpointSlice) *nameAl
 }
 
 // nextName allocates the configured name for the first slice of the first family, then
-// <name>[-<source>][-ipv6], then these with -2, -3 and so on.
+// <name>[-<group>][-ipv6], then these with -2, -3 and so on.
 func (n *nameAllocator) nextName(d Desired, g *sliceGroup) string {
 	if g.family == d.Families[0] && n.isFree(d.FirstName) {
 		return n.reserve(d.FirstName)
 	}
 	suffix := ""
-	if g.source != DefaultSource {
-		suffix += "-" + toNamePart(g.source)
+	if g.name != d.DefaultGroup {
+		suffix += "-" + toNamePart(g.name)
 	}
 	if g.family != d.Families[0] {
 		suffix += "-" + strings.ToLower(string(g.family))

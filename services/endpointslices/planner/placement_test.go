@@ -18,7 +18,7 @@ func testSlice(name, source string, from, n int) *discoveryv1.EndpointSlice {
 	s := d.newSlice(name, discoveryv1.AddressTypeIPv4)
 	s.UID, s.ResourceVersion = types.UID(name), "1"
 	s.Labels, s.Ports, s.OwnerReferences = d.sliceLabels(
-		&plannedSlice{base: &discoveryv1.EndpointSlice{}, group: &sliceGroup{source: source}},
+		&plannedSlice{base: &discoveryv1.EndpointSlice{}, group: &sliceGroup{name: source}},
 	), d.Ports, d.sliceOwners(
 		nil,
 	)
@@ -32,7 +32,7 @@ func testEndpoints(source string, from, n int) []Endpoint {
 	var all []Endpoint
 	for i := range n {
 		e := readyEndpoint(fmt.Sprintf("10.0.0.%d", from+i))
-		e.Source = source
+		e.Group = source
 		all = append(all, e)
 	}
 	return all
@@ -61,7 +61,7 @@ func describePlan(p Plan) []string {
 		for _, s := range step.slices {
 			line := step.verb + " " + s.Name
 			if step.verb != "delete" {
-				line += " of " + SourceOf(s) + ":"
+				line += " of " + testTarget(0).Group(s) + ":"
 				for _, e := range s.Endpoints {
 					line += " " + e.Addresses[0][len("10.0.0."):]
 				}

@@ -21,7 +21,7 @@ func legacySlice(addrs ...string) *discoveryv1.EndpointSlice {
 			Namespace: "web", Name: "shop-nodes", UID: "found", ResourceVersion: "7",
 			Labels: map[string]string{
 				discoveryv1.LabelServiceName: "shop",
-				discoveryv1.LabelManagedBy:   "slicefeed-default",
+				discoveryv1.LabelManagedBy:   "nodes-controller",
 				"team":                       "shop",
 			},
 			Annotations: map[string]string{"note": "kept"},
@@ -63,9 +63,9 @@ func TestFirstSliceHasConfiguredNameAndLabels(t *testing.T) {
 			Namespace: "web", Name: "shop-nodes",
 			Labels: map[string]string{
 				"kubernetes.io/service-name":             "shop",
-				"endpointslice.kubernetes.io/managed-by": "slicefeed-default",
-				"slicefeed.dev/source":                   "default",
-				"slicefeed.dev/writer":                   "slicefeed",
+				"endpointslice.kubernetes.io/managed-by": "nodes-controller",
+				labelGroup:                               "default",
+				labelInstance:                            "a",
 			},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "svc-1"}},
 		},
@@ -100,9 +100,9 @@ func TestAdoptsLegacySliceByMetadataOnly(t *testing.T) {
 	}
 	want := map[string]string{
 		"kubernetes.io/service-name":             "shop",
-		"endpointslice.kubernetes.io/managed-by": "slicefeed-default",
-		"slicefeed.dev/source":                   "default",
-		"slicefeed.dev/writer":                   "slicefeed",
+		"endpointslice.kubernetes.io/managed-by": "nodes-controller",
+		labelGroup:                               "default",
+		labelInstance:                            "a",
 	}
 	if diff := cmp.Diff(want, got.Labels); diff != "" {
 		t.Error(diff)
@@ -158,8 +158,8 @@ func TestRepairsDifferencesInOneWrite(t *testing.T) {
 		"an endpoint without an address": func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) },
 		"a port is repaired":             func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr.To(int32(1)) },
 		"a removed port is added again":  func(s *discoveryv1.EndpointSlice) { s.Ports = nil },
-		"the source label":               func(s *discoveryv1.EndpointSlice) { delete(s.Labels, LabelSource) },
-		"the writer label":               func(s *discoveryv1.EndpointSlice) { s.Labels[LabelWriter] = "x" },
+		"the source label":               func(s *discoveryv1.EndpointSlice) { delete(s.Labels, labelGroup) },
+		"the writer label":               func(s *discoveryv1.EndpointSlice) { s.Labels[labelInstance] = "x" },
 		"a removed owner":                func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil },
 		"an earlier Service as owner":    func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "svc-0" },
 		"the service-name, by the owner": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "other" },
@@ -241,7 +241,7 @@ func TestSliceThatIsBeingDeletedIsReplacedAndEmptied(t *testing.T) {
 
 	t.Run("of a Service that is no longer managed", func(t *testing.T) {
 		d := testTarget(0)
-		was.Labels[LabelWriter] = d.Writer
+		was.Labels[labelInstance] = "a"
 		plan := Withdraw(d, all)
 		checkCounts(t, plan, 0, 1, 0)
 		checkCounts(t, Withdraw(d, plan.Update), 0, 0, 0)
@@ -317,7 +317,7 @@ func TestMergesSlicesThatChangeAnyway(t *testing.T) {
 	for i := range d.Endpoints {
 		d.Endpoints[i].Zone = ""
 	}
-	d.Endpoints, d.Writer = testTarget(25).Endpoints, "elsewhere" // only labels change
+	d.Endpoints, d.InstanceLabels = testTarget(25).Endpoints, instance("b") // only labels change
 	d.MaxPerSlice = 100
 	checkCounts(t, Compute(d, c.slices), 0, 3, 0)
 }
@@ -340,13 +340,13 @@ func TestFamiliesAndSourcesShareNoSlices(t *testing.T) {
 	d := testTarget(2)
 	d.Families = append(d.Families, discoveryv1.AddressTypeIPv6)
 	d.Endpoints = append(d.Endpoints, readyEndpoint("fd00::1"), readyEndpoint("10.0.0.8"), readyEndpoint("fd00::8"))
-	d.Endpoints[3].Source, d.Endpoints[4].Source = "Blue_1", "Blue_1"
+	d.Endpoints[3].Group, d.Endpoints[4].Group = "Blue_1", "Blue_1"
 	c := appliedCluster(t, d)
 	want := []string{"shop-nodes", "shop-nodes-blue-1", "shop-nodes-ipv6", "shop-nodes-blue-1-ipv6"}
 	if diff := cmp.Diff(want, sliceNames(c.slices)); diff != "" {
 		t.Fatal(diff)
 	}
-	if c.slices[1].Labels[LabelSource] != "Blue_1" || c.slices[2].AddressType != discoveryv1.AddressTypeIPv6 {
+	if c.slices[1].Labels[labelGroup] != "Blue_1" || c.slices[2].AddressType != discoveryv1.AddressTypeIPv6 {
 		t.Error("unexpected labels or families")
 	}
 
@@ -365,16 +365,16 @@ func TestRenamedSourceRelabelsSlices(t *testing.T) {
 	d := testTarget(150)
 	c := appliedCluster(t, d)
 	for i := range d.Endpoints {
-		d.Endpoints[i].Source = "blue"
+		d.Endpoints[i].Group = "blue"
 	}
 	checkCounts(t, Compute(d, c.slices), 0, 2, 0)
 }
 
 func TestEndpointsSwappingSourcesAreNeverAbsent(t *testing.T) {
 	d := testTarget(4)
-	d.Endpoints[2].Source, d.Endpoints[3].Source = "blue", "blue"
+	d.Endpoints[2].Group, d.Endpoints[3].Group = "blue", "blue"
 	c := appliedCluster(t, d)
-	d.Endpoints[0].Source, d.Endpoints[2].Source = "blue", "default"
+	d.Endpoints[0].Group, d.Endpoints[2].Group = "blue", "default"
 	plan := Compute(d, c.slices)
 	c.apply(t, plan, func() {
 		if now := c.visibleCounts(d); len(now) != 4 {
@@ -421,8 +421,8 @@ func TestCurrentEndpointsAppliesAPIDefaults(t *testing.T) {
 	was.Endpoints[0].Conditions = discoveryv1.EndpointConditions{}
 	was.Endpoints[1].Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
 	want := []Endpoint{
-		{Address: netip.MustParseAddr("10.0.0.1"), Serving: true, Terminating: true, Source: "default"},
-		{Address: netip.MustParseAddr("10.0.0.2"), Ready: true, Serving: true, Source: "default"},
+		{Address: netip.MustParseAddr("10.0.0.1"), Serving: true, Terminating: true, Group: "default"},
+		{Address: netip.MustParseAddr("10.0.0.2"), Ready: true, Serving: true, Group: "default"},
 	}
 	if diff := cmp.Diff(want, CurrentEndpoints(testTarget(0), []*discoveryv1.EndpointSlice{was}), compareAddr); diff != "" {
 		t.Error(diff)
@@ -469,15 +469,15 @@ func TestSlicesOfEachSourceHaveItsPorts(t *testing.T) {
 		return map[string][]discoveryv1.EndpointPort{"green": {{Name: ptr.To("http"), Port: &number}}}
 	}
 	for i := range d.Endpoints {
-		d.Endpoints[i].PortGroup = d.Endpoints[i].Source
+		d.Endpoints[i].PortGroup = d.Endpoints[i].Group
 	}
 	d.PortGroups = other(31080)
 	c := appliedCluster(t, d)
 	want := func(what string, numbers map[string]int32) {
 		t.Helper()
 		for _, slice := range c.slices {
-			if got := *slice.Ports[0].Port; got != numbers[SourceOf(slice)] {
-				t.Errorf("%s: port %d of source %s", what, got, SourceOf(slice))
+			if got := *slice.Ports[0].Port; got != numbers[d.Group(slice)] {
+				t.Errorf("%s: port %d of source %s", what, got, d.Group(slice))
 			}
 		}
 	}
@@ -489,7 +489,7 @@ func TestSlicesOfEachSourceHaveItsPorts(t *testing.T) {
 	c.apply(t, plan, func() {})
 	want("after a change of one source", map[string]int32{"blue": 30080, "green": 31081})
 
-	d.Endpoints[0].Source, d.Endpoints[0].PortGroup = "green", "green" // it moves to a slice with the other ports
+	d.Endpoints[0].Group, d.Endpoints[0].PortGroup = "green", "green" // it moves to a slice with the other ports
 	c.apply(t, Compute(d, c.copy()), func() {})
 	want("after an endpoint has moved", map[string]int32{"blue": 30080, "green": 31081})
 	if plan := Compute(d, c.copy()); !plan.Empty() {
@@ -592,7 +592,7 @@ func TestWritesHostnameAndHintsAsGiven(t *testing.T) {
 			plan := Compute(d, c.slices)
 			checkCounts(t, plan, 0, 1, 0)
 			got := CurrentEndpoints(d, plan.Update)[0]
-			if got.Source = ""; !got.Equal(d.Endpoints[0]) {
+			if got.Group = ""; !got.Equal(d.Endpoints[0]) {
 				t.Errorf("written %+v, want %+v", got, d.Endpoints[0])
 			}
 		})

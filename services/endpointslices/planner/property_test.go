@@ -34,7 +34,7 @@ func drawEndpoints(t *rapid.T, sources []string) []Endpoint {
 			Ready:    rapid.Bool().Draw(t, "ready"),
 			Serving:  rapid.Bool().Draw(t, "serving"),
 			Zone:     rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "zone"),
-			Source:   rapid.SampledFrom(sources).Draw(t, "source"),
+			Group:    rapid.SampledFrom(sources).Draw(t, "source"),
 			Hostname: rapid.SampledFrom([]string{"", "", "db-0"}).Draw(t, "hostname"),
 			Hints: rapid.SampledFrom([]*discoveryv1.EndpointHints{nil, nil, {}, zoneHints("a"), zoneHints("a", "b"), zoneHints("b", "a")}).
 				Draw(t, "hints"),
@@ -113,7 +113,7 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 			s.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}
 		if source := rapid.SampledFrom([]string{"", "default", "blue", "old"}).Draw(t, "label"); source != "" {
-			s.Labels[LabelSource] = source
+			s.Labels[labelGroup] = source
 		}
 		for _, e := range drawEndpoints(t, []string{""}) {
 			if FamilyOf(e.Address) == s.AddressType {
@@ -129,8 +129,8 @@ func drawCluster(t *rapid.T, d Desired) *fakeCluster {
 func expectedEndpoints(d Desired) []Endpoint {
 	var out []Endpoint
 	for _, e := range d.Endpoints {
-		if e.Source == "" {
-			e.Source = DefaultSource
+		if e.Group == "" {
+			e.Group = defaultGroup
 		}
 		e.PortGroup = "" // the slices do not tell
 		if slices.Contains(d.Families, FamilyOf(e.Address)) {
@@ -224,7 +224,7 @@ func TestOneEndpointChangeIsAtMostOneWrite(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDesired(t)
 		for i := range d.Endpoints {
-			d.Endpoints[i].Source = ""
+			d.Endpoints[i].Group = ""
 		}
 		c := drawCluster(t, d)
 		c.apply(t, Compute(d, c.slices), func() {})
@@ -259,13 +259,13 @@ func TestEndpointsStayVisibleWhileLabelIsRepaired(t *testing.T) {
 		name, service, source string
 		list                  []Endpoint
 	}{
-		{shown.Name, d.Service, "blue", d.Endpoints[:1]},               // the only visible slice with the first endpoint
-		{shown.Name + "-2", "other", DefaultSource, d.Endpoints},       // owned by its owner reference; its label is repaired
-		{shown.Name + "-3", d.Service, DefaultSource, d.Endpoints[1:]}, // has room for it
+		{shown.Name, d.Service, "blue", d.Endpoints[:1]},              // the only visible slice with the first endpoint
+		{shown.Name + "-2", "other", defaultGroup, d.Endpoints},       // owned by its owner reference; its label is repaired
+		{shown.Name + "-3", d.Service, defaultGroup, d.Endpoints[1:]}, // has room for it
 	} {
 		slice := shown.DeepCopy()
 		slice.Name, slice.Endpoints = s.name, nil
-		slice.Labels[discoveryv1.LabelServiceName], slice.Labels[LabelSource] = s.service, s.source
+		slice.Labels[discoveryv1.LabelServiceName], slice.Labels[labelGroup] = s.service, s.source
 		for _, e := range s.list {
 			slice.Endpoints = append(slice.Endpoints, toAPI(&e))
 		}
@@ -273,7 +273,7 @@ func TestEndpointsStayVisibleWhileLabelIsRepaired(t *testing.T) {
 	}
 	c.slices = c.slices[1:]
 	c.slices[2].Endpoints[0].Conditions.Ready = ptr.To(false) // so the slice is written anyway
-	d.Endpoints = append(slices.Clone(d.Endpoints), Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Source: "blue"})
+	d.Endpoints = append(slices.Clone(d.Endpoints), Endpoint{Address: netip.MustParseAddr("10.0.0.9"), Ready: true, Group: "blue"})
 
 	c.apply(t, Compute(d, c.slices), func() {
 		if c.visibleCounts(d)[d.Endpoints[0].Address] == 0 {

@@ -1,15 +1,15 @@
 package planner
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // renderSlice returns the object to write. If only metadata differs, endpoints and ports stay exactly as
@@ -22,18 +22,17 @@ func (d Desired) renderSlice(s *plannedSlice, set *desiredSet) *discoveryv1.Endp
 	}
 	// The API server keeps managed fields that an update does not have.
 	out.ManagedFields = nil
-	// kube-proxy measures its delay from this time of the last change. A value that another writer left
-	// would never be updated.
-	delete(out.Annotations, corev1.EndpointsLastChangeTriggerTime)
+	unchanged, portsUnchanged := s.endpointsUnchanged(set), PortsEqual(s.base.Ports, set.portLists[s.group.portList])
+	d.annotate(out, !unchanged || !portsUnchanged)
 	out.Labels = d.sliceLabels(s)
 	out.OwnerReferences = d.sliceOwners(out.OwnerReferences)
 
-	if ports := set.portLists[s.group.portList]; PortsEqual(s.base.Ports, ports) {
+	if portsUnchanged {
 		out.Ports = copyPorts(s.base.Ports)
 	} else {
-		out.Ports = copyPorts(ports)
+		out.Ports = copyPorts(set.portLists[s.group.portList])
 	}
-	if s.endpointsUnchanged(set) {
+	if unchanged {
 		out.Endpoints = make([]discoveryv1.Endpoint, len(s.base.Endpoints))
 		for i := range s.base.Endpoints {
 			s.base.Endpoints[i].DeepCopyInto(&out.Endpoints[i])
@@ -62,66 +61,73 @@ func (s *plannedSlice) endpointsUnchanged(set *desiredSet) bool {
 	return true
 }
 
+// annotate sets the slice's annotations. A time of the last change that another writer left would never be updated.
+func (d Desired) annotate(slice *discoveryv1.EndpointSlice, changed bool) {
+	if slice.Annotations == nil {
+		slice.Annotations = make(map[string]string, len(d.Annotations)+1)
+	}
+	maps.Copy(slice.Annotations, d.Annotations)
+	if d.TriggerTime.IsZero() {
+		delete(slice.Annotations, corev1.EndpointsLastChangeTriggerTime)
+	} else if changed {
+		slice.Annotations[corev1.EndpointsLastChangeTriggerTime] = d.TriggerTime.UTC().Format(time.RFC3339Nano)
+	}
+	if len(slice.Annotations) == 0 {
+		slice.Annotations = nil
+	}
+}
+
 // sliceLabels returns the labels that the slice should have.
 func (d Desired) sliceLabels(s *plannedSlice) map[string]string {
-	labels := make(map[string]string, len(d.Labels)+6)
+	labels := make(map[string]string, len(d.Labels)+len(d.InstanceLabels)+len(d.GroupLabels)+3)
 	maps.Copy(labels, d.Labels)
 	if d.Headless {
 		labels[corev1.IsHeadlessService] = ""
 	}
 	delete(labels, discoveryv1.LabelServiceName)
 	labels[d.nameLabel()] = d.Service
-	if d.Owner.Kind == KindServiceImport {
-		labels[LabelSourceCluster] = s.group.source
+	labels[d.managedByLabel()] = d.ManagedBy
+	for _, label := range d.GroupLabels {
+		labels[label] = s.group.name
 	}
-	labels[discoveryv1.LabelManagedBy] = d.ManagedBy
-	labels[LabelSource] = s.group.source
-	if writer := cmp.Or(d.Writer, s.base.Labels[LabelWriter]); writer != "" {
-		labels[LabelWriter] = writer
-	} else {
-		delete(labels, LabelWriter)
-	}
+	maps.Copy(labels, d.InstanceLabels)
 	return labels
 }
 
 func (d Desired) metadataEqual(s *plannedSlice) bool {
 	_, stale := s.base.Annotations[corev1.EndpointsLastChangeTriggerTime]
-	return !stale && maps.Equal(s.base.Labels, d.sliceLabels(s)) && d.hasSliceOwners(s.base.OwnerReferences)
+	return !(stale && d.TriggerTime.IsZero()) && containsAll(s.base.Annotations, d.Annotations) &&
+		maps.Equal(s.base.Labels, d.sliceLabels(s)) && d.hasSliceOwners(s.base.OwnerReferences)
 }
 
-// hasSliceOwners reports whether this Service is the only Service or ServiceImport among the owners. Another one may
-// be an earlier one of the same name.
+// containsAll reports whether labels or annotations are among others.
+func containsAll(all, some map[string]string) bool {
+	for key, value := range some {
+		if found, ok := all[key]; !ok || found != value {
+			return false
+		}
+	}
+	return true
+}
+
+// hasSliceOwners reports whether Owner is the only one of OwnerKinds among the owners. Another one may be an earlier one
+// of the same name.
 func (d Desired) hasSliceOwners(current []metav1.OwnerReference) bool {
 	isOwner := func(owner metav1.OwnerReference) bool {
 		return owner.UID == d.Owner.UID && owner.Name == d.Owner.Name &&
 			owner.Kind == d.Owner.Kind && owner.APIVersion == d.Owner.APIVersion
 	}
 	return d.Owner.UID == "" || slices.ContainsFunc(current, isOwner) &&
-		!slices.ContainsFunc(current, func(owner metav1.OwnerReference) bool { return IsTarget(owner) && !isOwner(owner) })
+		!slices.ContainsFunc(current, func(owner metav1.OwnerReference) bool { return d.isOwnerKind(owner) && !isOwner(owner) })
 }
 
-// sliceOwners returns the owner references to write: this Service is the only Service, and owners of other
-// kinds stay.
+// sliceOwners returns the owner references to write: Owner is the only one of its kinds, and owners of other kinds stay.
 func (d Desired) sliceOwners(current []metav1.OwnerReference) []metav1.OwnerReference {
 	if d.hasSliceOwners(current) {
 		return current
 	}
-	owners := slices.DeleteFunc(slices.Clone(current), IsTarget)
+	owners := slices.DeleteFunc(slices.Clone(current), d.isOwnerKind)
 	return append(owners, *d.Owner.DeepCopy())
-}
-
-// IsTarget reports whether an owner is a Service or a ServiceImport, of any version.
-func IsTarget(owner metav1.OwnerReference) bool {
-	return owner.Kind == "Service" && owner.APIVersion == "v1" ||
-		owner.Kind == KindServiceImport && strings.HasPrefix(owner.APIVersion, GroupServiceImport+"/")
-}
-
-// SourceOf returns the source of a slice's endpoints.
-func SourceOf(slice *discoveryv1.EndpointSlice) string {
-	if source := slice.Labels[LabelSource]; source != "" {
-		return source
-	}
-	return DefaultSource
 }
 
 // FamilyOf returns the address type of the slices for an address.
@@ -132,25 +138,39 @@ func FamilyOf(addr netip.Addr) discoveryv1.AddressType {
 	return discoveryv1.AddressTypeIPv6
 }
 
-// firstAddress returns the endpoint's first address, the only one that consumers use.
-func firstAddress(e *discoveryv1.Endpoint) (netip.Addr, bool) {
-	if len(e.Addresses) == 0 {
-		return netip.Addr{}, false
-	}
-	addr, err := netip.ParseAddr(e.Addresses[0])
-	return addr.Unmap(), err == nil
+// address is what an endpoint is known by: an IP address or a DNS name.
+type address struct {
+	ip   netip.Addr
+	fqdn string
 }
 
-func fromAPI(addr netip.Addr, e *discoveryv1.Endpoint, source string) Endpoint {
+func (e *Endpoint) key() address { return address{e.Address, e.FQDN} }
+
+// firstAddress returns the first address of a slice's endpoint, the only one that consumers use.
+func firstAddress(slice *discoveryv1.EndpointSlice, i int) (address, bool) {
+	all := slice.Endpoints[i].Addresses
+	if len(all) == 0 {
+		return address{}, false
+	}
+	if slice.AddressType == discoveryv1.AddressTypeFQDN {
+		return address{fqdn: all[0]}, true
+	}
+	ip, err := netip.ParseAddr(all[0])
+	return address{ip: ip.Unmap()}, err == nil
+}
+
+func fromAPI(addr address, e *discoveryv1.Endpoint, group string) Endpoint {
 	return Endpoint{
-		Address:     addr,
-		Ready:       *valueOrTrue(e.Conditions.Ready),
-		Serving:     *valueOrTrue(e.Conditions.Serving),
-		Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
-		Zone:        deref(e.Zone),
-		Hostname:    deref(e.Hostname),
+		Address: addr.ip, FQDN: addr.fqdn,
+		Ready:       ptr.Deref(e.Conditions.Ready, true),
+		Serving:     ptr.Deref(e.Conditions.Serving, true),
+		Terminating: ptr.Deref(e.Conditions.Terminating, false),
+		Zone:        ptr.Deref(e.Zone, ""),
+		Hostname:    ptr.Deref(e.Hostname, ""),
 		Hints:       e.Hints.DeepCopy(),
-		Source:      source,
+		NodeName:    ptr.Deref(e.NodeName, ""),
+		TargetRef:   e.TargetRef.DeepCopy(),
+		Group:       group,
 	}
 }
 
@@ -158,19 +178,16 @@ func fromAPI(addr netip.Addr, e *discoveryv1.Endpoint, source string) Endpoint {
 func toAPI(e *Endpoint) discoveryv1.Endpoint {
 	conditions := [3]bool{e.Ready, e.Serving, e.Terminating}
 	out := discoveryv1.Endpoint{
-		Addresses: []string{e.Address.String()},
+		Addresses: []string{e.FQDN},
 		Conditions: discoveryv1.EndpointConditions{
 			Ready: &conditions[0], Serving: &conditions[1], Terminating: &conditions[2],
 		},
 	}
-	if e.Zone != "" {
-		zone := e.Zone
-		out.Zone = &zone
+	if e.FQDN == "" {
+		out.Addresses[0] = e.Address.String()
 	}
-	if e.Hostname != "" {
-		hostname := e.Hostname
-		out.Hostname = &hostname
-	}
+	out.Zone, out.Hostname, out.NodeName = optional(e.Zone), optional(e.Hostname), optional(e.NodeName)
+	out.TargetRef = e.TargetRef.DeepCopy()
 	if !hintsEqual(e.Hints, nil) {
 		out.Hints = e.Hints.DeepCopy()
 	}
@@ -181,13 +198,13 @@ func toAPI(e *Endpoint) discoveryv1.Endpoint {
 // importance. A field that the planner never writes makes a difference.
 func endpointEqual(current *discoveryv1.Endpoint, desired *Endpoint) bool {
 	return len(current.Addresses) == 1 &&
-		*valueOrTrue(current.Conditions.Ready) == desired.Ready &&
-		*valueOrTrue(current.Conditions.Serving) == desired.Serving &&
-		(current.Conditions.Terminating != nil && *current.Conditions.Terminating) == desired.Terminating &&
-		deref(current.Zone) == desired.Zone && deref(current.Hostname) == desired.Hostname &&
+		ptr.Deref(current.Conditions.Ready, true) == desired.Ready &&
+		ptr.Deref(current.Conditions.Serving, true) == desired.Serving &&
+		ptr.Deref(current.Conditions.Terminating, false) == desired.Terminating &&
+		ptr.Deref(current.Zone, "") == desired.Zone && ptr.Deref(current.Hostname, "") == desired.Hostname &&
 		hintsEqual(current.Hints, desired.Hints) && (current.Hints == nil || !hintsEqual(current.Hints, nil)) &&
-		deref(current.NodeName) == "" &&
-		current.TargetRef == nil && len(current.DeprecatedTopology) == 0
+		ptr.Deref(current.NodeName, "") == desired.NodeName && ptr.Equal(current.TargetRef, desired.TargetRef) &&
+		len(current.DeprecatedTopology) == 0
 }
 
 // hintsEqual ignores order. Hints without any zone or node are as none.
@@ -233,7 +250,7 @@ type portKey struct {
 }
 
 func portKeyOf(p discoveryv1.EndpointPort) portKey {
-	key := portKey{name: deref(p.Name), app: deref(p.AppProtocol), protocol: corev1.ProtocolTCP}
+	key := portKey{name: ptr.Deref(p.Name, ""), app: ptr.Deref(p.AppProtocol, ""), protocol: corev1.ProtocolTCP}
 	if p.Protocol != nil {
 		key.protocol = *p.Protocol
 	}
@@ -251,18 +268,10 @@ func copyPorts(ports []discoveryv1.EndpointPort) []discoveryv1.EndpointPort {
 	return out
 }
 
-var trueValue = true
-
-func valueOrTrue(b *bool) *bool {
-	if b == nil {
-		return &trueValue
+// optional returns a copy of a string that is not empty; nil: none.
+func optional(s string) *string {
+	if s == "" {
+		return nil
 	}
-	return b
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	return &s
 }

@@ -59,26 +59,12 @@ func TestRenderedSliceFields(t *testing.T) {
 			t.Errorf("endpoints: %#v", got)
 		}
 	})
-	t.Run("without Writer the label is unchanged", func(t *testing.T) {
-		d := testTarget(2)
-		d.Writer = ""
-		was := testSlice("shop-nodes", "default", 1, 1)
-		if got := Compute(d, []*discoveryv1.EndpointSlice{was}).Update[0].Labels[LabelWriter]; got != was.Labels[LabelWriter] {
-			t.Errorf("label: %q", got)
-		}
-		if plan := Compute(d, []*discoveryv1.EndpointSlice{testSlice("shop-nodes", "default", 1, 2)}); !plan.Empty() {
-			t.Errorf("planned %v", describePlan(plan))
-		}
-		if got, is := Compute(d, nil).Create[0].Labels[LabelWriter]; is {
-			t.Errorf("label: %q", got)
-		}
-	})
 }
 
 func TestSlicesHaveOnlyServiceLabels(t *testing.T) {
 	own := map[string]string{
 		discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: testTarget(0).ManagedBy,
-		LabelSource: DefaultSource, LabelWriter: testTarget(0).Writer,
+		labelGroup: defaultGroup, labelInstance: "a",
 	}
 	with := func(more map[string]string) map[string]string {
 		all := maps.Clone(own)
@@ -97,7 +83,7 @@ func TestSlicesHaveOnlyServiceLabels(t *testing.T) {
 		"added":                         {nil, map[string]string{"team": "a"}, false, map[string]string{"team": "a"}, true},
 		"changed":                       {map[string]string{"team": "a"}, map[string]string{"team": "b"}, false, map[string]string{"team": "b"}, true},
 		"removed":                       {map[string]string{"team": "a"}, nil, false, nil, true},
-		"conflicts with the planner's":  {nil, map[string]string{discoveryv1.LabelManagedBy: "x", LabelSource: "x", LabelWriter: "x"}, false, nil, false},
+		"conflicts with the planner's":  {nil, map[string]string{discoveryv1.LabelManagedBy: "x", labelGroup: "x", labelInstance: "x"}, false, nil, false},
 		"headless":                      {nil, nil, true, map[string]string{corev1.IsHeadlessService: ""}, true},
 		"headless, unchanged":           {map[string]string{corev1.IsHeadlessService: ""}, nil, true, map[string]string{corev1.IsHeadlessService: ""}, false},
 		"no longer headless":            {map[string]string{corev1.IsHeadlessService: ""}, nil, false, nil, true},
@@ -158,7 +144,7 @@ func TestOwnerIsTheService(t *testing.T) {
 		"also a Knative Service":          {is, refs(knativeOwner, is), refs(knativeOwner, is), false},
 		"the Service, with another name":  {is, refs(renamed), refs(is), true},
 		"the UID, with another kind":      {is, refs(lower), refs(lower, is), true},
-		"the UID, with another version":   {is, refs(old), refs(old, is), true},
+		"the UID, with another version":   {is, refs(old), refs(is), true},
 		"no UID, with an owner":           {metav1.OwnerReference{}, refs(previousOwner), refs(previousOwner), false},
 		"no UID, without an owner":        {metav1.OwnerReference{}, nil, nil, false},
 	} {

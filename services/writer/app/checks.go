@@ -194,7 +194,7 @@ func (c *checker) permissions() (needed, excess []preflight.Permission) {
 	in := func(group, resource string, verbs ...string) preflight.Permission {
 		return preflight.Permission{Group: group, Resource: resource, Verbs: verbs, Namespaces: c.targets.Namespaces}
 	}
-	const discovery, imports = "discovery.k8s.io", planner.GroupServiceImport
+	const discovery, imports = "discovery.k8s.io", targets.GroupServiceImport
 	needed = []preflight.Permission{in("", "services", "list", "watch")}
 	excess = []preflight.Permission{
 		in("", "services", "update"), in("", "endpoints", "update"), in("", "secrets", "list"), in("", "pods", "create"),
@@ -238,7 +238,7 @@ func (c *checker) checkPolicy(ctx context.Context) (string, error) {
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "slicefeed-preflight-", Labels: map[string]string{
 				discoveryv1.LabelServiceName: "slicefeed-preflight",
 				discoveryv1.LabelManagedBy:   managedBy,
-				planner.LabelWriter:          c.namespace,
+				targets.LabelWriter:          c.namespace,
 			}},
 			AddressType: planner.FamilyOf(outside),
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{outside.String()}}},

@@ -32,7 +32,6 @@ import (
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/internal/command"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
@@ -171,8 +170,8 @@ func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discovery
 	return s.client.DiscoveryV1().EndpointSlices(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-func (s *fakeStore) List(ctx context.Context, service corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
-	all, _, err := applier.Kubernetes(s.client, recorder.FieldManager).List(ctx, service)
+func (s *fakeStore) List(ctx context.Context, namespace string, with map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
+	all, _, err := applier.Kubernetes(s.client, recorder.FieldManager).List(ctx, namespace, with)
 	return all, strconv.FormatInt(s.version.Load(), 10), err
 }
 
@@ -194,19 +193,19 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 			FirstName: "shop-slicefeed",
 		},
 		Defaults: targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
-		Sources:  []sources.Source{{Name: config.DefaultSource, Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
+		Sources:  []sources.Source{{Name: targets.DefaultSource, Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	feeds := subscriber.New(subscriber.Config{
-		Source: config.DefaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry),
+		Source: targets.DefaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry),
 	})
 	reporter := events.NewReporter(events.Config{Logger: log})
 	hooks := recorder.New(registry, reporter, nil).Hooks()
 	config := reconciler.Config{
 		Sources: []reconciler.Source{
-			{Feeds: feeds, Name: config.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},
+			{Feeds: feeds, Name: targets.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},
 		},
 		Targets:    watched,
 		Prober:     probe.NewProber(log, registry),

@@ -14,13 +14,10 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// DefaultSource is the name of the only source when there is no SOURCES_FILE.
-const DefaultSource = "default"
-
 // LoadSources returns the configured sources, sorted by name.
 func (c *Config) LoadSources() ([]sources.Source, error) {
 	defaults := sources.Source{
-		Name: DefaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
+		Name: targets.DefaultSource, Address: c.Inventory, SAN: c.InventorySAN, CAFile: c.PeerCA,
 		CIDRs: c.Subnets, Ports: c.AllowedPorts,
 	}
 	if c.SourcesFile == "" {

@@ -183,7 +183,8 @@ func (t *Target) endpointsToPublish() publishedState {
 	switch t.State {
 	case ReadOnly:
 		p.addListed(slices.DeleteFunc(slices.Clone(t.Slices), func(s *discoveryv1.EndpointSlice) bool {
-			owned := planner.Desired{Namespace: t.Namespace, Service: t.Service, ManagedBy: s.Labels[discoveryv1.LabelManagedBy]}
+			owned := t.ownedSlices()
+			owned.ManagedBy = s.Labels[discoveryv1.LabelManagedBy]
 			return s.DeletionTimestamp != nil || !owned.Owns(s)
 		}))
 		for i := range p.backends {
@@ -201,8 +202,9 @@ func (t *Target) endpointsToPublish() publishedState {
 // ownedSlices names the owned slices of the target.
 func (t *Target) ownedSlices() planner.Desired {
 	return planner.Desired{
-		Namespace: t.Namespace, Service: cmp.Or(t.Owner.Name, t.Service), ManagedBy: t.ManagedBy,
-		Owner: metav1.OwnerReference{Kind: t.Owner.Kind},
+		Namespace: t.Namespace, Service: cmp.Or(t.Owner.Name, t.Service), NameLabel: targets.NameLabel(t.Owner.Kind),
+		ManagedBy: t.ManagedBy, OwnerKinds: targets.OwnerKinds,
+		Owner: metav1.OwnerReference{APIVersion: t.Owner.APIVersion, Kind: t.Owner.Kind},
 	}
 }
 
@@ -227,8 +229,8 @@ func (p *publishedState) addListed(all []*discoveryv1.EndpointSlice) {
 	var listed []discoveryv1.EndpointPort
 	for _, slice := range all {
 		listed = append(listed, slice.Ports...)
-		ports := convertPorts(slice.Ports)
-		for _, e := range planner.EndpointsOf(slice) {
+		ports, source := convertPorts(slice.Ports), targets.SourceOf(slice)
+		for _, e := range (planner.Desired{}).EndpointsOf(slice) {
 			if _, again := p.portsAt[e.Address]; again {
 				continue
 			}
@@ -237,7 +239,7 @@ func (p *publishedState) addListed(all []*discoveryv1.EndpointSlice) {
 			c := verdict.Conditions{Ready: e.Ready, Serving: e.Serving || e.Ready, Terminating: e.Terminating}
 			p.backends = append(
 				p.backends,
-				Backend{Address: e.Address, Conditions: c, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname},
+				Backend{Address: e.Address, Conditions: c, Source: source, Zone: e.Zone, Hostname: e.Hostname},
 			)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -13,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -172,7 +173,7 @@ func TestBackendsWithOtherPortsHaveTheirNumber(t *testing.T) {
 	other.ManagedBy = "slicefeed-default"
 	blue := newSlice(other, []discoveryv1.EndpointPort{newPort("http", 30080)}, newEndpoint(mustParseAddr("10.0.0.1"), ready))
 	green := newSlice(other, []discoveryv1.EndpointPort{newPort("http", 31082)}, newEndpoint(mustParseAddr("10.0.0.2"), ready))
-	blue.Labels[planner.LabelSource], green.Labels[planner.LabelSource] = "default", "green"
+	blue.Labels[targets.LabelSource], green.Labels[targets.LabelSource] = "default", "green"
 	other.Slices = []*discoveryv1.EndpointSlice{blue, green}
 	b.Put(other)
 	paused := b.Feed(false).Since(nil, nil)
@@ -182,7 +183,7 @@ func TestBackendsWithOtherPortsHaveTheirNumber(t *testing.T) {
 		[]uint32{portOf(paused.Upserts[1]).GetNumber(), portOf(paused.Upserts[2]).GetNumber()},
 		[]uint32{30080, 31082},
 	)
-	green.Labels[planner.LabelSource] = "default"
+	green.Labels[targets.LabelSource] = "default"
 	b.Put(other)
 	paused = b.Feed(false).Since(nil, nil)
 	checkEqual(
@@ -287,10 +288,12 @@ func TestPausedServiceImportIsPublishedFromItsOwnSlices(t *testing.T) {
 	ports := []discoveryv1.EndpointPort{newPort("http", 30080)}
 	ofService := newSlice(service, ports, newEndpoint(mustParseAddr("10.0.0.1"), ready))
 	ofImport := newSlice(service, ports, newEndpoint(mustParseAddr("10.0.0.2"), ready))
-	ofImport.Labels = map[string]string{planner.LabelServiceImport: "a", discoveryv1.LabelManagedBy: "slicefeed-default"}
+	ofImport.Labels = map[string]string{targets.LabelServiceImport: "a", discoveryv1.LabelManagedBy: "slicefeed-default"}
 	service.Slices = []*discoveryv1.EndpointSlice{ofService, ofImport}
 	imported := service
-	imported.Service, imported.Owner = "a.serviceimport", metav1.OwnerReference{Kind: planner.KindServiceImport, Name: "a"}
+	imported.Service, imported.Owner = "a.serviceimport", metav1.OwnerReference{
+		APIVersion: targets.GroupServiceImport + "/v1beta1", Kind: targets.KindServiceImport, Name: "a",
+	}
 	b.Put(service)
 	b.Put(imported)
 	checkEqual(t, "published", upsertKeys(b.Feed(false).Since(nil, nil)), []string{

@@ -161,6 +161,6 @@ func (t *Target) portsDiffer() bool {
 		if len(wanted.portsAt) == 0 { // all endpoints of the slice have the same ports
 			return differ(netip.Addr{})
 		}
-		return slices.ContainsFunc(planner.EndpointsOf(s), func(e planner.Endpoint) bool { return differ(e.Address) })
+		return slices.ContainsFunc((planner.Desired{}).EndpointsOf(s), func(e planner.Endpoint) bool { return differ(e.Address) })
 	})
 }

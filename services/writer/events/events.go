@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -28,7 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
@@ -308,7 +309,7 @@ func (r *Reporter) record(service corev1.ObjectReference, kind string, key warni
 		log = r.cfg.Logger.Info
 	}
 	log("event recorded", "namespace", service.Namespace,
-		"service", planner.TargetName(service.Kind, service.Name), "reason", event.Reason, "note", event.Note)
+		"service", targets.TargetName(service.Kind, service.Name), "reason", event.Reason, "note", event.Note)
 	return true
 }
 

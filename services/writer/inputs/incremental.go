@@ -138,8 +138,8 @@ type Current struct {
 // Convert returns what the owned ones of these slices list.
 func (c *Current) Convert(desired planner.Desired, now []*discoveryv1.EndpointSlice, ports Ports) []verdict.CurrentEndpoint {
 	named := planner.Desired{
-		Namespace: desired.Namespace, Service: desired.Service, Owner: desired.Owner,
-		ManagedBy: desired.ManagedBy, FirstName: desired.FirstName,
+		Namespace: desired.Namespace, Service: desired.Service, NameLabel: desired.NameLabel,
+		Owner: desired.Owner, OwnerKinds: desired.OwnerKinds, ManagedBy: desired.ManagedBy, FirstName: desired.FirstName,
 	}
 	if list, ok := c.follow(named, now, ports); ok {
 		c.from, c.list = now, list

@@ -154,14 +154,15 @@ func (s *Source) members(snapshot subscriber.Snapshot, choice Choice) (current, 
 func CurrentEndpoints(desired planner.Desired, existing []*discoveryv1.EndpointSlice, ports Ports) (current []verdict.CurrentEndpoint) {
 	seen := map[netip.Addr]struct{}{}
 	for _, slice := range desired.OwnedSlices(existing) {
-		of, unusable := ports.of(planner.SourceOf(slice), targets.ListedPorts(slice))
-		for _, e := range planner.EndpointsOf(slice) {
+		source := targets.SourceOf(slice)
+		of, unusable := ports.of(source, targets.ListedPorts(slice))
+		for _, e := range desired.EndpointsOf(slice) {
 			if _, again := seen[e.Address]; again {
 				continue
 			}
 			seen[e.Address] = struct{}{}
 			current = append(current, verdict.CurrentEndpoint{
-				Address: e.Address, Source: e.Source, Zone: e.Zone, Hostname: e.Hostname,
+				Address: e.Address, Source: source, Zone: e.Zone, Hostname: e.Hostname,
 				Conditions: verdict.Conditions{Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating},
 				Ports:      of, Portless: unusable != "" && of.Text == "",
 			})
@@ -196,7 +197,7 @@ func ListedEndpoints(
 		}
 		list = append(list, planner.Endpoint{
 			Address:     e.Address,
-			Source:      e.Source,
+			Group:       e.Source,
 			Zone:        e.Zone,
 			Hostname:    e.Hostname,
 			PortGroup:   group,

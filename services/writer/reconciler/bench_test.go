@@ -118,7 +118,7 @@ func (a abreast) Get(targets.Key, time.Time) targets.Resolution {
 	return a.of.view
 }
 
-func (s *shelf) List(context.Context, corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+func (s *shelf) List(context.Context, string, map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
 	return s.view.Slices, strconv.Itoa(s.version), nil
 }
 

@@ -82,6 +82,7 @@ func managed() targets.Resolution {
 			State: targets.Managed, Configured: anyPort,
 			Owner:     metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: "shop", UID: "uid"},
 			ManagedBy: "slicefeed-default",
+			Writer:    "web",
 			FirstName: "shop-slicefeed",
 			Families:  []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},
 			Settings: targets.Settings{
@@ -100,7 +101,7 @@ func withSlice() targets.Resolution {
 	name, port, protocol, yes, no := "http", int32(30080), corev1.ProtocolTCP, true, false
 	view.Slices = []*discoveryv1.EndpointSlice{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "shop-slicefeed", ResourceVersion: "1", UID: "u", Labels: map[string]string{
-			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default",
+			discoveryv1.LabelServiceName: "shop", discoveryv1.LabelManagedBy: "slicefeed-default", targets.LabelWriter: "web",
 		}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
@@ -203,7 +204,7 @@ func (s *fakeStore) Get(context.Context, string, string) (*discoveryv1.EndpointS
 	return s.slices[0], nil
 }
 
-func (s *fakeStore) List(context.Context, corev1.ObjectReference) ([]*discoveryv1.EndpointSlice, string, error) {
+func (s *fakeStore) List(context.Context, string, map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
 	return s.slices, "1", nil
 }
 
@@ -687,7 +688,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 	for name, restart := range map[string]bool{"while it runs": false, "before a restart": true} {
 		t.Run(name, func(t *testing.T) {
 			view := withSlice()
-			view.Slices[0].Labels[planner.LabelSource] = "blue"
+			view.Slices[0].Labels[targets.LabelSource] = "blue"
 			view.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
 			settings := &view.Target.Settings
 			settings.Sources, settings.SourceService, settings.PortsFromSource, settings.ProbePort = []string{"blue"}, "shop/web", true, 0
@@ -734,7 +735,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 // A rejected Service has no ports of its own, from which those of a source could follow.
 func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	view := withSlice()
-	view.Slices[0].Labels[planner.LabelSource] = "blue"
+	view.Slices[0].Labels[targets.LabelSource] = "blue"
 	view.State, view.Rejection = targets.ProbesOnly, &targets.Rejection{Reason: "HasSelector"}
 	settings := &view.Target.Settings
 	settings.Sources, settings.SourceService, settings.PortsFromSource, settings.ProbePort = []string{"blue"}, "shop/web", true, 0
@@ -803,7 +804,7 @@ func TestASourceThatWithholdsAServiceDoesNotExpire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := withSlice()
-			view.Slices[0].Labels[planner.LabelSource] = "blue"
+			view.Slices[0].Labels[targets.LabelSource] = "blue"
 			view.Target.Settings.Sources, view.Target.Settings.ExpireAfter = []string{"blue", "green"}, time.Hour
 			f := newFixture(view)
 			start := time.Now()

@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
@@ -303,7 +302,7 @@ func ownedSlice(svc *corev1.Service, name string) *discoveryv1.EndpointSlice {
 			Labels: map[string]string{
 				discoveryv1.LabelServiceName: svc.Name,
 				discoveryv1.LabelManagedBy:   "slicefeed-default",
-				planner.LabelWriter:          "web",
+				targets.LabelWriter:          "web",
 			},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: svc.Name, UID: svc.UID}},
 		},

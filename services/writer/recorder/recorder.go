@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +91,7 @@ func (r *Recorder) recordWrite(w applier.Write) {
 	}
 	write := report.Write{
 		WriteReport: report.NewWrite(w.Slice, string(w.Verb), string(w.Result), w.Old, w.New, w.ReasonFor),
-		At:          time.Now(), Namespace: w.Service.Namespace, Service: planner.TargetName(w.Service.Kind, w.Service.Name),
+		At:          time.Now(), Namespace: w.Service.Namespace, Service: targets.TargetName(w.Service.Kind, w.Service.Name),
 	}
 	if w.Err != nil && w.Result != applier.ResultOK {
 		write.Message = w.Err.Error()

@@ -61,7 +61,7 @@ func (s *memoryStore) Get(context.Context, string, string) (*discoveryv1.Endpoin
 	return s.slice.DeepCopy(), nil
 }
 
-func (s *memoryStore) List(context.Context, corev1.ObjectReference) (all []*discoveryv1.EndpointSlice, version string, err error) {
+func (s *memoryStore) List(context.Context, string, map[string]string) (all []*discoveryv1.EndpointSlice, version string, err error) {
 	if s.slice != nil {
 		all = append(all, s.slice.DeepCopy())
 	}
@@ -88,7 +88,7 @@ func newRecorded() *recorded {
 
 func (r *recorded) order(t *testing.T, why map[string]string, addrs ...string) applier.Order {
 	t.Helper()
-	all, version, _ := r.store.List(t.Context(), corev1.ObjectReference{})
+	all, version, _ := r.store.List(t.Context(), "", nil)
 	desired := planner.Desired{
 		Namespace: "web", Service: "shop", FirstName: "shop-nodes", ManagedBy: "slicefeed-default",
 		Families: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4},

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/report"
@@ -145,7 +144,7 @@ func (s *service) addNotices(view targets.Resolution, decided *endpoints.Target)
 	if len(admitted) > 0 {
 		level := report.Note
 		if slices.ContainsFunc(admitted, func(field string) bool {
-			return !strings.HasPrefix(field, "label ") || strings.HasPrefix(field, "label "+planner.NameLabel(t.Owner.Kind))
+			return !strings.HasPrefix(field, "label ") || strings.HasPrefix(field, "label "+targets.NameLabel(t.Owner.Kind))
 		}) {
 			level = report.Warning
 		}
@@ -206,7 +205,7 @@ func (s *service) addPortMismatch(source *subscriber.Snapshot, t targets.Target)
 
 // objectName names a Service or a ServiceImport.
 func objectName(namespace, name string) string {
-	if imported, ok := strings.CutSuffix(name, planner.ImportSuffix); ok {
+	if imported, ok := strings.CutSuffix(name, targets.ImportSuffix); ok {
 		return "ServiceImport " + namespace + "/" + imported
 	}
 	return "Service " + namespace + "/" + name

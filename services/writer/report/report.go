@@ -11,13 +11,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slicefeed/slicefeed/services/writer/targets"
+
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/page"
 	"github.com/slicefeed/slicefeed/services/internal/report"
@@ -171,7 +172,7 @@ func (b *Builder) ownProblems(state endpoints.Status) (all []*report.Problem) {
 	}
 	if err := b.ImportsServed(); err != nil {
 		all = append(all, report.NewProblem(report.CannotServe, "ServiceImportsMissing", "",
-			"The API server does not serve serviceimports.%s.", planner.GroupServiceImport))
+			"The API server does not serve serviceimports.%s.", targets.GroupServiceImport))
 	}
 	if !state.Synced {
 		all = append(all, report.NewProblem(report.Warning, "InitialSyncIncomplete", "", "Not every Service has a decision yet."))

@@ -6,8 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
 const (
@@ -26,11 +24,11 @@ func (cfg *Config) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
 		all = append(all, Key{Namespace: slice.Namespace, Name: service}.String())
 	}
-	if name := slice.Labels[planner.LabelServiceImport]; name != "" && cfg.ServiceImports {
+	if name := slice.Labels[LabelServiceImport]; name != "" && cfg.ServiceImports {
 		all = append(all, Key{Namespace: slice.Namespace, Name: name, Import: true}.String())
 	}
 	for _, owner := range slice.OwnerReferences {
-		if planner.IsTarget(owner) {
+		if isTarget(owner) {
 			all = append(all, uidKey(slice.Namespace, owner.UID))
 		}
 	}

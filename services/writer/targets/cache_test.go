@@ -88,7 +88,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 
 func withEndpoints(d planner.Desired, source string) planner.Desired {
 	for _, a := range []string{"10.0.0.1", "10.0.0.2", "fd00::1"} {
-		d.Endpoints = append(d.Endpoints, planner.Endpoint{Address: netip.MustParseAddr(a), Ready: true, Source: source})
+		d.Endpoints = append(d.Endpoints, planner.Endpoint{Address: netip.MustParseAddr(a), Ready: true, Group: source})
 	}
 	return d
 }

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	utilnet "k8s.io/utils/net"
-
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
 // The types of a ServiceImport.
@@ -31,7 +29,7 @@ func serviceOfImport(object *unstructured.Unstructured) *corev1.Service {
 			DeletionTimestamp: object.GetDeletionTimestamp(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
 		}}
 	}
-	svc.Kind = planner.KindServiceImport
+	svc.Kind = KindServiceImport
 	ips, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "ips")
 	svc.Spec.ClusterIPs, svc.Spec.ClusterIP = ips, ""
 	switch {
@@ -54,7 +52,7 @@ func serviceOfImport(object *unstructured.Unstructured) *corev1.Service {
 	return svc
 }
 
-func isImport(svc *corev1.Service) bool { return svc.Kind == planner.KindServiceImport }
+func isImport(svc *corev1.Service) bool { return svc.Kind == KindServiceImport }
 
 // validateImport rejects what the API server rejects in a Service, but not in a ServiceImport: slices with it could not
 // be written, or consumers would not find them.

@@ -88,7 +88,7 @@ func TestSlicesOfServiceImportHaveItsLabels(t *testing.T) {
 	resolution := resolve(configWithImports(), newImport())
 	desired := resolution.Desired()
 	desired.Endpoints = []planner.Endpoint{
-		{Address: netip.MustParseAddr("10.0.0.1"), Source: "blue"}, {Address: netip.MustParseAddr("10.0.0.2"), Source: "green"},
+		{Address: netip.MustParseAddr("10.0.0.1"), Group: "blue"}, {Address: netip.MustParseAddr("10.0.0.2"), Group: "green"},
 	}
 	var got []map[string]string
 	for _, slice := range planner.Compute(desired, nil).Create {
@@ -225,11 +225,11 @@ func TestServiceAndServiceImportOfOneNameHaveTheirOwnSlices(t *testing.T) {
 	for name, alter := range map[string]func(){
 		"as they are written": func() {},
 		"with both labels": func() {
-			ofService.Labels[planner.LabelServiceImport], ofImport.Labels[discoveryv1.LabelServiceName] = "shop", "shop"
+			ofService.Labels[LabelServiceImport], ofImport.Labels[discoveryv1.LabelServiceName] = "shop", "shop"
 		},
 		"with the label of the other": func() {
 			delete(ofService.Labels, discoveryv1.LabelServiceName)
-			delete(ofImport.Labels, planner.LabelServiceImport)
+			delete(ofImport.Labels, LabelServiceImport)
 		},
 	} {
 		alter()

@@ -15,12 +15,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/cluster"
 )
 
 // errImportsNotServed is returned if the API server has no ServiceImports.
-var errImportsNotServed = errors.New("the API server does not serve serviceimports." + planner.GroupServiceImport +
+var errImportsNotServed = errors.New("the API server does not serve serviceimports." + GroupServiceImport +
 	" (v1beta1 or v1alpha1); install the CustomResourceDefinition of sigs.k8s.io/mcs-api, or unset SERVICE_IMPORTS")
 
 // importVersions are the versions in which ServiceImports are read, the preferred one first. The fields that are read
@@ -34,7 +33,7 @@ func readImports[T any](
 	request func(dynamic.ResourceInterface) (T, error),
 ) (result T, err error) {
 	for _, version := range importVersions {
-		resource := schema.GroupVersionResource{Group: planner.GroupServiceImport, Version: version, Resource: "serviceimports"}
+		resource := schema.GroupVersionResource{Group: GroupServiceImport, Version: version, Resource: "serviceimports"}
 		if result, err = request(client.Resource(resource).Namespace(namespace)); !apierrors.IsNotFound(err) {
 			return result, err
 		}

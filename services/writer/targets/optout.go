@@ -75,7 +75,7 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 // formerSlices returns the slices of a Service that this installation wrote when TARGET_MANAGED_BY was another one.
 func (cfg *Config) formerSlices(t *Target, existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	return slices.DeleteFunc(slices.Clone(existing), func(slice *discoveryv1.EndpointSlice) bool {
-		return slice.Labels[planner.LabelWriter] != cfg.Writer || slice.Labels[planner.NameLabel(t.kind())] != t.Name || isOtherClass(slice)
+		return slice.Labels[LabelWriter] != cfg.Writer || slice.Labels[NameLabel(t.kind())] != t.Name || isOtherClass(slice)
 	})
 }
 
@@ -88,7 +88,7 @@ func (t *Target) IsReplaced(class string, existing []*discoveryv1.EndpointSlice)
 			!slices.ContainsFunc(existing, func(other *discoveryv1.EndpointSlice) bool {
 				return other.Namespace == t.Namespace && other.DeletionTimestamp == nil && other.AddressType == owned.AddressType &&
 					other.Labels[discoveryv1.LabelManagedBy] == managedByPrefix+class &&
-					other.Labels[planner.NameLabel(t.kind())] == t.Name && slices.ContainsFunc(other.Endpoints, isReady)
+					other.Labels[NameLabel(t.kind())] == t.Name && slices.ContainsFunc(other.Endpoints, isReady)
 			})
 	})
 }

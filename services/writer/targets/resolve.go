@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
@@ -214,7 +213,7 @@ func (cfg *Config) resolveProbesOnly(target *Target, in Input, candidates settin
 		t.State, t.Settings, t.ProbePort = ProbesOnly, *settings, in.Previous.ProbePort
 		desired := t.Desired()
 		if cfg.checkSources(&t) == nil && slices.ContainsFunc(in.Slices, func(slice *discoveryv1.EndpointSlice) bool {
-			_, problem := t.PortsOf(planner.SourceOf(slice), ListedPorts(slice))
+			_, problem := t.PortsOf(SourceOf(slice), ListedPorts(slice))
 			return desired.Owns(slice) && problem == ""
 		}) {
 			*target = t

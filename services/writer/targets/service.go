@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
 // MaxPorts is how many ports a target may have. The API server's own limit, 20,000 in a slice, would make each slice,
@@ -60,7 +58,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 	desired := t.Desired()
 	for _, slice := range existing {
 		if desired.Owns(slice) {
-			if writer := slice.Labels[planner.LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
+			if writer := slice.Labels[LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
 				return newRejection(
 					ReasonOwnedByOtherWriter,
 					"EndpointSlice %s is written by the installation in namespace %s, too.",
@@ -70,7 +68,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 			}
 			continue
 		}
-		if slice.Namespace != t.Namespace || slice.Labels[planner.NameLabel(t.kind())] != t.Name {
+		if slice.Namespace != t.Namespace || slice.Labels[NameLabel(t.kind())] != t.Name {
 			continue
 		}
 		switch {

@@ -16,7 +16,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
@@ -52,11 +51,11 @@ func (k Key) String() string { return k.Namespace + "/" + k.TargetName() }
 
 // TargetName returns how metrics, status pages, the endpoint API and slices name the target: shop, or
 // shop.serviceimport.
-func (k Key) TargetName() string { return planner.TargetName(k.kind(), k.Name) }
+func (k Key) TargetName() string { return TargetName(k.kind(), k.Name) }
 
 func (k Key) kind() string {
 	if k.Import {
-		return planner.KindServiceImport
+		return KindServiceImport
 	}
 	return "Service"
 }
@@ -64,7 +63,7 @@ func (k Key) kind() string {
 // ParseKey returns the key whose String is text.
 func ParseKey(text string) Key {
 	namespace, name, _ := strings.Cut(text, "/")
-	name, isImport := strings.CutSuffix(name, planner.ImportSuffix)
+	name, isImport := strings.CutSuffix(name, ImportSuffix)
 	return Key{Namespace: namespace, Name: name, Import: isImport}
 }
 
@@ -115,15 +114,6 @@ type Target struct {
 func (t *Target) Reference() corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: t.Owner.APIVersion, Kind: t.Owner.Kind, Namespace: t.Namespace, Name: t.Name, UID: t.Owner.UID,
-	}
-}
-
-// Desired converts the target to the planner's input, without endpoints and their port groups.
-func (t *Target) Desired() planner.Desired {
-	return planner.Desired{
-		Namespace: t.Namespace, Service: t.Name, Owner: t.Owner,
-		ManagedBy: t.ManagedBy, Writer: t.Writer, FirstName: t.FirstName,
-		Families: t.Families, Ports: t.Ports, Labels: t.Labels, Headless: t.Headless,
 	}
 }
 
