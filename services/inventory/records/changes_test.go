@@ -130,7 +130,8 @@ func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]roster.Node
 }
 
 func TestReportsOnlyDifferences(t *testing.T) {
-	tracker := newChangeTracker("the test")
+	var text string
+	f := newTestPipeline(&fakeReader{read: func(context.Context) ([]byte, error) { return []byte(text), nil }})
 	for _, step := range []struct {
 		records          []string
 		changed, removed []string
@@ -148,18 +149,24 @@ func TestReportsOnlyDifferences(t *testing.T) {
 		{nil, nil, []string{"a"}, false},
 		{nil, nil, nil, false},
 	} {
-		records, err := parseRecords([]byte(arrayJSON(step.records...)))
-		if err != nil {
+		text = arrayJSON(step.records...)
+		if _, err := f.source.refresh(t.Context(), causeChange); err != nil {
 			t.Fatal(err)
 		}
-		tracker.apply(records)
-		changed, removed := tracker.takeChanges()
+		update := f.source.Take()
 		var names []string
-		for _, c := range changed {
+		for _, c := range update.Changed {
 			names = append(names, c.Name)
 		}
-		if d := cmp.Diff(step.changed, names) + cmp.Diff(step.removed, removed); d != "" || (tracker.partialError != "") != step.isPartial {
-			t.Errorf("%v: partial error %q\n%s", step.records, tracker.partialError, d)
+		if d := cmp.Diff(
+			step.changed,
+			names,
+		) + cmp.Diff(
+			step.removed,
+			update.Removed,
+		); d != "" ||
+			(update.PartialError != "") != step.isPartial {
+			t.Errorf("%v: partial error %q\n%s", step.records, update.PartialError, d)
 		}
 	}
 }

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	maxLoggedLineBytes = 1024        // per line of stderr
-	maxLoggedLines     = 100         // of stderr, per run
-	waitDelay          = time.Second // see commandReader.Read
+	maxLoggedBytes = 16 << 10    // of stderr, per run
+	waitDelay      = time.Second // see commandReader.Read
 )
 
 // NewCommandReader returns a Reader of what a program prints. The program runs without a shell, with
@@ -75,7 +74,7 @@ func (c *commandReader) Read(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stdout := &limitedBuffer{limit: MaxBytes, onExcess: func() { cancel(errTooMuchOutput) }}
-	stderr := &limitedBuffer{limit: maxLoggedLines * maxLoggedLineBytes, onExcess: func() {}}
+	stderr := &limitedBuffer{limit: maxLoggedBytes, onExcess: func() {}}
 	cmd := exec.CommandContext(ctx, c.path, c.args...) //nolint:gosec // the operator configures the program
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, waitDelay
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -86,7 +85,9 @@ func (c *commandReader) Read(ctx context.Context) ([]byte, error) {
 		// The group ID cannot be reused while a process is left in the group. Usually none is, and Kill returns ESRCH.
 		_ = killGroup()
 	}
-	c.logStderr(stderr)
+	if text := stderr.kept.String(); text != "" {
+		c.log.Info("command stderr", "text", strings.ToValidUTF8(text, "?"), "truncated", stderr.exceeded)
+	}
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
 		return nil, fmt.Errorf("run %s: %w", c.path, cause)
@@ -112,22 +113,4 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return b.kept.Write(p)
-}
-
-// logStderr logs the start of stderr, as one line: many could be left out.
-func (c *commandReader) logStderr(stderr *limitedBuffer) {
-	var lines []string
-	truncated := stderr.exceeded
-	for line := range strings.Lines(stderr.kept.String()) {
-		if len(lines) == maxLoggedLines {
-			truncated = true
-			break
-		}
-		line = strings.TrimRight(line, "\r\n")
-		truncated = truncated || len(line) > maxLoggedLineBytes
-		lines = append(lines, strings.ToValidUTF8(line[:min(len(line), maxLoggedLineBytes)], "?"))
-	}
-	if len(lines) > 0 {
-		c.log.Info("command stderr", "lines", lines, "truncated", truncated)
-	}
 }

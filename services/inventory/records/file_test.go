@@ -78,7 +78,7 @@ func TestFileBadInput(t *testing.T) {
 		if got := f.summary(); got != "unsynced: " {
 			t.Errorf("before there is a directory: %s", got)
 		}
-		path := f.source.reader.(*fileReader).path
+		path := f.source.cfg.Reader.(*fileReader).path
 		must(t, os.Mkdir(filepath.Dir(path), 0o700))
 		writeFile(t, path, validJSON)
 		if f.verify(t.Context()); f.summary() != syncedSet {
@@ -109,7 +109,7 @@ func TestFileWatchReportsChanges(t *testing.T) {
 			tc.before(t, path)
 			f := newTestPipeline(NewFileReader(path))
 			started := make(chan struct{})
-			f.source.reader = signalingReader{f.source.reader.(*fileReader), started}
+			f.source.cfg.Reader = signalingReader{f.source.cfg.Reader.(*fileReader), started}
 			defer startSource(t, f.source)()
 			<-started // otherwise the first read might find the change
 			f.verify(t.Context())

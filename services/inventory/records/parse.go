@@ -12,7 +12,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	kjson "sigs.k8s.io/json"
+
 	"github.com/slicefeed/slicefeed/services/internal/display"
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 // MaxBytes limits a read. It is far above the records of the largest supported cluster.
@@ -24,58 +27,63 @@ const (
 	maxQuoteBytes = 200 // of an invalid record that is shown in messages
 )
 
-// record is one element of the array.
-type record struct {
-	name          string     // empty: missing or invalid
-	address       netip.Addr // canonical; zero: missing or invalid
-	ready, worker bool
-
-	problem string // why the record is invalid; empty: it is valid
-	quote   string // the start of an invalid record
-}
-
 // Check returns an error if a text cannot be used, or if one of its records is invalid.
 func Check(text string) error {
-	records, err := parseRecords([]byte(text))
-	if at := slices.IndexFunc(records, func(r record) bool { return r.problem != "" }); err == nil && at >= 0 {
-		return fmt.Errorf("invalid record: %s", describeProblem(records[at]))
+	_, flaw, err := parseRecords([]byte(text), "the text")
+	if err == nil && flaw != "" {
+		err = errors.New(flaw)
 	}
 	return err
 }
 
 // parseRecords parses a JSON array of records: {"name","private_ip","ready","worker"}, all four
 // mandatory, in any order; other fields are ignored. An error means that the text is not used at all.
-// An invalid record is not an error: its field problem is set.
-func parseRecords(data []byte) ([]record, error) {
+// An invalid record is not an error, but a flaw: its node is invalid, and has a name and an address only if those are
+// valid. The origin describes the text in messages.
+func parseRecords(data []byte, origin string) (nodes []roster.Node, flaw string, err error) {
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("larger than %d MiB", MaxBytes>>20)
+		return nil, "", fmt.Errorf("larger than %d MiB", MaxBytes>>20)
 	}
 	in := json.NewDecoder(bytes.NewReader(data))
 	first, err := in.Token()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("empty; want a JSON array of records, [] if there are no nodes")
+		return nil, "", errors.New("empty; want a JSON array of records, [] if there are no nodes")
 	case err != nil || first != json.Delim('['):
-		return nil, errors.New("not a JSON array of records")
+		return nil, "", errors.New("not a JSON array of records")
 	}
-	records := []record{}
+	invalid := 0
 	for in.More() {
-		if len(records) == maxRecords {
-			return nil, fmt.Errorf("more than %d records", maxRecords)
+		if len(nodes) == maxRecords {
+			return nil, "", fmt.Errorf("more than %d records", maxRecords)
 		}
 		var raw json.RawMessage
 		if err := in.Decode(&raw); err != nil {
-			return nil, syntaxError(len(records), err)
+			return nil, "", syntaxError(len(nodes), err)
 		}
-		records = append(records, parseRecord(raw))
+		node := parseRecord(raw, origin)
+		if node.Invalid != "" {
+			invalid++
+		}
+		if node.Invalid != "" && flaw == "" {
+			subject := truncate(raw)
+			if node.Name != "" {
+				subject = fmt.Sprintf("%.80q", node.Name)
+			}
+			flaw = subject + ": " + node.Invalid
+		}
+		nodes = append(nodes, node)
+	}
+	if flaw != "" {
+		flaw = fmt.Sprintf("invalid records of %s: %d of %d, the first: %s", origin, invalid, len(nodes), flaw)
 	}
 	if _, err := in.Token(); err != nil {
-		return nil, syntaxError(len(records), err)
+		return nil, "", syntaxError(len(nodes), err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("trailing data after JSON array")
+		return nil, "", errors.New("trailing data after JSON array")
 	}
-	return records, findDuplicate(records)
+	return nodes, flaw, findDuplicate(nodes)
 }
 
 // syntaxError states after how many records the JSON ends or becomes invalid.
@@ -88,75 +96,74 @@ func syntaxError(records int, err error) error {
 
 // findDuplicate returns an error if two records have the same name or address, because either of
 // them may be the correct one. It also compares the valid fields of invalid records.
-func findDuplicate(records []record) error {
-	names := make(map[string]struct{}, len(records))
-	byAddress := make(map[netip.Addr]int, len(records))
-	for i, r := range records {
-		if _, ok := names[r.name]; ok && r.name != "" {
-			return fmt.Errorf("two records have the name %.80q", r.name)
+func findDuplicate(nodes []roster.Node) error {
+	names := make(map[string]struct{}, len(nodes))
+	nameOf := make(map[netip.Addr]string, len(nodes))
+	for _, node := range nodes {
+		if _, ok := names[node.Name]; ok && node.Name != "" {
+			return fmt.Errorf("two records have the name %.80q", node.Name)
 		}
-		names[r.name] = struct{}{}
-		if j, ok := byAddress[r.address]; ok && r.address.IsValid() {
-			return fmt.Errorf("the records of %.80q and %.80q have the same address %s", records[j].name, r.name, r.address)
+		names[node.Name] = struct{}{}
+		for _, address := range node.InternalIPs {
+			if other, ok := nameOf[address]; ok {
+				return fmt.Errorf("the records of %.80q and %.80q have the same address %s", other, node.Name, address)
+			}
+			nameOf[address] = node.Name
 		}
-		byAddress[r.address] = i
 	}
 	return nil
 }
 
-func parseRecord(raw json.RawMessage) record {
-	var r record
-	var problems [4]string
-	fields, duplicates := parseFields(raw)
-	if fields == nil {
-		problems[0] = "not a JSON object"
+// parseRecord returns the node of a record. Decoding into a node would not tell a missing field from an empty one.
+func parseRecord(raw json.RawMessage, origin string) roster.Node {
+	var fields struct {
+		Name      json.RawMessage `json:"name"`
+		PrivateIP json.RawMessage `json:"private_ip"`
+		Ready     json.RawMessage `json:"ready"`
+		Worker    json.RawMessage `json:"worker"`
+	}
+	node := roster.Node{State: roster.NotReady}
+	// Unlike this one, encoding/json uses the last of duplicate fields, and accepts "NAME" for "name".
+	duplicates, err := kjson.UnmarshalStrict(raw, &fields, kjson.DisallowDuplicateFields)
+	var problems []string
+	if err != nil || raw[0] != '{' {
+		problems = []string{"not a JSON object"}
 	} else {
-		r.name, problems[0] = parseName(fields)
-		r.address, problems[1] = parseAddress(fields)
-		r.ready, problems[2] = parseField[bool](fields, "ready", "true or false")
-		r.worker, problems[3] = parseField[bool](fields, "worker", "true or false")
+		name, problemName := parseName(fields.Name)
+		address, problemAddress := parseAddress(fields.PrivateIP)
+		ready, problemReady := parseField[bool](fields.Ready, "ready", "true or false")
+		worker, problemWorker := parseField[bool](fields.Worker, "worker", "true or false")
+		problems = []string{problemName, problemAddress, problemReady, problemWorker}
+		node.Name = name
+		if address.IsValid() {
+			node.InternalIPs = []netip.Addr{address}
+		}
+		if ready {
+			node.State = roster.Ready
+		}
+		if !worker {
+			node.Excluded, node.ExcludedBy = roster.ControlPlane, "its record has worker false"
+		}
+		node.StateReason = fmt.Sprintf("its record in %s has ready %t", origin, ready)
 	}
-	all := slices.DeleteFunc(problems[:], func(problem string) bool { return problem == "" })
-	for _, field := range duplicates {
-		all = append(all, "duplicate field "+field)
-		if field == "name" {
-			r.name = ""
+	for _, duplicate := range duplicates {
+		problems = append(problems, duplicate.Error())
+		if field, ok := errors.AsType[kjson.FieldError](duplicate); ok && field.FieldPath() == "name" {
+			node.Name = ""
 		}
 	}
-	if len(all) > 0 {
-		r.problem, r.quote = strings.Join(all, ", "), truncate(raw)
+	problems = slices.DeleteFunc(problems, func(problem string) bool { return problem == "" })
+	if len(problems) == 0 {
+		return node
 	}
-	return r
+	return roster.Node{
+		Name: node.Name, InternalIPs: node.InternalIPs, Invalid: strings.Join(problems, ", "),
+		StateReason: fmt.Sprintf("its record in %s is invalid: %s", origin, truncate(raw)),
+	}
 }
 
-// parseFields returns the four fields of an object, and the names of those that it has more than
-// once. Decoding into a struct would silently use the last duplicate, and accept "NAME" for "name".
-// If raw is not an object, fields is nil.
-func parseFields(raw json.RawMessage) (fields map[string]json.RawMessage, duplicates []string) {
-	in := json.NewDecoder(bytes.NewReader(raw))
-	if first, err := in.Token(); err != nil || first != json.Delim('{') {
-		return nil, nil
-	}
-	fields = map[string]json.RawMessage{}
-	for in.More() {
-		key, err := in.Token()
-		var value json.RawMessage
-		if err != nil || in.Decode(&value) != nil {
-			return nil, nil // unreachable: raw is valid JSON
-		}
-		switch field, _ := key.(string); field {
-		case "name", "private_ip", "ready", "worker":
-			if _, ok := fields[field]; ok {
-				duplicates = append(duplicates, field)
-			}
-			fields[field] = value
-		}
-	}
-	return fields, duplicates
-}
-
-func parseName(fields map[string]json.RawMessage) (name, problem string) {
-	text, problem := parseField[string](fields, "name", "a string")
+func parseName(raw json.RawMessage) (name, problem string) {
+	text, problem := parseField[string](raw, "name", "a string")
 	switch {
 	case problem != "":
 		return "", problem
@@ -172,8 +179,8 @@ func parseName(fields map[string]json.RawMessage) (name, problem string) {
 	return text, ""
 }
 
-func parseAddress(fields map[string]json.RawMessage) (address netip.Addr, problem string) {
-	text, problem := parseField[string](fields, "private_ip", "a string")
+func parseAddress(raw json.RawMessage) (address netip.Addr, problem string) {
+	text, problem := parseField[string](raw, "private_ip", "a string")
 	if problem != "" {
 		return netip.Addr{}, problem
 	}
@@ -191,11 +198,10 @@ func parseAddress(fields map[string]json.RawMessage) (address netip.Addr, proble
 }
 
 // parseField decodes a field, or returns why it cannot be used.
-func parseField[T any](fields map[string]json.RawMessage, name, want string) (value T, problem string) {
-	raw, ok := fields[name]
+func parseField[T any](raw json.RawMessage, name, want string) (value T, problem string) {
 	var decoded *T
 	switch {
-	case !ok:
+	case raw == nil:
 		return value, name + " is missing"
 	case json.Unmarshal(raw, &decoded) != nil || decoded == nil:
 		return value, fmt.Sprintf("%s is %.40s, want %s", name, truncate(raw), want)

@@ -2,8 +2,11 @@ package records
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
 func TestParseRecord(t *testing.T) {
@@ -21,8 +24,8 @@ func TestParseRecord(t *testing.T) {
 		{"all null", `{"name":null,"private_ip":null,"ready":null,"worker":null}`, "name is null, want a string, private_ip is null, want a string, ready is null, want true or false, worker is null, want true or false"},
 		{"all of another type", `{"name":1,"private_ip":["10.0.0.11"],"ready":"true","worker":1}`, `name is 1, want a string, private_ip is ["10.0.0.11"], want a string, ready is "true", want true or false, worker is 1, want true or false`},
 		{"names of fields in capitals", `{"NAME":"a","Private_IP":"10.0.0.11","READY":true,"Worker":true}`, "name is missing, private_ip is missing, ready is missing, worker is missing"},
-		{"a field twice", `{"name":"a","private_ip":"10.0.0.11","ready":true,"ready":true,"worker":true}`, "duplicate field ready"},
-		{"a name twice", `{"name":"a","name":"b","private_ip":"10.0.0.11","ready":true,"worker":true}`, "duplicate field name"},
+		{"a field twice", `{"name":"a","private_ip":"10.0.0.11","ready":true,"ready":true,"worker":true}`, `duplicate field "ready"`},
+		{"a name twice", `{"name":"a","name":"b","private_ip":"10.0.0.11","ready":true,"worker":true}`, `duplicate field "name"`},
 
 		{"an empty name", recordJSON("", "10.0.0.11", true, true), "name is empty"},
 		{"a name of 254 bytes", recordJSON(strings.Repeat("x", 254), "10.0.0.11", true, true), "name is longer than 253 bytes"},
@@ -46,12 +49,12 @@ func TestParseRecord(t *testing.T) {
 		{"broadcast", recordJSON("a", "255.255.255.255", true, true), "private_ip is 255.255.255.255, want an address that other hosts can reach"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			records, err := parseRecords([]byte(arrayJSON(tc.text)))
-			if err != nil || len(records) != 1 {
-				t.Fatalf("got %v, %v", records, err)
+			nodes, flaw, err := parseRecords([]byte(arrayJSON(tc.text)), "the test")
+			if err != nil || len(nodes) != 1 {
+				t.Fatalf("got %v, %v", nodes, err)
 			}
-			if r := records[0]; r.problem != tc.problem || (r.problem == "") != (r.quote == "") {
-				t.Errorf("got  %s (%s)\nwant %s", r.problem, r.quote, tc.problem)
+			if n := nodes[0]; n.Invalid != tc.problem || (tc.problem == "") != (flaw == "") || !strings.HasSuffix(flaw, tc.problem) {
+				t.Errorf("got  %s (%s)\nwant %s", n.Invalid, flaw, tc.problem)
 			}
 		})
 	}
@@ -84,7 +87,7 @@ func TestParseRecords(t *testing.T) {
 		{"several empty records", "[{},{},null]", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := parseRecords([]byte(tc.text))
+			_, _, err := parseRecords([]byte(tc.text), "the test")
 			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Errorf("got %v, want %q", err, tc.wantErr)
 			}
@@ -95,7 +98,7 @@ func TestParseRecords(t *testing.T) {
 func TestRejectsTruncatedInput(t *testing.T) {
 	valid := strings.TrimSpace(validJSON)
 	for n := range len(valid) {
-		if records, err := parseRecords([]byte(valid[:n])); err == nil {
+		if records, _, err := parseRecords([]byte(valid[:n]), "the test"); err == nil {
 			t.Errorf("%q was read as %v", valid[:n], records)
 		}
 	}
@@ -104,20 +107,17 @@ func TestRejectsTruncatedInput(t *testing.T) {
 func TestInvalidRecordTextIsBounded(t *testing.T) {
 	long := strings.Repeat("ü\\n", 1<<14)
 	for _, text := range []string{recordJSON("a", long, true, true), `{"name":"a","ready":{"x":"` + long + `"}}`, `{"name":["` + long + `"]}`, `"` + long + `"`} {
-		records, err := parseRecords([]byte(arrayJSON(text)))
+		nodes, flaw, err := parseRecords([]byte(arrayJSON(text)), "the test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		tracker := newChangeTracker("the test")
-		tracker.apply(records)
-		changed, _ := tracker.takeChanges()
-		for _, c := range changed {
+		for _, c := range nodes {
 			if len(c.Invalid) > 800 || len(c.StateReason) > 400 {
 				t.Errorf("%d bytes: %.200s", len(c.Invalid)+len(c.StateReason), c.Invalid)
 			}
 		}
-		if len(tracker.partialError) > 1000 {
-			t.Errorf("%d bytes: %.200s", len(tracker.partialError), tracker.partialError)
+		if len(flaw) > 1000 {
+			t.Errorf("%d bytes: %.200s", len(flaw), flaw)
 		}
 	}
 }
@@ -129,31 +129,36 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		records, err := parseRecords(data)
+		nodes, _, err := parseRecords(data, "the test")
 		if err != nil {
 			return
 		}
 		var all []json.RawMessage
-		if err := json.Unmarshal(data, &all); err != nil || len(all) != len(records) {
-			t.Fatalf("%d records of what encoding/json takes for %d: %v", len(records), len(all), err)
+		if err := json.Unmarshal(data, &all); err != nil || len(all) != len(nodes) {
+			t.Fatalf("%d records of what encoding/json takes for %d: %v", len(nodes), len(all), err)
 		}
 		names, addresses := map[string]bool{}, map[string]bool{}
 		var again []string
-		for _, r := range records {
-			if r.name != "" && names[r.name] || r.address.IsValid() && addresses[r.address.String()] {
-				t.Fatalf("duplicate: %+v", r)
+		for _, n := range nodes {
+			var address netip.Addr
+			if len(n.InternalIPs) > 0 {
+				address = n.InternalIPs[0]
 			}
-			names[r.name], addresses[r.address.String()] = true, true
-			if r.problem != "" {
+			if n.Name != "" && names[n.Name] || address.IsValid() && addresses[address.String()] {
+				t.Fatalf("duplicate: %+v", n)
+			}
+			names[n.Name], addresses[address.String()] = true, true
+			if n.Invalid != "" {
 				continue
 			}
-			if r.name == "" || len(r.name) > maxNameBytes || !r.address.IsGlobalUnicast() || r.address.Is4In6() || r.address.Zone() != "" {
-				t.Fatalf("accepted: %+v", r)
+			if n.Name == "" || len(n.Name) > maxNameBytes || !address.IsGlobalUnicast() || address.Is4In6() || address.Zone() != "" {
+				t.Fatalf("accepted: %+v", n)
 			}
-			quoted, _ := json.Marshal(r.name)
-			again = append(again, strings.Replace(recordJSON("", r.address.String(), r.ready, r.worker), `""`, string(quoted), 1))
+			quoted, _ := json.Marshal(n.Name)
+			record := recordJSON("", address.String(), n.State == roster.Ready, n.Excluded == 0)
+			again = append(again, strings.Replace(record, `""`, string(quoted), 1))
 		}
-		same, err := parseRecords([]byte(arrayJSON(again...)))
+		same, _, err := parseRecords([]byte(arrayJSON(again...)), "the test")
 		if err != nil || len(same) != len(again) {
 			t.Fatalf("valid records do not parse after a round trip: %v", err)
 		}

@@ -16,7 +16,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
 const (
@@ -59,31 +63,28 @@ type Config struct {
 
 // Source reports the nodes that a Reader reads. Its methods are safe for concurrent use.
 type Source struct {
-	reader        Reader
-	name          string
-	log           *slog.Logger
+	cfg           Config
 	reads         *prometheus.CounterVec
 	readSlot      chan struct{} // capacity 1: full during a read
 	readerChanged chan struct{} // capacity 1: the Reader may have new data
 	changed       chan struct{} // capacity 1: there is something to take
 
-	mu          sync.Mutex
-	tracker     changeTracker
-	verified    uint64 // number of the last successful verification
-	lastContact time.Time
-	failure     string
+	mu           sync.Mutex
+	nodes        map[string]roster.Node // as last read, by name
+	dirty        sets.Set[string]       // names that changed since Take
+	lastValid    map[string]roster.Node // valid nodes that became invalid before Take
+	partialError string                 // describes the invalid records of the last read; empty: none
+	verified     uint64                 // number of the last successful verification
+	lastContact  time.Time
+	failure      string
 }
 
 // New returns a Source that has not read anything yet.
 func New(cfg Config) *Source {
 	return &Source{
-		reader:        cfg.Reader,
-		name:          cfg.Name,
-		log:           cfg.Log,
-		readSlot:      make(chan struct{}, 1),
-		readerChanged: make(chan struct{}, 1),
-		changed:       make(chan struct{}, 1),
-		tracker:       newChangeTracker(cfg.Name),
+		cfg:      cfg,
+		readSlot: make(chan struct{}, 1), readerChanged: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		nodes: map[string]roster.Node{}, dirty: sets.Set[string]{}, lastValid: map[string]roster.Node{},
 		reads: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_inventory_source_reads_total",
 			Help: "Number of reads of the source, by cause (verify, change) and result (ok, failed). A read after a change may see a partly written file; it is repeated.",
@@ -93,7 +94,7 @@ func New(cfg Config) *Source {
 
 // Run watches until ctx is done, if the Reader can watch, and then returns nil.
 func (s *Source) Run(ctx context.Context) error {
-	if w, ok := s.reader.(watcher); ok {
+	if w, ok := s.cfg.Reader.(watcher); ok {
 		var watching sync.WaitGroup
 		watching.Go(func() { s.keepWatching(ctx, w) })
 		s.readOnChange(ctx)
@@ -106,13 +107,10 @@ func (s *Source) Run(ctx context.Context) error {
 // keepWatching restarts the Reader's watch when it fails. Without a watch, the next verification
 // finds the changes.
 func (s *Source) keepWatching(ctx context.Context, w watcher) {
-	logged := false
+	log := rate.Sometimes{Interval: time.Hour}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		startedAt := time.Now()
-		err := w.Watch(ctx, func() { roster.Signal(s.readerChanged) })
-		if ctx.Err() == nil && (!logged || time.Since(startedAt) > watchRetryInterval) {
-			s.log.Warn("cannot watch source, polling instead", "source", s.name, "error", err)
-			logged = true
+		if err := w.Watch(ctx, func() { roster.Signal(s.readerChanged) }); ctx.Err() == nil {
+			log.Do(func() { s.cfg.Log.Warn("cannot watch source, polling instead", "source", s.cfg.Name, "error", err) })
 		}
 	}, watchRetryInterval)
 }
@@ -149,10 +147,20 @@ func (s *Source) Changed() <-chan struct{} { return s.changed }
 func (s *Source) Take() roster.Update {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	update := roster.Update{LastContact: s.lastContact, Verified: s.verified, Failure: s.failure, PartialError: s.tracker.partialError}
-	if update.Changed, update.Removed = s.tracker.takeChanges(); len(update.Changed)+len(update.Removed) > 0 {
+	update := roster.Update{LastContact: s.lastContact, Verified: s.verified, Failure: s.failure, PartialError: s.partialError}
+	for _, name := range sets.List(s.dirty) {
 		update.ChangedAt = s.lastContact
+		if node, ok := s.lastValid[name]; ok {
+			update.Changed = append(update.Changed, node)
+		}
+		if node, ok := s.nodes[name]; ok {
+			update.Changed = append(update.Changed, node)
+		} else {
+			update.Removed = append(update.Removed, name)
+		}
 	}
+	clear(s.dirty)
+	clear(s.lastValid)
 	s.lastContact, s.failure = time.Time{}, ""
 	return update
 }
@@ -185,7 +193,7 @@ func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	records, err := s.readRecords(ctx)
+	nodes, flaw, err := s.read(ctx)
 	if err != nil {
 		if !errors.Is(ctx.Err(), context.Canceled) {
 			s.reads.WithLabelValues(string(why), "failed").Inc()
@@ -195,7 +203,7 @@ func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err err
 	s.reads.WithLabelValues(string(why), "ok").Inc()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tracker.apply(records)
+	s.apply(nodes, flaw)
 	if why == causeVerify {
 		s.verified++
 	}
@@ -204,20 +212,62 @@ func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err err
 	return s.verified, nil
 }
 
-// readRecords reads and parses the records.
-func (s *Source) readRecords(ctx context.Context) ([]record, error) {
+// read reads and parses the records.
+func (s *Source) read(ctx context.Context) (nodes []roster.Node, flaw string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	data, err := s.reader.Read(ctx)
+	data, err := s.cfg.Reader.Read(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("no data within %s: %w", readTimeout, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	records, err := parseRecords(data)
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", s.name, err)
+	if nodes, flaw, err = parseRecords(data, s.cfg.Name); err != nil {
+		return nil, "", fmt.Errorf("parse %s: %w", s.cfg.Name, err)
 	}
-	return records, nil
+	return nodes, flaw, nil
+}
+
+// apply replaces the nodes with those of a complete read.
+func (s *Source) apply(read []roster.Node, flaw string) {
+	nameless, gone := 0, sets.KeySet(s.nodes)
+	for _, node := range read {
+		if node.Name == "" {
+			nameless++
+			continue
+		}
+		gone.Delete(node.Name)
+		s.upsert(node)
+	}
+	s.partialError = flaw
+	if nameless > 0 && len(gone) > 0 { // one of the records without a name may be its record
+		s.partialError += fmt.Sprintf(
+			"; %s kept because %s no valid name",
+			display.Count(len(gone), "node without a record is", "nodes without a record are"),
+			display.Count(nameless, "record has", "records have"),
+		)
+		return
+	}
+	for name := range gone {
+		delete(s.nodes, name)
+		delete(s.lastValid, name)
+		s.dirty.Insert(name)
+	}
+}
+
+// upsert stores a node. If it became invalid, and Take has not returned its last valid
+// state yet, it keeps that state as well.
+func (s *Source) upsert(node roster.Node) {
+	old, existed := s.nodes[node.Name]
+	switch {
+	case existed && old.Equal(node):
+		return
+	case node.Invalid == "":
+		delete(s.lastValid, node.Name)
+	case existed && old.Invalid == "" && s.dirty.Has(node.Name):
+		s.lastValid[node.Name] = old
+	}
+	s.nodes[node.Name] = node
+	s.dirty.Insert(node.Name)
 }
