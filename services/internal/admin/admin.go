@@ -1,6 +1,6 @@
 // Package admin serves a process's HTTP endpoints: metrics and probes on one listener, and status page,
 // profiles and channelz on a debug listener, which is on loopback by default. It guarantees that a
-// failed probe names the checks that failed and why. It does not change anything: all endpoints are
+// failed probe says why. It does not change anything: all endpoints are
 // read-only. The debug listener has no authentication of its own: on loopback, whoever may forward a port to the Pod
 // may read it.
 package admin
@@ -27,20 +27,13 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 )
 
-// Check is a named condition of a probe. Err returns why the condition is not met, or nil. It is called
-// for each request, from several goroutines, and must not block.
-type Check struct {
-	Name string
-	Err  func() error
-}
-
 // Server serves the endpoints.
 type Server struct {
 	Admin net.Listener // /metrics /livez /readyz
 	Debug net.Listener // /statusz /debug/pprof/, gRPC channelz and Operator; nil: off
 
 	Gatherer prometheus.Gatherer
-	Ready    []Check
+	Ready    func() error                // of /readyz; it must not block
 	Status   http.Handler                // /statusz; nil: none
 	Operator func(grpc.ServiceRegistrar) // registers what operators may read without a client certificate; nil: nothing
 	Logger   *slog.Logger
@@ -156,8 +149,8 @@ func (s *Server) adminHandler() http.Handler {
 	mux.Handle("GET /metrics", newMetricsHandler(promhttp.HandlerFor(s.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelError),
 	})))
-	mux.Handle("GET /livez", checksHandler("livez", nil))
-	mux.Handle("GET /readyz", checksHandler("readyz", s.Ready))
+	mux.Handle("GET /livez", probeHandler(func() error { return nil }))
+	mux.Handle("GET /readyz", probeHandler(s.Ready))
 	return mux
 }
 
@@ -188,29 +181,14 @@ func (s *Server) debugHandler() http.Handler {
 	})
 }
 
-// checksHandler responds as Kubernetes' own probes do: "ok", or one line for each check if one fails or
-// ?verbose is given. Unlike there, the line of a failed check has the reason.
-func checksHandler(name string, all []Check) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var b strings.Builder
-		b.WriteString("[+]ping ok\n")
-		code, conclusion := http.StatusOK, name+" check passed\n"
-		for _, c := range all {
-			if err := c.Err(); err != nil {
-				fmt.Fprintf(&b, "[-]%s failed: %s\n", c.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
-				code, conclusion = http.StatusServiceUnavailable, name+" check failed\n"
-				continue
-			}
-			fmt.Fprintf(&b, "[+]%s ok\n", c.Name)
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+// probeHandler responds with "ok", or with why the check fails.
+func probeHandler(check func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(code)
-		if _, verbose := r.URL.Query()["verbose"]; code == http.StatusOK && !verbose {
-			fmt.Fprint(w, "ok")
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprint(w, b.String()+conclusion)
+		fmt.Fprint(w, "ok")
 	})
 }

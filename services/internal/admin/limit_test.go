@@ -74,7 +74,7 @@ func TestAdminListenerDropsSlowPeers(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() {
-					done <- s.serveListener(ctx, httpListener{listener: l, handler: checksHandler("livez", nil), timeout: maxRequestTime})
+					done <- s.serveListener(ctx, httpListener{listener: l, handler: probeHandler(func() error { return nil }), timeout: maxRequestTime})
 				}()
 				client, server := net.Pipe()
 				l.conns <- server

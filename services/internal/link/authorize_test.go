@@ -97,8 +97,8 @@ func TestClosesConnectionsOfDelistedClients(t *testing.T) {
 	writer := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
 	other := must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
+	r.server.limits.revokedGrace = 0
 	r.server.id.reload()
-	r.server.limits.closeRevoked() // a timer does this after the grace period
 	readReply(t, writer, true)
 	other.SetReadDeadline(time.Now().Add(time.Millisecond))
 	io.WriteString(other, http2Preface+settingsFrame+pingFrame)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -34,6 +35,11 @@ func newPermission(g Grant, listed bool) *permission {
 	p := &permission{Grant: g, listed: listed}
 	p.current, p.end = context.WithCancelCause(context.Background())
 	return p
+}
+
+// closeAfter leaves a connection whose calls are rejected open for a while, so that its client can read why.
+func (c *clientConnection) closeAfter(d time.Duration) {
+	time.AfterFunc(d, func() { c.Close() }) //nolint:errcheck // the connection is rejected
 }
 
 // Close also removes the connection from the client's usage.

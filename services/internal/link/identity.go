@@ -29,13 +29,7 @@ type identity struct {
 	files    []*reloadedFile
 	errors   *prometheus.CounterVec
 	leaf     atomic.Pointer[tls.Certificate]
-	roots    atomic.Pointer[rootCAs]
-}
-
-// rootCAs are the CAs that sign the peers' certificates.
-type rootCAs struct {
-	certs []*x509.Certificate
-	pool  *x509.CertPool
+	roots    atomic.Pointer[[]*x509.Certificate] // CAs that sign the peers' certificates
 }
 
 // newIdentity loads the files. Its error names every problem.
@@ -53,7 +47,7 @@ func newIdentity(cfg Config, usage x509.ExtKeyUsage) (*identity, error) {
 		"Unix time at which the last of the CAs that sign the peers' certificates of the link expires.")),
 		func() float64 {
 			var last int64
-			for _, ca := range i.roots.Load().certs {
+			for _, ca := range *i.roots.Load() {
 				last = max(last, ca.NotAfter.Unix())
 			}
 			return float64(last)
@@ -95,7 +89,7 @@ func (i *identity) useCertificate(content [][]byte) error {
 func (i *identity) useRoots(content [][]byte) error {
 	certs, err := parseCertificates(content[0])
 	if err == nil {
-		i.roots.Store(&rootCAs{certs, NewCertPool(certs)})
+		i.roots.Store(&certs)
 	}
 	return err
 }
@@ -167,15 +161,15 @@ func (i *identity) verifyPeer(chain []*x509.Certificate) error {
 	if err := checkChainCost(chain); err != nil {
 		return err
 	}
-	leaf, roots, usage := chain[0], i.roots.Load(), x509.ExtKeyUsageServerAuth
+	leaf, roots, usage := chain[0], *i.roots.Load(), x509.ExtKeyUsageServerAuth
 	if i.usage == usage {
 		usage = x509.ExtKeyUsageClientAuth
 	}
-	if err := checkSigned(chain, roots.certs, (*x509.Certificate).CheckSignatureFrom); err != nil {
+	if err := checkSigned(chain, roots, (*x509.Certificate).CheckSignatureFrom); err != nil {
 		return i.explainVerification(err)
 	}
 	verified, err := leaf.Verify(x509.VerifyOptions{
-		Roots: roots.pool, Intermediates: NewCertPool(chain[1:]), KeyUsages: []x509.ExtKeyUsage{usage},
+		Roots: NewCertPool(roots), Intermediates: NewCertPool(chain[1:]), KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {
 		return i.explainVerification(err)

@@ -35,10 +35,6 @@ const (
 	byteRate  = 128 << 10 // per second
 	byteBurst = 512 << 10
 
-	// revokedGrace is the time in which calls of a client that was removed from the list end with an
-	// error.
-	revokedGrace = 10 * time.Second
-
 	// A call may cost 10 ms of CPU and a megabyte (for 5,000 nodes). Calls are made by people, scripts
 	// and probes.
 	callRate  = 10 // per second
@@ -57,16 +53,17 @@ const (
 // limits is the client list, and what each client uses. It counts and logs what is rejected, before the interceptor that
 // logs each call, so that a flood of calls does not flood the log.
 type limits struct {
-	streams    streamLimits
-	rejections *prometheus.CounterVec
-	log        *slog.Logger
+	streams      streamLimits
+	revokedGrace time.Duration // in which calls of a client that was removed from the list end with an error
+	rejections   *prometheus.CounterVec
+	log          *slog.Logger
 
 	mu     sync.Mutex
 	grants map[SAN]Grant
 	usages map[SAN]*clientUsage
 }
 
-// clientUsage is what all connections of one client use. It outlives changes of the client's grant.
+// clientUsage is what all connections of one client use. It outlives the client's grant.
 type clientUsage struct {
 	calls, streams, bytes *rate.Limiter
 
@@ -82,7 +79,7 @@ func (l *limits) newClientUsage() *clientUsage {
 
 func newLimits(cfg Config) *limits {
 	l := &limits{
-		streams: cfg.streamLimits(), log: cfg.Logger, usages: map[SAN]*clientUsage{},
+		streams: cfg.streamLimits(), revokedGrace: 10 * time.Second, log: cfg.Logger, usages: map[SAN]*clientUsage{},
 		rejections: promauto.With(cfg.Registerer).NewCounterVec(cfg.counter(
 			"limit_rejections_total",
 			"Number of rejections because of a limit: unfinished handshakes of all peers (the oldest of the address with the most is ended), connections, stream starts and calls of one client, concurrent streams of one connection.",
@@ -104,9 +101,6 @@ func (l *limits) useClients(content [][]byte) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.grants != nil {
-		time.AfterFunc(revokedGrace, l.closeRevoked)
-	}
 	l.grants = map[SAN]Grant{}
 	for _, g := range grants {
 		l.grants[g.SAN] = g
@@ -130,6 +124,7 @@ func (l *limits) updatePermission(c *clientConnection) {
 		old.end(errPermissionsChanged)
 	} else {
 		old.end(errDenied)
+		c.closeAfter(l.revokedGrace)
 	}
 }
 
@@ -171,7 +166,7 @@ func (l *limits) addConnection(conn net.Conn, names []SAN) (*clientConnection, e
 		if excess >= maxExcessConns {
 			return nil, errTooManyConns
 		}
-		time.AfterFunc(excessLifetime, func() { c.Close() }) //nolint:errcheck // the connection is rejected
+		c.closeAfter(excessLifetime)
 	}
 	usage.conns[c] = struct{}{}
 	return c, nil
@@ -181,26 +176,6 @@ func (l *limits) removeConnection(c *clientConnection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(c.usage.conns, c)
-}
-
-// closeRevoked closes the connections of clients that are no longer listed, and forgets these.
-func (l *limits) closeRevoked() {
-	l.mu.Lock()
-	var revoked []*clientConnection
-	for client, usage := range l.usages {
-		for c := range usage.conns {
-			if !c.permission.Load().listed {
-				revoked = append(revoked, c)
-			}
-		}
-		if _, listed := l.grants[client]; !listed {
-			delete(l.usages, client)
-		}
-	}
-	l.mu.Unlock()
-	for _, c := range revoked {
-		c.Close() //nolint:errcheck // the connection is abandoned
-	}
 }
 
 // limitCalls rejects calls above a client's rate.

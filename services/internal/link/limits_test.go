@@ -107,7 +107,6 @@ func TestUsageSurvivesGrantChange(t *testing.T) {
 	before := r.server.limits.usages[operatorDNS]
 	writeFile(t, r.listPath, []byte(strings.Replace(sampleClients, "operator", "subscriber", 1)))
 	r.server.id.reload()
-	r.server.limits.closeRevoked() // a timer does this after the grace period
 	must(r.dialTLS(t, person))(t)
 	if r.server.limits.usages[operatorDNS] != before {
 		t.Error("usage was reset with the grant")

@@ -29,11 +29,9 @@ func callLogLevel(code codes.Code) logging.Level {
 	switch code {
 	case codes.OK:
 		return logging.LevelDebug
-	case codes.Canceled, codes.Unavailable, codes.NotFound, codes.DeadlineExceeded:
+	case codes.Unavailable, codes.DeadlineExceeded:
 		return logging.LevelInfo
-	case codes.Internal, codes.Unknown, codes.DataLoss:
-		return logging.LevelError
 	default:
-		return logging.LevelWarn
+		return logging.DefaultServerCodeToLevel(code)
 	}
 }

@@ -150,7 +150,7 @@ func (i *inventory) Run(ctx context.Context) error {
 		Status:   report.Handler(i.report.GetReport, i.log),
 		Operator: func(to grpc.ServiceRegistrar) { inventoryv1.RegisterInventoryReportServiceServer(to, i.report) },
 		Logger:   i.log,
-		Ready:    []admin.Check{{Name: "can-serve", Err: i.report.CheckServing}},
+		Ready:    i.report.CheckServing,
 	}
 
 	g, ctx := errgroup.WithContext(ctx)

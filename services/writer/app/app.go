@@ -255,7 +255,7 @@ func (w *writer) Run(ctx context.Context) error {
 	adminServer := &admin.Server{
 		Admin: listeners[0], Debug: listeners[1], Gatherer: w.registry, Status: report.Handler(w.report.GetReport, w.log), Logger: w.log,
 		Operator: w.report.Register,
-		Ready:    []admin.Check{{Name: "report", Err: w.report.Ready}},
+		Ready:    w.report.Ready,
 	}
 
 	g, ctx := errgroup.WithContext(ctx)
