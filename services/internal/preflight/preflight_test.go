@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -78,8 +77,6 @@ func TestPrintsChecks(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the example into docs/reference/output.md")
-
 func TestPrintsChecksAsJSON(t *testing.T) {
 	var out bytes.Buffer
 	err := Run(t.Context(), &out, command.JSON, []Check{
@@ -90,7 +87,7 @@ func TestPrintsChecksAsJSON(t *testing.T) {
 	if got := fmt.Sprint(err); got != "1 of 3 checks failed" {
 		t.Error(got)
 	}
-	if err := testkit.CheckOutput("../../../docs/reference/output.md", "preflight", out.String(), *update); err != nil {
+	if err := testkit.CheckOutput("../../../docs/reference/output.md", "preflight", out.String()); err != nil {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

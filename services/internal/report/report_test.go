@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -28,8 +27,6 @@ import (
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
-
-var update = flag.Bool("update", false, "write the examples into testdata")
 
 const (
 	note    = reportv1.Level_LEVEL_NOTE
@@ -260,7 +257,7 @@ func TestPrintsReports(t *testing.T) {
 func check(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
-	if *update {
+	if *testkit.Update {
 		if err := os.WriteFile(path, got, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -398,7 +395,6 @@ func TestAdviceIsDocumented(t *testing.T) {
 	if err := testkit.CheckSection(
 		"../../../docs/operate/troubleshooting.md",
 		"advice",
-		*update,
 		func(string) string { return table.String() },
 	); err != nil {
 		t.Error(err)

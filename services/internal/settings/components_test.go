@@ -1,7 +1,6 @@
 package settings_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,13 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	inventory "github.com/slicefeed/slicefeed/services/inventory/config"
-	inventorytest "github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 	writer "github.com/slicefeed/slicefeed/services/writer/config"
-	writertest "github.com/slicefeed/slicefeed/services/writer/config/configtest"
 )
-
-var update = flag.Bool("update", false, "write what is generated from the settings")
 
 // component is one of the binaries, whose settings are new().
 type component struct {
@@ -31,7 +27,7 @@ type component struct {
 }
 
 var components = []component{
-	{"inventory", inventorytest.Env(), func() any { return &inventory.Config{} }, chart{setByChart: map[string]string{
+	{"inventory", testkit.InventoryEnv(), func() any { return &inventory.Config{} }, chart{setByChart: map[string]string{
 		"SECURED_KUBECONFIG":      "the Pod's account",
 		"SECURED_KUBECTL_CONTEXT": "the Pod's account",
 		"IONOS_TOKEN":             "the Secret ionos.tokenSecret",
@@ -45,7 +41,7 @@ var components = []component{
 		"TLS_PEER_CA_FILE":        "the ConfigMap tls.peerCA",
 		"ALLOWED_CLIENTS_FILE":    "the list allowedClients",
 	}}},
-	{"writer", writertest.Env(), func() any { return &writer.Config{} }, chart{setByChart: map[string]string{
+	{"writer", testkit.WriterEnv(), func() any { return &writer.Config{} }, chart{setByChart: map[string]string{
 		"SOURCES_FILE":         "the list sources",
 		"TARGET_KUBECONFIG":    "the Pod's account",
 		"TLS_CERT_FILE":        "the Secret tls.secret",
@@ -63,7 +59,7 @@ var components = []component{
 
 func TestSettingsAreDocumented(t *testing.T) {
 	for _, c := range components {
-		if err := checkDocs("../../../docs/reference/settings.md", c.name, c.new(), *update); err != nil {
+		if err := checkDocs("../../../docs/reference/settings.md", c.name, c.new()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -71,7 +67,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 
 func TestSettingsOfCharts(t *testing.T) {
 	for _, c := range components {
-		if err := c.chart.checkSchema("../../../deploy/slicefeed-"+c.name+"/values.schema.json", c.new(), *update); err != nil {
+		if err := c.chart.checkSchema("../../../deploy/slicefeed-"+c.name+"/values.schema.json", c.new()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -166,7 +162,7 @@ func TestEachValueOfEachSetting(t *testing.T) {
 				t.Errorf("%s: %s is tried %d times, want a valid value, an invalid one and none", path, f.Env, tried[f.Env])
 			}
 		}
-		if *update {
+		if *testkit.Update {
 			if err := os.WriteFile(path, []byte(got.String()), 0o600); err != nil {
 				t.Fatal(err)
 			}

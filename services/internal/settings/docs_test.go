@@ -9,9 +9,9 @@ import (
 )
 
 // checkDocs compares the table of cfg's settings with the one in a Markdown file, between the lines
-// <!-- settings:name --> and <!-- /settings:name -->. With update it rewrites that table.
-func checkDocs(file, name string, cfg any, update bool) error {
-	return testkit.CheckSection(file, "settings:"+name, update, func(string) string { return "\n" + renderTable(cfg) + "\n" })
+// <!-- settings:name --> and <!-- /settings:name -->.
+func checkDocs(file, name string, cfg any) error {
+	return testkit.CheckSection(file, "settings:"+name, func(string) string { return "\n" + renderTable(cfg) + "\n" })
 }
 
 // renderTable renders the settings of cfg, a pointer to a configuration struct, as Markdown, with one

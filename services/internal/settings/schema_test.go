@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 // chart describes how a Helm chart accepts a component's settings: by their environment names,
@@ -40,7 +41,7 @@ var settingsBlock = regexp.MustCompile(`(?ms)^    "settings": \{.*?^    \}`)
 
 // checkSchema compares the settings in a chart's values.schema.json with cfg. With update it
 // rewrites them.
-func (c chart) checkSchema(file string, cfg any, update bool) error {
+func (c chart) checkSchema(file string, cfg any) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -55,7 +56,7 @@ func (c chart) checkSchema(file string, cfg any, update bool) error {
 		return fmt.Errorf("%s: the block %q is missing, indented by four spaces", file, `"settings": {…}`)
 	case bytes.Equal(current, schema):
 		return nil
-	case !update:
+	case !*testkit.Update:
 		return fmt.Errorf("%s: the settings differ from the code; run: make generate", file)
 	default:
 		text = bytes.Replace(text, current, schema, 1)

@@ -1,9 +1,10 @@
-// Package testkit is what the tests of several packages need: it writes and checks the generated sections of pages, and
-// reads metrics. It guarantees that the text around a section stays as it is, and that the page of the commands has each
+// Package testkit is what the tests of several packages need: it writes and checks the generated sections of pages, plays
+// scripts, reads metrics, and has valid configurations. It guarantees that the text around a section stays as it is, and that the page of the commands has each
 // with its arguments, its own flags and its help text.
 package testkit
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -13,9 +14,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 )
 
-// CheckSection compares a section of a page with what the code generates, or writes it with update. The section is between
+// Update is whether tests write what is generated instead of comparing it.
+var Update = flag.Bool("update", false, "write what is generated")
+
+// CheckSection compares a section of a page with what the code generates. The section is between
 // the lines <!-- name --> and <!-- /name -->. generate gets its current text, of which it may keep parts.
-func CheckSection(file, name string, update bool, generate func(current string) string) error {
+func CheckSection(file, name string, generate func(current string) string) error {
 	page, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -30,7 +34,7 @@ func CheckSection(file, name string, update bool, generate func(current string) 
 	switch {
 	case current == want:
 		return nil
-	case !update:
+	case !*Update:
 		return fmt.Errorf("%s: the section %s differs from the code; run: make generate", file, name)
 	}
 	//nolint:gosec // G306: a page in the repository, world-readable like the others
@@ -38,9 +42,9 @@ func CheckSection(file, name string, update bool, generate func(current string) 
 }
 
 // CheckCommands compares the commands of root with those in a Markdown file, between the lines
-// <!-- cli:name --> and <!-- /cli:name -->, where name is that of the binary. With update it rewrites them.
-func CheckCommands(file string, root *cobra.Command, update bool) error {
-	return CheckSection(file, "cli:"+root.Name(), update, func(string) string { return "\n" + renderCommands(root) + "\n" })
+// <!-- cli:name --> and <!-- /cli:name -->, where name is that of the binary.
+func CheckCommands(file string, root *cobra.Command) error {
+	return CheckSection(file, "cli:"+root.Name(), func(string) string { return "\n" + renderCommands(root) + "\n" })
 }
 
 // renderCommands renders a table of the commands, and the flags of those that do not have the flags of serve.
@@ -76,7 +80,7 @@ func renderCommands(root *cobra.Command) string {
 }
 
 // CheckOutput compares the JSON that a command prints with its example in a Markdown file, between the lines
-// <!-- output:name --> and <!-- /output:name -->. With update it rewrites it.
-func CheckOutput(file, name, output string, update bool) error {
-	return CheckSection(file, "output:"+name, update, func(string) string { return "\n```json\n" + output + "```\n\n" })
+// <!-- output:name --> and <!-- /output:name -->.
+func CheckOutput(file, name, output string) error {
+	return CheckSection(file, "output:"+name, func(string) string { return "\n```json\n" + output + "```\n\n" })
 }

@@ -29,7 +29,9 @@ func TestChecksAndWritesOneSection(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.page), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := CheckSection(file, tt.section, tt.update, func(string) string { return tt.generated })
+			*Update = tt.update
+			defer func() { *Update = false }()
+			err := CheckSection(file, tt.section, func(string) string { return tt.generated })
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got error %v, want %q", err, tt.err)
 			}

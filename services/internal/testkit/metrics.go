@@ -1,7 +1,6 @@
 package testkit
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -12,14 +11,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 )
 
 // CheckMetrics checks the metrics of a component, given one registry for each way to configure it, against the
 // conventions of Prometheus and against their table in a Markdown file. The table lists exactly the metrics that can be
-// registered, with type, labels and help. With update it rewrites the table, except the last column, which says when to
-// investigate.
-func CheckMetrics(t *testing.T, file, component string, update bool, registries ...*prometheus.Registry) {
+// registered, with type, labels and help. Its last column, which says when to investigate, is kept.
+func CheckMetrics(t *testing.T, file, component string, registries ...*prometheus.Registry) {
 	t.Helper()
 	metrics := map[string]*metric{}
 	for _, reg := range registries {
@@ -45,15 +42,15 @@ func CheckMetrics(t *testing.T, file, component string, update bool, registries 
 			t.Errorf("help of %s does not end with a period: %q", m.name, m.help)
 		}
 	}
-	if err := checkTable(file, component, metrics, update); err != nil {
+	if err := checkTable(file, component, metrics); err != nil {
 		t.Error(err)
 	}
 }
 
 // metric is what a registry describes before the first sample.
 type metric struct {
-	name, metricType, help string
-	labels                 map[string]bool
+	name, help string
+	labels     map[string]bool
 }
 
 // A prometheus.Desc exports its fields only through String.
@@ -61,30 +58,17 @@ var descPattern = regexp.MustCompile(
 	`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`,
 )
 
-var constLabelPattern = regexp.MustCompile(`(\w+)="`)
+// labelPattern matches a variable label, or a constant one with its value.
+var labelPattern = regexp.MustCompile(`(\w+)(?:="[^"]*")?`)
 
 func collectMetrics(reg *prometheus.Registry, into map[string]*metric) error {
-	kinds := map[string]string{}
-	families, err := reg.Gather()
-	if err != nil {
-		return err
-	}
-	for _, f := range families {
-		kinds[f.GetName()] = strings.ToLower(dto.MetricType_name[int32(f.GetType())])
-	}
-	descs := make(chan *prometheus.Desc)
-	go func() {
-		reg.Describe(descs)
-		close(descs)
-	}()
-	var all []string
+	descs := make(chan *prometheus.Desc, 1000)
+	reg.Describe(descs)
+	close(descs)
 	for d := range descs {
-		all = append(all, d.String())
-	}
-	for _, text := range all {
-		parts := descPattern.FindStringSubmatch(text)
+		parts := descPattern.FindStringSubmatch(d.String())
 		if parts == nil {
-			return fmt.Errorf("parse description %s", text)
+			return fmt.Errorf("parse description %s", d)
 		}
 		name, _ := strconv.Unquote(parts[1])
 		help, _ := strconv.Unquote(parts[2])
@@ -96,29 +80,20 @@ func collectMetrics(reg *prometheus.Registry, into map[string]*metric) error {
 			m = &metric{name: name, help: help, labels: map[string]bool{}}
 			into[name] = m
 		}
-		m.metricType = cmp.Or(kinds[name], m.metricType)
-		for _, label := range constLabelPattern.FindAllStringSubmatch(parts[3], -1) {
+		for _, label := range labelPattern.FindAllStringSubmatch(parts[3]+","+parts[4], -1) {
 			m.labels[label[1]] = true
 		}
-		for label := range strings.SplitSeq(parts[4], ",") {
-			if label = strings.Trim(label, ` "`); label != "" {
-				m.labels[label] = true
-			}
-		}
-	}
-	for _, m := range into {
-		m.metricType = cmp.Or(m.metricType, typeFromName(m.name))
 	}
 	return nil
 }
 
-// typeFromName returns the type of a metric that has no series yet. lab/monitoring compares it with
+// metricType returns the type of a metric, which may have no series yet. lab/monitoring compares it with
 // the type that Prometheus scrapes.
-func typeFromName(name string) string {
+func metricType(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_total"):
 		return "counter"
-	case strings.HasSuffix(name, "_duration_seconds"):
+	case strings.HasSuffix(name, "_duration_seconds"), strings.HasSuffix(name, "_propagation_seconds"):
 		return "histogram"
 	}
 	return "gauge"
@@ -132,7 +107,7 @@ func (m *metric) tableRow(investigateWhen string) string {
 	return fmt.Sprintf(
 		"| `%s` | %s | %s | %s | %s |",
 		m.name,
-		m.metricType,
+		metricType(m.name),
 		strings.Join(labels, " "),
 		strings.ReplaceAll(m.help, "|", `\|`),
 		investigateWhen,
@@ -140,9 +115,9 @@ func (m *metric) tableRow(investigateWhen string) string {
 }
 
 // checkTable compares the table of a component with its metrics. It keeps the last column.
-func checkTable(file, component string, metrics map[string]*metric, update bool) error {
+func checkTable(file, component string, metrics map[string]*metric) error {
 	var incomplete []string
-	err := CheckSection(file, "metrics:"+component, update, func(current string) string {
+	err := CheckSection(file, "metrics:"+component, func(current string) string {
 		byMetric := map[string]string{}
 		for line := range strings.Lines(current) {
 			if cells := strings.Split(strings.TrimSpace(line), " | "); len(cells) > 1 && strings.HasPrefix(cells[0], "| `") {

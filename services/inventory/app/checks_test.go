@@ -21,9 +21,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
-	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
@@ -173,7 +172,7 @@ func TestNeedsThePermissionsThatItUses(t *testing.T) {
 	}{
 		{nil, []string{"[list watch] nodes []"}},
 		{map[string]string{"WORKLOAD": "ingress/app=gateway"}, []string{"[list watch] nodes []", "[list watch] pods [ingress]"}},
-		{configtest.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"[get] services web [shop]", "[list watch] endpointslices [shop]"}},
+		{testkit.SourceEnv("service", "SOURCE_SERVICE", "shop/web"), []string{"[get] services web [shop]", "[list watch] endpointslices [shop]"}},
 		{
 			exporting(t, "[shop/web, shop/api, pay/*]"),
 			[]string{"[get list watch] services [pay]", "[get list watch] services [shop]", "[list watch] endpointslices [pay shop]"},
@@ -181,10 +180,8 @@ func TestNeedsThePermissionsThatItUses(t *testing.T) {
 		{exporting(t, "[]"), nil},
 		{exporting(t, "['*/web', '*/*']"), []string{"[get list watch] services [*]", "[list watch] endpointslices [*]"}},
 	} {
-		env := configtest.Env()
-		maps.Copy(env, tt.set)
-		cfg := &config.Config{}
-		if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
+		cfg, err := testkit.LoadEnv[config.Config](testkit.InventoryEnv(), tt.set)
+		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -205,7 +202,7 @@ func exporting(t *testing.T, services string) map[string]string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := configtest.SourceEnv("service", "SOURCE_SERVICE_SELECTOR", "export=yes")
+	env := testkit.SourceEnv("service", "SOURCE_SERVICE_SELECTOR", "export=yes")
 	env["ALLOWED_CLIENTS_FILE"] = file
 	return env
 }

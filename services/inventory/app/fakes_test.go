@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 const (
@@ -179,7 +179,7 @@ func (f *fakeAPIs) start(t *testing.T, set map[string]string) map[string]string 
 			t.Fatal(err)
 		}
 	}
-	env := configtest.Env()
+	env := testkit.InventoryEnv()
 	maps.Copy(env, map[string]string{
 		"SECURED_KUBECONFIG": filepath.Join(
 			dir,

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"flag"
 	"io"
 	"log/slog"
 	"maps"
@@ -15,10 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/inventory/config"
-	"github.com/slicefeed/slicefeed/services/inventory/config/configtest"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 )
 
@@ -26,19 +23,16 @@ import (
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
 clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], users: [{name: a, user: {token: t}}]}`
 
-var update = flag.Bool("update", false, "write the tables into docs/reference/metrics.md")
-
 // build returns an inventory that does not run, with settings beside those that every inventory needs.
 func build(t *testing.T, source map[string]string) *inventory {
 	t.Helper()
 	files := testkit.NewLinkFiles(t)
-	env := configtest.Env()
-	maps.Copy(env, source)
+	env := testkit.InventoryEnv()
 	maps.Copy(env, map[string]string{
 		"TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
 	})
-	cfg := &config.Config{}
-	if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
+	cfg, err := testkit.LoadEnv[config.Config](env, source)
+	if err != nil {
 		t.Fatal(err)
 	}
 	component, err := buildInventory(cfg, "1.2.3", slog.New(slog.DiscardHandler))
@@ -51,7 +45,7 @@ func build(t *testing.T, source map[string]string) *inventory {
 // exportingEnv has the settings of an inventory that exports Services of a cluster that it never connects to.
 func exportingEnv(t *testing.T) map[string]string {
 	t.Helper()
-	env := configtest.SourceEnv("service", "SOURCE_SERVICE_SELECTOR", "export=yes")
+	env := testkit.SourceEnv("service", "SOURCE_SERVICE_SELECTOR", "export=yes")
 	env["SECURED_KUBECONFIG"] = unreachableCluster(t)
 	return env
 }
@@ -69,12 +63,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	var all []*prometheus.Registry
 	for _, source := range []map[string]string{
 		{"SECURED_KUBECONFIG": unreachableCluster(t)},
-		configtest.SourceEnv("static", "INVENTORY_STATIC", "[]"),
+		testkit.SourceEnv("static", "INVENTORY_STATIC", "[]"),
 		exportingEnv(t),
 	} {
 		all = append(all, build(t, source).registry)
 	}
-	testkit.CheckMetrics(t, "../../../docs/reference/metrics.md", "inventory", *update, all...)
+	testkit.CheckMetrics(t, "../../../docs/reference/metrics.md", "inventory", all...)
 }
 
 // servesTwoServices is an API server that has shop/web and shop/api, and nothing else.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/internal/scripttest"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 const (
@@ -32,7 +32,7 @@ var (
 
 // TestHistories plays the scripts in testdata/histories; their README has the commands.
 func TestHistories(t *testing.T) {
-	scripttest.Run(t, func(t *testing.T) func(string) string { return (&world{t: t}).play })
+	testkit.RunScripts(t, func(t *testing.T) func(string) string { return (&world{t: t}).play })
 }
 
 // world is what a script drives: a roster, its source and its cloud, with a clock that only the script moves.

@@ -1,18 +1,15 @@
 package app
 
 import (
-	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
+	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 )
-
-var update = flag.Bool("update", false, "write the table into docs/reference/metrics.md")
 
 // kubeconfig is of a cluster that is never called.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a, namespace: slicefeed}}],
@@ -24,7 +21,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := configtest.Load(map[string]string{
+	cfg, err := testkit.LoadEnv[config.Config](testkit.WriterEnv(), map[string]string{
 		"TARGET_KUBECONFIG":    cluster,
 		"TLS_CERT_FILE":        files.Cert,
 		"TLS_KEY_FILE":         files.Key,
@@ -43,5 +40,5 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	reconciler.New(writer.reconcilerConfig, nil, nil) // registers the metrics of decisions, as Run does
-	testkit.CheckMetrics(t, "../../../docs/reference/metrics.md", "writer", *update, writer.registry)
+	testkit.CheckMetrics(t, "../../../docs/reference/metrics.md", "writer", writer.registry)
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/config"
-	"github.com/slicefeed/slicefeed/services/writer/config/configtest"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -25,7 +25,7 @@ func TestProbeModesMatchSetting(t *testing.T) {
 }
 
 func TestDerivesNamesFromClassAndService(t *testing.T) {
-	cfg, err := configtest.Load(map[string]string{"CLASS": "blue"})
+	cfg, err := testkit.LoadEnv[config.Config](testkit.WriterEnv(), map[string]string{"CLASS": "blue"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestWatchedNamespaces(t *testing.T) {
 		{map[string]string{"WATCH_NAMESPACES": "b,a,b"}, []string{"a", "b", "web"}},
 		{map[string]string{"WATCH_NAMESPACES": "*"}, []string{"*"}},
 	} {
-		cfg, err := configtest.Load(tt.set)
+		cfg, err := testkit.LoadEnv[config.Config](testkit.WriterEnv(), tt.set)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -145,8 +144,6 @@ func unhealthyTarget() endpoints.Target {
 	return t
 }
 
-var update = flag.Bool("update", false, "write the examples into docs/reference/output.md")
-
 func TestReportAsJSON(t *testing.T) {
 	target := unhealthyTarget()
 	b := newBuilder(newTarget("mail", "10.0.1.1"), target)
@@ -164,7 +161,7 @@ func TestReportAsJSON(t *testing.T) {
 		if err := report.WriteAs(&text, command.JSON, build(t, b, filter)); err != nil {
 			t.Fatal(err)
 		}
-		if err := testkit.CheckOutput("../../../docs/reference/output.md", name, text.String(), *update); err != nil {
+		if err := testkit.CheckOutput("../../../docs/reference/output.md", name, text.String()); err != nil {
 			t.Errorf("%v\n%s", err, text.String())
 		}
 	}

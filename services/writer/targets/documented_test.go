@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -21,8 +20,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
 
-var update = flag.Bool("update", false, "write the table into docs/reference/annotations.md")
-
 func readPage(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/" + name)
@@ -33,7 +30,7 @@ func readPage(t *testing.T, name string) string {
 }
 
 func TestDocumentedAnnotationsMatchCode(t *testing.T) {
-	err := testkit.CheckSection("../../../docs/reference/annotations.md", "annotations", *update, func(string) string {
+	err := testkit.CheckSection("../../../docs/reference/annotations.md", "annotations", func(string) string {
 		var want strings.Builder
 		want.WriteString("| annotation | takes | unset | meaning |\n|---|---|---|---|\n")
 		for _, a := range knownAnnotations {

@@ -11,14 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slicefeed/slicefeed/services/internal/scripttest"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
 // TestHistories plays the scripts in testdata/histories: lines of commands that change the world, each group with
 // the complete decision after it. See testdata/histories/README.md for the commands.
 func TestHistories(t *testing.T) {
-	scripttest.Run(t, func(t *testing.T) func(string) string {
+	testkit.RunScripts(t, func(t *testing.T) func(string) string {
 		w := newWorld(t, 0)
 		return func(line string) string {
 			fields := strings.Fields(line)

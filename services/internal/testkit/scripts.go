@@ -1,12 +1,6 @@
-// Package scripttest runs scripts of commands with their complete output, which people read and write
-// without Go. It compares what the commands print with what the script says, or writes it with -update.
-// What a command does is up to the test. The form is that of etcd-io/raft's testdata: a command is a line,
-// its output follows a line of four dashes and ends with an empty line, and a line that starts with # is a
-// comment.
-package scripttest
+package testkit
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,10 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write what the scripts print now")
-
-// Run runs each script of testdata/histories. play carries out a command and returns its output, if it has any.
-func Run(t *testing.T, newPlay func(t *testing.T) (play func(command string) string)) {
+// RunScripts runs each script of testdata/histories: commands with their complete output, which people read and write
+// without Go. play carries out a command and returns its output, if it has any. The form is that of etcd-io/raft's testdata:
+// a command is a line, its output follows a line of four dashes and ends with an empty line, and a line that starts with # is
+// a comment.
+func RunScripts(t *testing.T, newPlay func(t *testing.T) (play func(command string) string)) {
 	files, err := filepath.Glob("testdata/histories/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
@@ -31,7 +26,7 @@ func Run(t *testing.T, newPlay func(t *testing.T) (play func(command string) str
 				t.Fatal(err)
 			}
 			got := runScript(string(content), newPlay(t))
-			if *update {
+			if *Update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
 				}
