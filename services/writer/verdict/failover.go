@@ -84,7 +84,7 @@ func (e *evaluation) rememberEnough(tier int) time.Time {
 	since := e.now
 	for i := range e.sources {
 		if s := &e.sources[i]; s.Tier == tier {
-			since = cmp.Or(s.enoughBefore, since)
+			since = cmp.Or(s.previous.enoughSince, since)
 		}
 	}
 	for i := range e.sources {

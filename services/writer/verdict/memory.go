@@ -56,7 +56,7 @@ func (e *evaluation) rememberReport(r *row, report State) {
 		r.memory.report, r.memory.since = r.previous.report, r.previous.since
 		// Another selection is another reason, unless it leaves the address out as well: when it is undone while the
 		// source is suppressed, nobody knows afterwards why the address is gone.
-		r.memory.deselected = r.previous.deselected && (!s.selectorChanged || report == unlisted)
+		r.memory.deselected = r.previous.deselected && (s.previous.selector == s.Selector || report == unlisted)
 	}
 	_, dropped := slices.BinarySearchFunc(s.Deselected, r.address, netip.Addr.Compare)
 	r.memory.deselected = (report == Unknown || report == unlisted) && (r.memory.deselected || dropped)

@@ -2,9 +2,9 @@ package verdict
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
@@ -51,50 +51,48 @@ func (r Reason) String() string {
 
 // message is what a guard reports: in its format, [1] is the source, [2] how many endpoints it holds, and [3] why.
 type message struct {
-	rule              Rule
-	format, one, many string
+	rule   Rule
+	format string
 }
 
 var (
-	addressesDenied = message{RuleAllowlist, "Source %[1]s: %[2]s not allowed, such as %[3]s.", "address is", "addresses are"}
-	allDenied       = message{RuleAllowlist, "No endpoint is allowed, such as %[3]s: nothing is written.", "", ""}
-	sourceNotSynced = message{RuleInitialSync, "Source %[1]s has not synced; its %[2]s kept.", "endpoint is", "endpoints are"}
+	addressesDenied = message{RuleAllowlist, "Source %[1]s: %[2]d {address is|addresses are} not allowed, such as %[3]s."}
+	allDenied       = message{RuleAllowlist, "No endpoint is allowed, such as %[3]s: nothing is written."}
+	sourceNotSynced = message{RuleInitialSync, "Source %[1]s has not synced; its %[2]d {endpoint is|endpoints are} kept."}
 	sourceEmpty     = message{
 		RuleEmpty,
-		"Source %[1]s reports no usable nodes (%[3]s so far); its %[2]s kept.",
-		"endpoint is",
-		"endpoints are",
+		"Source %[1]s reports no usable nodes (%[3]s so far); its %[2]d {endpoint is|endpoints are} kept.",
 	}
-	sourceNotTrusted = message{RuleTrust, "Source %[1]s is %[3]s; its %[2]s kept.", "endpoint is", "endpoints are"}
+	sourceNotTrusted = message{RuleTrust, "Source %[1]s is %[3]s; its %[2]d {endpoint is|endpoints are} kept."}
 	portsUnusable    = message{
-		RuleTrust,
-		"Ports of source %[1]s cannot be used: %[3]s. %[2]s the ports that their slices list.",
-		"endpoint keeps",
-		"endpoints keep",
+		RuleTrust, "Ports of source %[1]s cannot be used: %[3]s. %[2]d {endpoint keeps|endpoints keep} the ports that their slices list.",
 	}
 	failuresIgnored = message{
 		RulePanic,
-		"No probe of this Service passes: failures are ignored and %[2]s in use.",
-		"endpoint stays",
-		"endpoints stay",
+		"No probe of this Service passes: failures are ignored and %[2]d {endpoint stays|endpoints stay} in use.",
 	}
-	sourceExpired = message{RuleExpiry, "Source %[1]s is not trusted for %[3]s; its %[2]s removed.", "endpoint is", "endpoints are"}
+	sourceExpired = message{RuleExpiry, "Source %[1]s is not trusted for %[3]s; its %[2]d {endpoint is|endpoints are} removed."}
 	tierInUse     = message{
 		RuleFailover,
-		"Source %[1]s: %[2]s in use, as those before it have fewer than %[3]s ready.",
-		"endpoint is",
-		"endpoints are",
+		"Source %[1]s: %[2]d {endpoint is|endpoints are} in use, as those before it have fewer than %[3]s ready.",
 	}
 	lastKept = message{
-		RuleFloor, "No endpoint of this Service would be ready, as all are draining or no longer listed: %[2]s kept ready.", "is", "are",
+		RuleFloor, "No endpoint of this Service would be ready, as all are draining or no longer listed: %[2]d {is|are} kept ready.",
 	}
-	departuresHeld = message{RuleShrink, "Source %[1]s takes out %[2]s %[3]s: still ready.", "more ready endpoint", "more ready endpoints"}
+	departuresHeld = message{RuleShrink, "Source %[1]s takes out %[2]d more ready {endpoint|endpoints} %[3]s: still ready."}
 )
+
+// plural finds what depends on how many endpoints there are.
+var plural = regexp.MustCompile(`{([^|]*)\|([^}]*)}`)
 
 // note reports a guard that holds something.
 func (e *evaluation) note(m message, source string, held int, why string) {
+	form := "$2"
+	if held == 1 {
+		form = "$1"
+	}
 	if held > 0 {
-		text := fmt.Sprintf(m.format, source, display.Count(held, m.one, m.many), why)
+		text := fmt.Sprintf(plural.ReplaceAllString(m.format, form), source, held, why)
 		e.decision.Guards = append(e.decision.Guards, Guard{Rule: m.rule, Source: source, Held: held, Message: text})
 	}
 }

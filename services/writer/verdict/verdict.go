@@ -197,11 +197,10 @@ type sourceState struct {
 	suppressedBy     Rule   // the guard that keeps its report from counting; empty: it counts
 	suppressedFor    string // why
 	confirmedEmpty   bool   // it has nothing for this target
-	selectorChanged  bool   // our own settings choose other members of it than before
 	lastReportUsable bool   // something of Trusted could serve
 
-	enoughBefore time.Time    // enoughSince of the last decision
-	memory       sourceMemory // for the next one
+	previous sourceMemory // of the last decision
+	memory   sourceMemory // for the next one
 }
 
 // family is the rows of one address family: a consumer uses one of them.
@@ -238,24 +237,22 @@ func newEvaluation(memory Memory, input Input, now time.Time) *evaluation {
 
 func (e *evaluation) newSourceState(source *Source) sourceState {
 	source.Members, source.Trusted = sortByAddress(source.Members, (*Member).at), sortByAddress(source.Trusted, (*Member).at)
-	previous := sourceMemory{selector: source.Selector}
+	s := sourceState{Source: source, previous: sourceMemory{selector: source.Selector}}
 	if at := slices.IndexFunc(e.previous.sources, func(m sourceMemory) bool { return m.name == source.Name }); at >= 0 {
-		previous = e.previous.sources[at]
+		s.previous = e.previous.sources[at]
 	}
-	lost := source.lostReason(&e.input, e.now)
-	s := sourceState{
-		Source: source, distrust: cmp.Or(lost, source.Unusable), selectorChanged: previous.selector != source.Selector,
-		enoughBefore: previous.enoughSince, memory: sourceMemory{name: source.Name, selector: source.Selector, empty: previous.empty},
-	}
-	if s.memory.empty.epoch != source.Epoch || previous.name == "" {
+	s.memory = sourceMemory{name: source.Name, selector: source.Selector, empty: s.previous.empty}
+	if s.previous.name == "" || s.previous.empty.epoch != source.Epoch {
 		s.memory.empty = emptyCount{epoch: source.Epoch, observation: source.Observation}
 	}
-	if !previous.window.opened.Before(e.input.LeadingSince) {
-		s.memory.window = previous.window
+	if !s.previous.window.opened.Before(e.input.LeadingSince) {
+		s.memory.window = s.previous.window
 	}
+	lost := source.lostReason(&e.input, e.now)
 	if lost != "" && source.Unusable == "" {
-		s.memory.lostSince = cmp.Or(previous.lostSince, e.now)
+		s.memory.lostSince = cmp.Or(s.previous.lostSince, e.now)
 	}
+	s.distrust = cmp.Or(lost, source.Unusable)
 	return s
 }
 
@@ -274,10 +271,15 @@ func (e *evaluation) joinByAddress() {
 		probes = e.input.Probes
 	}
 	rows := make([]row, 0, size)
+	var room []*Member // for the members of rows
 	for a, found := lowestAddress(current, members); found; a, found = lowestAddress(current, members) {
-		r := row{address: a, currentSource: noSource, deniedBy: noSource, owner: noSource, previous: &noMemory}
+		rows = append(rows, row{address: a, currentSource: noSource, deniedBy: noSource, owner: noSource, previous: &noMemory})
+		r := &rows[len(rows)-1]
 		r.current, current = takeFirst(a, current, (*CurrentEndpoint).at)
-		r.members = make([]*Member, len(members))
+		if len(room) < len(members) {
+			room = make([]*Member, size*len(members))
+		}
+		r.members, room = room[:len(members)], room[len(members):]
 		for i := range members {
 			r.members[i], members[i] = takeFirst(a, members[i], (*Member).at)
 		}
@@ -286,7 +288,6 @@ func (e *evaluation) joinByAddress() {
 		if known, memories = takeFirst(a, memories, (*addressMemory).at); known != nil {
 			r.previous = known
 		}
-		rows = append(rows, r)
 	}
 	e.rows, e.decision.Endpoints = make([]*row, len(rows)), make([]Endpoint, len(rows))
 	for i := range rows {
