@@ -108,8 +108,8 @@ func (e *evaluation) finish() (Memory, Decision) {
 // differsByGuard reports whether an address would be listed otherwise if no guard held it.
 func (e *evaluation) differsByGuard(r *row) bool {
 	switch out := r.result; out.Rule {
-	case RulePanic, RuleFloor, RuleShrink:
-		return true
+	case RuleTable, RuleInitialSync, RuleFailover:
+		return false
 	case RuleExpiry:
 		return r.dropped
 	case RuleAllowlist:
@@ -122,7 +122,7 @@ func (e *evaluation) differsByGuard(r *row) bool {
 		listed := e.isListed(r, otherwise)
 		return listed != out.Listed || listed && conditions != out.Conditions
 	}
-	return false
+	return true // an output guard
 }
 
 func (e *evaluation) wakeAt(at time.Time) {
