@@ -2,15 +2,19 @@ package command
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
-	"io"
 	"strings"
+	"text/template"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 )
+
+//go:embed usage.tmpl
+var usage string
 
 // failureAnnotation is the key of what exit code 1 of a command means.
 const failureAnnotation = "slicefeed.dev/failure"
@@ -22,60 +26,38 @@ func Failure(cmd *cobra.Command) string {
 
 // setHelp makes --help print the examples of a command, its flags, its settings by group and its exit codes.
 func setHelp(cmd *cobra.Command, all []settings.Field) {
-	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
-		writeUsage(cmd.OutOrStdout(), cmd, all)
-		return nil
-	})
+	help := template.Must(template.New("").Funcs(template.FuncMap{
+		"failure": Failure,
+		"flags":   func(cmd *cobra.Command) []*flagGroup { return groupFlags(cmd, all) },
+		"indent":  func(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") },
+	}).Parse(usage))
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error { return help.Execute(cmd.OutOrStdout(), cmd) })
 }
 
-func writeUsage(out io.Writer, cmd *cobra.Command, all []settings.Field) {
-	fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
-	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(out, "  %s [command]\n", cmd.CommandPath())
-	}
-	if cmd.HasExample() {
-		fmt.Fprintf(out, "\nExamples:\n  %s\n", strings.ReplaceAll(cmd.Example, "\n", "\n  "))
-	}
-	writeCommands(out, cmd)
-	writeFlags(out, cmd, all)
-	fmt.Fprintf(out, "\nExit codes:\n  0  success\n  1  %s\n  2  invalid flags, arguments or settings\n", Failure(cmd))
-	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(out, "\nUse \"%s [command] --help\" for more information about a command.\n", cmd.CommandPath())
-	}
+// flagGroup is a part of a command's flags.
+type flagGroup struct {
+	Title   string
+	flags   *pflag.FlagSet
+	secrets string
 }
 
-func writeCommands(out io.Writer, cmd *cobra.Command) {
-	if !cmd.HasAvailableSubCommands() {
-		return
-	}
-	fmt.Fprint(out, "\nAvailable Commands:\n")
-	for _, sub := range cmd.Commands() {
-		if sub.IsAvailableCommand() || sub.Name() == "help" {
-			fmt.Fprintf(out, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
-		}
-	}
-}
+// Usages describes the flags, and the settings that have none.
+func (g *flagGroup) Usages() string { return g.flags.FlagUsages() + g.secrets }
 
-// writeFlags writes the flags: first those that are no settings or have no group, then each group of settings.
-func writeFlags(out io.Writer, cmd *cobra.Command, all []settings.Field) {
-	groupOf := map[string]string{} // of each setting's flag
-	flags := map[string]*pflag.FlagSet{"": pflag.NewFlagSet("", pflag.ContinueOnError)}
-	secrets := map[string]string{}
-	var groups []string // in the order of the settings
+// groupFlags returns the flags: first those that are no settings or have no group, then each group of settings.
+func groupFlags(cmd *cobra.Command, all []settings.Field) []*flagGroup {
+	groups := []*flagGroup{{Title: "Flags", flags: new(pflag.FlagSet)}}
+	byName, byFlag := map[string]*flagGroup{"": groups[0]}, map[string]*flagGroup{}
 	for i := range all {
 		f := &all[i]
-		if flags[f.Group] == nil {
-			groups = append(groups, f.Group)
-			flags[f.Group] = pflag.NewFlagSet("", pflag.ContinueOnError)
+		if byName[f.Group] == nil {
+			byName[f.Group] = &flagGroup{Title: "Settings, " + f.Group, flags: new(pflag.FlagSet)}
+			groups = append(groups, byName[f.Group])
 		}
-		if f.Secret {
-			secrets[f.Group] += fmt.Sprintf("      no flag, only [$%s]: %s\n", f.Env, f.Help)
+		if byFlag[f.Flag] = byName[f.Group]; f.Secret {
+			byFlag[f.Flag].secrets += fmt.Sprintf("      no flag, only [$%s]: %s\n", f.Env, f.Help)
 		}
-		groupOf[f.Flag] = f.Group
 	}
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) { flags[groupOf[flag.Name]].AddFlag(flag) })
-	fmt.Fprintf(out, "\nFlags:\n%s", flags[""].FlagUsages())
-	for _, group := range groups {
-		fmt.Fprintf(out, "\nSettings, %s:\n%s%s", group, flags[group].FlagUsages(), secrets[group])
-	}
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) { cmp.Or(byFlag[flag.Name], groups[0]).flags.AddFlag(flag) })
+	return groups
 }
