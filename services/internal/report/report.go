@@ -238,7 +238,7 @@ var funcs = map[string]any{
 	"join":       strings.Join,
 	"label":      label,
 	"time":       func(t *timestamppb.Timestamp) string { return t.AsTime().Format("2006-01-02 15:04:05 UTC") },
-	"word":       word,
+	"word":       Word,
 }
 
 // label marks what has a problem of this level.
@@ -246,8 +246,8 @@ func label(l reportv1.Level) string {
 	return [...]string{"OK", "NOTE", "WARN", "ERROR", "ERROR"}[min(max(l, 0), reportv1.Level_LEVEL_CANNOT_SERVE)]
 }
 
-// word returns a value of an enum as people write it: NODE_STATE_NOT_READY is "not ready".
-func word(value any) string {
+// Word returns a value of an enum as people write it: NODE_STATE_NOT_READY is "not ready".
+func Word(value any) string {
 	text := fmt.Sprint(value)
 	if _, after, found := strings.Cut(text, "_STATE_"); found {
 		text = after

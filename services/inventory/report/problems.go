@@ -14,15 +14,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-const (
-	note        = reportv1.Level_LEVEL_NOTE
-	warning     = reportv1.Level_LEVEL_WARNING
-	severe      = reportv1.Level_LEVEL_ERROR
-	cannotServe = reportv1.Level_LEVEL_CANNOT_SERVE
-
-	// maxSilence is how long a subscriber may get nothing: three heartbeat intervals of 5 s.
-	maxSilence = 15 * time.Second
-)
+// maxSilence is how long a subscriber may get nothing: three heartbeat intervals of 5 s.
+const maxSilence = 15 * time.Second
 
 // Problems returns what is wrong, the most severe first. It is the only definition of a healthy inventory. The report
 // must have all lines that its filter selects; problems of single nodes are in their lines.
@@ -34,17 +27,17 @@ func Problems(r *inventoryv1.InventoryReport) []*reportv1.Problem {
 		all.addGeneral(r)
 	}
 	if f.Service != "" && len(r.GetServices()) == 0 {
-		all.add(warning, "ServiceNotInUse", "Service "+f.Namespace+"/"+f.Service, "no client has requested it in the last minutes")
+		all.add(report.Warning, "ServiceNotInUse", "Service "+f.Namespace+"/"+f.Service, "no client has requested it in the last minutes")
 	} else if f.ByNode() && len(r.GetNodes()) == 0 {
 		all.addUnknown(r, f)
 	}
 	for _, s := range r.GetServices() {
 		if part := s.GetStatus().GetMembership(); part.GetState() != inventoryv1.SyncState_SYNC_STATE_SYNCED {
-			all.add(warning, "ServiceNotSynced", "Service "+s.GetName(), "%s", part.GetReason()).Age = part.GetAge()
+			all.add(report.Warning, "ServiceNotSynced", "Service "+s.GetName(), "%s", part.GetReason()).Age = part.GetAge()
 		}
 	}
 	for _, n := range r.GetNodes() {
-		if n.GetProblem().GetLevel() > note {
+		if n.GetProblem().GetLevel() > report.Note {
 			all = append(all, n.GetProblem())
 		}
 	}
@@ -63,16 +56,16 @@ func (all *problems) add(level reportv1.Level, reason, object, format string, ar
 // addSource adds the problems that concern every node.
 func (all *problems) addSource(r *inventoryv1.InventoryReport) {
 	if r.GetSourceError() != "" {
-		all.add(cannotServe, "ClusterNotReached", "", "the secured cluster has not responded yet: %s", r.GetSourceError())
+		all.add(report.CannotServe, "ClusterNotReached", "", "the secured cluster has not responded yet: %s", r.GetSourceError())
 	}
 	s := r.GetStatus()
 	switch {
 	case s == nil: // the Services have their own
 	case s.GetObservation() == 0:
 		cause := cmp.Or(s.GetMembership().GetReason(), s.GetAddresses().GetReason())
-		all.add(cannotServe, "NotObserved", "", "no complete observation yet: %s", cause)
+		all.add(report.CannotServe, "NotObserved", "", "no complete observation yet: %s", cause)
 	case !r.GetPublished() && s.GetMembership().GetState() != inventoryv1.SyncState_SYNC_STATE_WITHHELD:
-		all.add(warning, "NotPublished", "", "clients keep their sets: too few nodes have an address to publish this one")
+		all.add(report.Warning, "NotPublished", "", "clients keep their sets: too few nodes have an address to publish this one")
 	}
 	all.addPart(s.GetMembership(), "MembershipNotSynced", "membership")
 	all.addPart(s.GetAddresses(), "AddressesNotSynced", "addresses")
@@ -81,26 +74,27 @@ func (all *problems) addSource(r *inventoryv1.InventoryReport) {
 // addGeneral adds the problems of the set as a whole, of the cloud and of the clients.
 func (all *problems) addGeneral(r *inventoryv1.InventoryReport) {
 	if t := r.GetTotals(); r.GetStatus().GetObservation() > 0 && t.GetReady() == 0 {
-		all.add(severe, "NoNodeReady", "", "none of %s is ready",
+		all.add(report.Error, "NoNodeReady", "", "none of %s is ready",
 			display.Count(int(t.GetDraining()+t.GetNotReady()), "published node", "published nodes"))
 	}
 	all.addCloud(r.GetCloud())
 	for _, sub := range r.GetSubscribers() {
 		if silent := cmp.Or(sub.GetSentAge(), sub.GetAge()); silent.AsDuration() > maxSilence {
-			all.add(warning, "SubscriberSlow", "client "+sub.GetName(), "it has read nothing for %s", silent.AsDuration()).Age = silent
+			all.add(report.Warning, "SubscriberSlow", "client "+sub.GetName(), "it has read nothing for %s", silent.AsDuration()).Age = silent
 		}
 	}
 }
 
+// addPart adds that a part of what is published is not synced.
 func (all *problems) addPart(part *inventoryv1.PartStatus, reason, object string) {
+	level := report.Error
 	switch part.GetState() {
+	case inventoryv1.SyncState_SYNC_STATE_UNSPECIFIED, inventoryv1.SyncState_SYNC_STATE_SYNCED:
+		return
 	case inventoryv1.SyncState_SYNC_STATE_DEGRADED:
-		all.add(warning, reason, object, "degraded: %s", part.GetReason()).Age = part.GetAge()
-	case inventoryv1.SyncState_SYNC_STATE_UNSYNCED:
-		all.add(severe, reason, object, "unsynced: %s", part.GetReason()).Age = part.GetAge()
-	case inventoryv1.SyncState_SYNC_STATE_WITHHELD:
-		all.add(severe, reason, object, "withheld: %s", part.GetReason()).Age = part.GetAge()
+		level = report.Warning
 	}
+	all.add(level, reason, object, "%s: %s", report.Word(part.GetState()), part.GetReason()).Age = part.GetAge()
 }
 
 func (all *problems) addCloud(c *inventoryv1.CloudReport) {
@@ -108,18 +102,18 @@ func (all *problems) addCloud(c *inventoryv1.CloudReport) {
 		return
 	}
 	if c.GetRequestsLeft() == 0 {
-		all.add(warning, "RequestBudgetUsedUp", "", "%d requests per minute are used up: the next waits", c.GetRequestsPerMinute())
+		all.add(report.Warning, "RequestBudgetUsedUp", "", "%d requests per minute are used up: the next waits", c.GetRequestsPerMinute())
 	}
 	if c.GetTokenError() != "" {
-		all.add(severe, "TokenUnreadable", "", "the IONOS token cannot be read: %s", c.GetTokenError())
+		all.add(report.Error, "TokenUnreadable", "", "the IONOS token cannot be read: %s", c.GetTokenError())
 	}
-	level := warning
+	level := report.Warning
 	switch left := c.GetTokenExpiresIn().AsDuration(); {
 	case c.GetTokenExpiresIn() == nil || left > ionos.ExpiryWarning:
 	case left <= 0:
-		all.add(severe, "TokenExpired", "", "the IONOS token expired %s ago", duration.HumanDuration(-left))
+		all.add(report.Error, "TokenExpired", "", "the IONOS token expired %s ago", duration.HumanDuration(-left))
 	case left <= ionos.ExpiryCritical:
-		level = severe
+		level = report.Error
 		fallthrough
 	default:
 		all.add(level, "TokenExpires", "", "the IONOS token expires in %s", duration.HumanDuration(left))
@@ -135,7 +129,7 @@ func (all *problems) addUnknown(r *inventoryv1.InventoryReport, f report.Filter)
 	if part := r.GetStatus().GetMembership(); part.GetState() == inventoryv1.SyncState_SYNC_STATE_UNSYNCED {
 		message = "the source has not been read completely yet: " + part.GetReason()
 	}
-	all.add(warning, "NodeUnknown", object, "%s", message)
+	all.add(report.Warning, "NodeUnknown", object, "%s", message)
 }
 
 // nodeProblem returns what is wrong with a node, or why it is excluded; nil: it is published, and ready or draining.
@@ -143,16 +137,16 @@ func nodeProblem(m *roster.Member, now time.Time) *reportv1.Problem {
 	object := "node " + truncate(m.Name)
 	switch reason := m.Omission.Reason; {
 	case reason != 0:
-		level := severe
+		level := report.Error
 		if m.Published != nil || reason == roster.NotResolvedYet {
-			level = warning // a published node keeps the address that it has
+			level = report.Warning // a published node keeps the address that it has
 		}
 		if reason.IsIntended() {
-			level = note
+			level = report.Note
 		}
 		return report.NewProblem(level, reason.String(), object, "%s", m.Omission.Message)
 	case m.Published != nil && m.Published.State == roster.NotReady:
-		p := report.NewProblem(warning, "NodeNotReady", object, "%s", cmp.Or(m.StateReason, "it is not ready"))
+		p := report.NewProblem(report.Warning, "NodeNotReady", object, "%s", cmp.Or(m.StateReason, "it is not ready"))
 		p.Age = report.Age(m.Published.Since, now)
 		return p
 	}

@@ -88,7 +88,7 @@ func (b *Builder) GetReport(_ context.Context, req *reportv1.GetReportRequest) (
 
 // CheckServing is the readiness check. Its error says why the inventory cannot serve.
 func (b *Builder) CheckServing() error {
-	if all := Problems(b.collectStatus(time.Now())); len(all) > 0 && all[0].GetLevel() == cannotServe {
+	if all := Problems(b.collectStatus(time.Now())); len(all) > 0 && all[0].GetLevel() == report.CannotServe {
 		return errors.New(all[0].GetMessage())
 	}
 	return nil

@@ -220,7 +220,7 @@ func TestNamesEveryProblem(t *testing.T) {
 
 func TestEveryOmissionHasAdvice(t *testing.T) {
 	for r := roster.ControlPlane; r <= roster.InvalidRecord; r++ {
-		if report.NewProblem(warning, r.String(), "", "").GetAdvice() == "" {
+		if report.NewProblem(report.Warning, r.String(), "", "").GetAdvice() == "" {
 			t.Errorf("%s has no advice", r)
 		}
 	}
@@ -291,7 +291,7 @@ func TestFilterSelectsNodesInFull(t *testing.T) {
 	if !slices.Equal(candidates, want) {
 		t.Errorf("candidates %q", candidates)
 	}
-	if n := f.get(t, "master").GetNodes()[0]; n.GetExcluded() != "ControlPlane" || n.GetProblem().GetLevel() != note ||
+	if n := f.get(t, "master").GetNodes()[0]; n.GetExcluded() != "ControlPlane" || n.GetProblem().GetLevel() != report.Note ||
 		n.GetProblem().GetAdvice() == "" {
 		t.Errorf("%v", n)
 	}
