@@ -14,8 +14,8 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	inventory "github.com/slicefeed/slicefeed/services/inventory/config"
-	writer "github.com/slicefeed/slicefeed/services/writer/config"
+	inventory "github.com/slicefeed/slicefeed/services/inventory/app"
+	writer "github.com/slicefeed/slicefeed/services/writer/app"
 )
 
 // component is one of the binaries, whose settings are new().

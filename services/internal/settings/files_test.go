@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	inventory "github.com/slicefeed/slicefeed/services/inventory/config"
-	writer "github.com/slicefeed/slicefeed/services/writer/config"
+	inventory "github.com/slicefeed/slicefeed/services/inventory/app"
+	writer "github.com/slicefeed/slicefeed/services/writer/app"
 )
 
 // files writes files into a directory.

@@ -21,25 +21,24 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	inventoryreport "github.com/slicefeed/slicefeed/services/inventory/report"
 )
 
 // Component is the inventory's command line.
-func Component(version string) command.Component[config.Config] {
-	return command.Component[config.Config]{
+func Component(version string) command.Component[Config] {
+	return command.Component[Config]{
 		Name:         "slicefeed-inventory",
 		Short:        "Publishes the worker nodes of the secured cluster and their private addresses",
 		Version:      version,
 		ForbiddenEnv: []string{"TARGET_KUBECONFIG"},
-		LogSettings:  func(cfg *config.Config) command.LogSettings { return cfg.Log },
-		CheckFiles:   func(cfg *config.Config, checks settings.FileChecks) error { return cfg.CheckFiles(version, checks) },
-		Build: func(cfg *config.Config, log *slog.Logger) (command.Service, error) {
+		LogSettings:  func(cfg *Config) command.LogSettings { return cfg.Log },
+		CheckFiles:   func(cfg *Config, checks settings.FileChecks) error { return cfg.CheckFiles(version, checks) },
+		Build: func(cfg *Config, log *slog.Logger) (command.Service, error) {
 			return buildInventory(cfg, version, log)
 		},
-		Subcommands: []command.Subcommand[config.Config]{
+		Subcommands: []command.Subcommand[Config]{
 			{
 				Use:     "list",
 				Short:   "Print the nodes that would be published, as records that sources of kind file and command read",
@@ -59,7 +58,7 @@ func Component(version string) command.Component[config.Config] {
 
 // inventory is the component, built and not yet running.
 type inventory struct {
-	cfg        *config.Config
+	cfg        *Config
 	log        *slog.Logger
 	registry   *prometheus.Registry
 	sets       feed.Sets // the nodes of one source, or the endpoints of each exported Service
@@ -71,7 +70,7 @@ type inventory struct {
 
 // buildInventory creates all stages. It reads files but sends no requests. Its error names every
 // problem.
-func buildInventory(cfg *config.Config, version string, log *slog.Logger) (*inventory, error) {
+func buildInventory(cfg *Config, version string, log *slog.Logger) (*inventory, error) {
 	registry, registerer := command.NewRegistry("inventory", version, cfg.ClusterName)
 	i := &inventory{
 		cfg: cfg, log: log, registry: registry, report: &inventoryreport.Builder{Version: version, Kind: cfg.SourceKind},
@@ -104,7 +103,7 @@ const maxExportStreams = link.MaxConns * link.MaxStreamsPerConn
 
 // publishNodes creates the stages of an inventory that publishes the nodes of one source.
 func (i *inventory) publishNodes(version string, registerer prometheus.Registerer) error {
-	c, err := config.NewCollector(i.cfg, version, i.log, registerer)
+	c, err := newNodeCollector(i.cfg, version, i.log, registerer)
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (i *inventory) publishNodes(version string, registerer prometheus.Registere
 
 // publishServices creates the stages of an inventory that exports Services.
 func (i *inventory) publishServices(version string, registerer prometheus.Registerer) error {
-	exported, err := config.NewExports(i.cfg, version, i.log, registerer)
+	exported, err := newExports(i.cfg, version, i.log, registerer)
 	if err != nil {
 		return err
 	}

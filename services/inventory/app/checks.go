@@ -16,13 +16,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 	"github.com/slicefeed/slicefeed/services/inventory/kube"
 )
 
 // runPreflight checks what serve depends on. What serve and list report themselves is not among it.
-func runPreflight(ctx context.Context, inv command.Invocation[config.Config]) error {
+func runPreflight(ctx context.Context, inv command.Invocation[Config]) error {
 	checks, err := newChecks(inv.Config, inv.Version)
 	if err != nil {
 		return settings.NewConfigError(err)
@@ -30,14 +29,14 @@ func runPreflight(ctx context.Context, inv command.Invocation[config.Config]) er
 	return preflight.Run(ctx, inv.Out, inv.Format, checks)
 }
 
-func newChecks(cfg *config.Config, version string) ([]preflight.Check, error) {
+func newChecks(cfg *Config, version string) ([]preflight.Check, error) {
 	files := cfg.TLSFiles()
 	checks := []preflight.Check{
 		preflight.Certificates("certificate", link.Files{Cert: files.Cert, Key: files.Key},
 			link.Files{Cert: "TLS_CERT_FILE", Key: "TLS_KEY_FILE"}, x509.ExtKeyUsageServerAuth),
 		preflight.Certificates("peer CA", link.Files{PeerCA: files.PeerCA}, link.Files{PeerCA: "TLS_PEER_CA_FILE"}, 0),
 	}
-	cloud, err := config.NewCloud(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	cloud, err := newCloud(cfg, version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +100,7 @@ func checkLAN(d ionos.Description, allowed []netip.Prefix) (string, error) {
 }
 
 // neededPermissions returns what the inventory does in the secured cluster.
-func neededPermissions(cfg *config.Config) []preflight.Permission {
+func neededPermissions(cfg *Config) []preflight.Permission {
 	follow := []string{"list", "watch"}
 	if cfg.SourceKind == "service" {
 		return servicePermissions(cfg)
@@ -114,7 +113,7 @@ func neededPermissions(cfg *config.Config) []preflight.Permission {
 }
 
 // servicePermissions returns what it takes to read the Service of the source, or those that clients may see.
-func servicePermissions(cfg *config.Config) (needed []preflight.Permission) {
+func servicePermissions(cfg *Config) (needed []preflight.Permission) {
 	patterns := []string{cfg.SourceService}
 	if cfg.ExportsServices() {
 		patterns = nil

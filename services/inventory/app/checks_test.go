@@ -22,7 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/ionos"
 )
 
@@ -180,7 +179,7 @@ func TestNeedsThePermissionsThatItUses(t *testing.T) {
 		{exporting(t, "[]"), nil},
 		{exporting(t, "['*/web', '*/*']"), []string{"[get list watch] services [*]", "[list watch] endpointslices [*]"}},
 	} {
-		cfg, err := testkit.LoadEnv[config.Config](testkit.InventoryEnv(), tt.set)
+		cfg, err := testkit.LoadEnv[Config](testkit.InventoryEnv(), tt.set)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
-	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
@@ -26,8 +25,8 @@ type listedNode struct {
 }
 
 // runList makes its own observation and prints the nodes that would be published.
-func runList(ctx context.Context, inv command.Invocation[config.Config]) error {
-	c, err := config.NewCollector(inv.Config, inv.Version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func runList(ctx context.Context, inv command.Invocation[Config]) error {
+	c, err := newNodeCollector(inv.Config, inv.Version, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		return settings.NewConfigError(err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/inventory/collector"
-	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/records"
 )
 
@@ -107,11 +106,11 @@ func TestObserveOnceWaitsForWhatCanBePublished(t *testing.T) {
 func newCollector(t *testing.T, apis fakeAPIs) *collector.Collector {
 	t.Helper()
 	env := apis.start(t, nil)
-	cfg := &config.Config{}
+	cfg := &Config{}
 	if err := settings.Load(nil, func(name string) string { return env[name] }, cfg); err != nil {
 		t.Fatal(err)
 	}
-	p, err := config.NewCollector(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	p, err := newNodeCollector(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

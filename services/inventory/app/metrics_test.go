@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/inventory/config"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 )
 
@@ -31,7 +30,7 @@ func build(t *testing.T, source map[string]string) *inventory {
 	maps.Copy(env, map[string]string{
 		"TLS_CERT_FILE": files.Cert, "TLS_KEY_FILE": files.Key, "TLS_PEER_CA_FILE": files.CA, "ALLOWED_CLIENTS_FILE": files.Clients,
 	})
-	cfg, err := testkit.LoadEnv[config.Config](env, source)
+	cfg, err := testkit.LoadEnv[Config](env, source)
 	if err != nil {
 		t.Fatal(err)
 	}

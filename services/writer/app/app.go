@@ -29,7 +29,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
@@ -44,18 +43,18 @@ import (
 )
 
 // Component is the writer's command line.
-func Component(version string) command.Component[config.Config] {
-	return command.Component[config.Config]{
+func Component(version string) command.Component[Config] {
+	return command.Component[Config]{
 		Name:         "slicefeed-writer",
 		Short:        "Keeps EndpointSlices in sync with the healthy nodes of an inventory",
 		Version:      version,
 		ForbiddenEnv: []string{"IONOS_TOKEN", "IONOS_TOKEN_FILE", "IONOS_USERNAME", "IONOS_PASSWORD", "SECURED_KUBECONFIG"},
-		LogSettings:  func(cfg *config.Config) command.LogSettings { return cfg.Log },
-		CheckFiles:   func(cfg *config.Config, checks settings.FileChecks) error { return cfg.CheckFiles(version, checks) },
-		Build: func(cfg *config.Config, log *slog.Logger) (command.Service, error) {
+		LogSettings:  func(cfg *Config) command.LogSettings { return cfg.Log },
+		CheckFiles:   func(cfg *Config, checks settings.FileChecks) error { return cfg.CheckFiles(version, checks) },
+		Build: func(cfg *Config, log *slog.Logger) (command.Service, error) {
 			return buildWriter(cfg, version, log)
 		},
-		Subcommands: []command.Subcommand[config.Config]{
+		Subcommands: []command.Subcommand[Config]{
 			{
 				Use:     "plan",
 				Short:   "Show what would be written and why, without writing",
@@ -75,7 +74,7 @@ func Component(version string) command.Component[config.Config] {
 
 // writer holds the constructed stages; Run runs them.
 type writer struct {
-	cfg              *config.Config
+	cfg              *Config
 	identity         string
 	log              *slog.Logger
 	registry         *prometheus.Registry
@@ -111,7 +110,7 @@ const (
 
 // buildWriter constructs all stages. It reads files and opens no connection; its error names
 // every problem.
-func buildWriter(cfg *config.Config, version string, log *slog.Logger) (*writer, error) {
+func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error) {
 	registry, registerer := command.NewRegistry("writer", version, cfg.ClusterName)
 	clusterConfig, namespace, errCluster := cfg.LoadCluster(version)
 	configured, errSources := cfg.LoadSources()

@@ -28,13 +28,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 // runPreflight checks what serve depends on. What serve and plan report themselves is not among it.
-func runPreflight(ctx context.Context, inv command.Invocation[config.Config]) error {
+func runPreflight(ctx context.Context, inv command.Invocation[Config]) error {
 	c, err := newChecker(inv.Config, inv.Version)
 	if err != nil {
 		return settings.NewConfigError(err)
@@ -44,7 +43,7 @@ func runPreflight(ctx context.Context, inv command.Invocation[config.Config]) er
 
 // checker is a configuration, and the cluster to check it with.
 type checker struct {
-	cfg       *config.Config
+	cfg       *Config
 	sources   []sources.Source
 	targets   targets.Config
 	client    kubernetes.Interface
@@ -52,7 +51,7 @@ type checker struct {
 	namespace string // of the writer and its Lease
 }
 
-func newChecker(cfg *config.Config, version string) (*checker, error) {
+func newChecker(cfg *Config, version string) (*checker, error) {
 	cluster, namespace, errCluster := cfg.LoadCluster(version)
 	configured, errSources := cfg.LoadSources()
 	if err := errors.Join(errCluster, errSources); err != nil {

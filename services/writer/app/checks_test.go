@@ -26,13 +26,12 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 )
 
 // newTestChecker returns a checker of a cluster that responds to dry runs with admit.
 func newTestChecker(t *testing.T, set map[string]string, admit func(*discoveryv1.EndpointSlice) error) *checker {
 	t.Helper()
-	cfg, err := testkit.LoadEnv[config.Config](testkit.WriterEnv(), set)
+	cfg, err := testkit.LoadEnv[Config](testkit.WriterEnv(), set)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 )
 
@@ -21,7 +20,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err := os.WriteFile(cluster, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := testkit.LoadEnv[config.Config](testkit.WriterEnv(), map[string]string{
+	cfg, err := testkit.LoadEnv[Config](testkit.WriterEnv(), map[string]string{
 		"TARGET_KUBECONFIG":    cluster,
 		"TLS_CERT_FILE":        files.Cert,
 		"TLS_KEY_FILE":         files.Key,

@@ -17,7 +17,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
@@ -32,7 +31,7 @@ const (
 
 // runPlan makes one decision about each target, as a writer that takes over now would, and prints
 // what that writer would write.
-func runPlan(ctx context.Context, inv command.Invocation[config.Config]) error {
+func runPlan(ctx context.Context, inv command.Invocation[Config]) error {
 	cfg := *inv.Config
 	cfg.Store = "memory" // no Lease, no Events, and a client that sends no write
 	log := slog.New(slog.NewTextHandler(inv.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -26,7 +25,7 @@ type source struct {
 }
 
 // openSources creates the links to all inventories. They connect when Run starts.
-func openSources(cfg *config.Config, all []sources.Source, log *slog.Logger, registry prometheus.Registerer) ([]*source, error) {
+func openSources(cfg *Config, all []sources.Source, log *slog.Logger, registry prometheus.Registerer) ([]*source, error) {
 	metrics := subscriber.NewMetrics(registry)
 	var opened []*source
 	var problems []error

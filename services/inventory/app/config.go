@@ -1,7 +1,4 @@
-// Package config has the settings of the inventory, and creates the stages that they describe. It guarantees
-// that a configuration that passes Validate can be used, or that the error names every problem. It does not
-// run anything.
-package config
+package app
 
 import (
 	"errors"

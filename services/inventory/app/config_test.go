@@ -1,4 +1,4 @@
-package config_test
+package app
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/inventory/config"
 )
 
 func TestEveryKindOfSourceIsCreatedAndTested(t *testing.T) {
@@ -19,22 +18,22 @@ func TestEveryKindOfSourceIsCreatedAndTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	kinds := 0
-	for _, f := range settings.List(&config.Config{}) {
+	for _, f := range settings.List(&Config{}) {
 		if f.Flag != "source-kind" {
 			continue
 		}
 		for _, kind := range f.Enum {
 			kinds++
-			cfg := &config.Config{
+			cfg := &Config{
 				SourceKind:    kind,
 				RecordsFile:   "nodes.json",
 				Command:       "cat",
 				StaticRecords: "[]",
 				SourceService: "shop/web",
 			}
-			_, err := config.NewSource(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			_, err := newSource(cfg, "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 			if problem := (*settings.Problem)(nil); errors.As(err, &problem) && problem.Setting == "SOURCE_KIND" {
-				t.Errorf("%s: NewSource creates no source of this kind", kind)
+				t.Errorf("%s: newSource creates no source of this kind", kind)
 			}
 			if test := "func Test" + strings.ToUpper(kind[:1]) + kind[1:] + "("; !strings.Contains(string(suite), test) {
 				t.Errorf("%s: sourcetest_test.go has no %s) that runs the suite of all sources", kind, test)

@@ -1,7 +1,4 @@
-// Package config has the settings of the writer. It parses and validates them, and says what the stages
-// need: the sources, which Services are targets, and how to reach the consuming cluster. It guarantees
-// that an error names every setting that is wrong. It opens no connection.
-package config
+package app
 
 import (
 	"errors"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/command"
 	"github.com/slicefeed/slicefeed/services/internal/link"
+	"github.com/slicefeed/slicefeed/services/internal/preflight"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -83,7 +81,7 @@ func (z *ZoneMapping) UnmarshalText(text []byte) error {
 
 // Validate reports every problem that involves more than one setting or needs parsing.
 func (c *Config) Validate() (problems []*settings.Problem) {
-	if slices.Contains(c.Watch, AllNamespaces) && len(c.Watch) > 1 {
+	if slices.Contains(c.Watch, preflight.AllNamespaces) && len(c.Watch) > 1 {
 		problems = append(problems, &settings.Problem{
 			Setting: "WATCH_NAMESPACES", Value: strings.Join(c.Watch, ","), Expected: "* alone, which means all namespaces",
 		})
@@ -102,17 +100,14 @@ func (c *Config) Validate() (problems []*settings.Problem) {
 	return problems
 }
 
-// AllNamespaces stands for all namespaces.
-const AllNamespaces = "*"
-
-// watchedNamespaces returns the namespaces whose labeled Services are targets, sorted, or only AllNamespaces.
+// watchedNamespaces returns the namespaces whose labeled Services are targets, sorted, or only preflight.AllNamespaces.
 func (c *Config) watchedNamespaces(own string) []string {
 	all := slices.Clone(c.Watch)
 	if len(all) == 0 {
 		all = []string{own}
 	}
-	if slices.Contains(all, AllNamespaces) {
-		return []string{AllNamespaces}
+	if slices.Contains(all, preflight.AllNamespaces) {
+		return []string{preflight.AllNamespaces}
 	}
 	if c.Namespace != "" {
 		all = append(all, c.Namespace)

@@ -1,4 +1,4 @@
-package config
+package app
 
 import (
 	"context"
@@ -31,8 +31,8 @@ import (
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 )
 
-// NewSource creates the source that SOURCE_KIND names.
-func NewSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (roster.Source, error) {
+// newSource creates the source that SOURCE_KIND names.
+func newSource(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (roster.Source, error) {
 	if !cfg.UsesCluster() {
 		return newRecordsSource(cfg, log, registry)
 	}
@@ -121,7 +121,7 @@ func newRecordsSource(cfg *Config, log *slog.Logger, registry prometheus.Registe
 	case "static":
 		reader, name = records.Text(cfg.StaticRecords), "INVENTORY_STATIC"
 	default:
-		err = &settings.Problem{Setting: "SOURCE_KIND", Value: cfg.SourceKind, Expected: "a kind that NewSource creates"}
+		err = &settings.Problem{Setting: "SOURCE_KIND", Value: cfg.SourceKind, Expected: "a kind that newSource creates"}
 	}
 	if err != nil {
 		return nil, err
@@ -185,8 +185,8 @@ func (c *Config) CheckFiles(version string, checks settings.FileChecks) error {
 	return errors.Join(problems...)
 }
 
-// NewCloud creates the client of the cloud. It returns nil if addresses come from elsewhere.
-func NewCloud(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (collector.Cloud, error) {
+// newCloud creates the client of the cloud. It returns nil if addresses come from elsewhere.
+func newCloud(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (collector.Cloud, error) {
 	if !cfg.UsesCloud() {
 		return nil, nil
 	}
@@ -207,26 +207,26 @@ func NewCloud(cfg *Config, version string, log *slog.Logger, registry prometheus
 	return client, nil
 }
 
-// NewCollector creates the stages up to the set of the feed.
-func NewCollector(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*collector.Collector, error) {
-	src, errSource := NewSource(cfg, version, log, registry)
-	cloud, errCloud := NewCloud(cfg, version, log, registry)
+// newNodeCollector creates the stages up to the set of the feed.
+func newNodeCollector(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*collector.Collector, error) {
+	src, errSource := newSource(cfg, version, log, registry)
+	cloud, errCloud := newCloud(cfg, version, log, registry)
 	if err := errors.Join(errSource, errCloud); err != nil {
 		return nil, err
 	}
-	return newCollector(cfg, collector.Config{
+	return assembleCollector(cfg, collector.Config{
 		Source: src, Cloud: cloud, Set: feed.NewSet("", rand.Text()), Log: log,
 		Registerer: registry, Propagation: collector.NewPropagation(registry),
 	}), nil
 }
 
-func newCollector(cfg *Config, stages collector.Config) *collector.Collector {
+func assembleCollector(cfg *Config, stages collector.Config) *collector.Collector {
 	stages.Roster, stages.Log = newRosterConfig(cfg), stages.Log.With("source", cfg.SourceKind)
 	return collector.New(stages)
 }
 
-// NewExports creates the stages of an inventory that exports Services.
-func NewExports(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*exports.Exports, error) {
+// newExports creates the stages of an inventory that exports Services.
+func newExports(cfg *Config, version string, log *slog.Logger, registry prometheus.Registerer) (*exports.Exports, error) {
 	if cfg.SourceService != "" {
 		return nil, &settings.Problem{
 			Setting:  "SOURCE_SERVICE",
@@ -248,7 +248,7 @@ func NewExports(cfg *Config, version string, log *slog.Logger, registry promethe
 		NewCollector: func(service types.NamespacedName, set *feed.Set, registerer prometheus.Registerer) (*collector.Collector, func()) {
 			log := log.With("service", service.String())
 			src := newServiceSource(cfg, client, service, log, watches)
-			return newCollector(cfg, collector.Config{
+			return assembleCollector(cfg, collector.Config{
 				Source: src, Set: set, Log: log, Registerer: registerer, Propagation: propagation,
 			}), src.Recheck
 		},

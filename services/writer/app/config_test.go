@@ -1,4 +1,4 @@
-package config_test
+package app
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/slicefeed/slicefeed/services/internal/settings"
 	"github.com/slicefeed/slicefeed/services/internal/testkit"
-	"github.com/slicefeed/slicefeed/services/writer/config"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
@@ -17,7 +16,7 @@ func TestProbeModesMatchSetting(t *testing.T) {
 	for _, mode := range probe.Modes() {
 		want = append(want, mode.String())
 	}
-	for _, f := range settings.List(&config.Config{}) {
+	for _, f := range settings.List(&Config{}) {
 		if f.Flag == "health-check-mode" && !slices.Equal(f.Enum, want) {
 			t.Errorf("HEALTH_CHECK_MODE accepts %v, want the modes of package probe: %v", f.Enum, want)
 		}
@@ -25,7 +24,7 @@ func TestProbeModesMatchSetting(t *testing.T) {
 }
 
 func TestDerivesNamesFromClassAndService(t *testing.T) {
-	cfg, err := testkit.LoadEnv[config.Config](testkit.WriterEnv(), map[string]string{"CLASS": "blue"})
+	cfg, err := testkit.LoadEnv[Config](testkit.WriterEnv(), map[string]string{"CLASS": "blue"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func TestWatchedNamespaces(t *testing.T) {
 		{map[string]string{"WATCH_NAMESPACES": "b,a,b"}, []string{"a", "b", "web"}},
 		{map[string]string{"WATCH_NAMESPACES": "*"}, []string{"*"}},
 	} {
-		cfg, err := testkit.LoadEnv[config.Config](testkit.WriterEnv(), tt.set)
+		cfg, err := testkit.LoadEnv[Config](testkit.WriterEnv(), tt.set)
 		if err != nil {
 			t.Fatal(err)
 		}
