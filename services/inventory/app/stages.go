@@ -93,9 +93,7 @@ func newNodeRules(cfg *Config) (rules kube.Rules, err error) {
 	if rules.Selector, err = labels.Parse(cfg.NodeSelector); err != nil {
 		return rules, err
 	}
-	if cfg.Cordoned == "drain" {
-		rules.Cordoned = kube.DrainCordoned
-	}
+	rules.DrainCordoned = cfg.Cordoned == "drain"
 	if cfg.Workload != "" {
 		if rules.Workload, err = kube.ParseWorkload(cfg.Workload); err != nil {
 			return rules, err

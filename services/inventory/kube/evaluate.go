@@ -32,21 +32,11 @@ const (
 	maxAddresses  = 64
 )
 
-// CordonPolicy is the effect of a cordon on the state of a node.
-type CordonPolicy uint8
-
-const (
-	// KeepCordoned gives a cordon no effect, because draining on cordon has caused outages.
-	KeepCordoned CordonPolicy = iota
-	// DrainCordoned makes a cordoned node draining.
-	DrainCordoned
-)
-
 // Rules decide whether a Node is eligible, and its state. The zero value selects every worker.
 type Rules struct {
-	Selector labels.Selector // nil: every worker
-	Cordoned CordonPolicy
-	Workload *Workload // nil: the state of a node does not depend on Pods
+	Selector      labels.Selector // nil: every worker
+	DrainCordoned bool            // off by default, because draining on cordon has caused outages
+	Workload      *Workload       // nil: the state of a node does not depend on Pods
 }
 
 // nodeSummary is what is kept of a Node. Its candidate has no state yet: that may depend on the
@@ -148,7 +138,7 @@ func (s nodeSummary) evaluateState(rules Rules, pods podCounts) (state roster.No
 	switch {
 	case s.signals.scaleDownTaint:
 		leaving = "the autoscaler is about to delete its machine (taint " + taintAutoscaler + ")"
-	case s.signals.cordoned && rules.Cordoned == DrainCordoned:
+	case s.signals.cordoned && rules.DrainCordoned:
 		leaving = "it is cordoned, and CORDONED is drain"
 	case s.signals.cordoned:
 		kubelet += "; it is cordoned, without effect because CORDONED is keep"

@@ -67,7 +67,7 @@ func TestEvaluateNode(t *testing.T) {
 		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, Rules{}, roster.NotReady, 0},
 		{"shut down and being deleted", []func(*corev1.Node){withTaint(taintShutdown), deleting}, Rules{}, roster.NotReady, 0},
 		{"cordoned, without effect", []func(*corev1.Node){cordoned, withTaint("node.kubernetes.io/unschedulable")}, Rules{}, roster.Ready, 0},
-		{"cordoned, drained", []func(*corev1.Node){cordoned}, Rules{Cordoned: DrainCordoned}, roster.Draining, 0},
+		{"cordoned, drained", []func(*corev1.Node){cordoned}, Rules{DrainCordoned: true}, roster.Draining, 0},
 		{"cordoned and not ready", []func(*corev1.Node){cordoned, notReady}, Rules{}, roster.NotReady, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestNamesWhatDecidesTheState(t *testing.T) {
 		{newWorker("w"), Rules{}, podCounts{}, "its kubelet is ready"},
 		{newWorker("w", notReady), Rules{}, podCounts{}, "its kubelet is not ready"},
 		{newWorker("w", cordoned), Rules{}, podCounts{}, "its kubelet is ready; it is cordoned, without effect because CORDONED is keep"},
-		{newWorker("w", cordoned, notReady), Rules{Cordoned: DrainCordoned}, podCounts{}, "it is cordoned, and CORDONED is drain"},
+		{newWorker("w", cordoned, notReady), Rules{DrainCordoned: true}, podCounts{}, "it is cordoned, and CORDONED is drain"},
 		{newWorker("w", withTaint(taintAutoscaler)), Rules{}, podCounts{}, "the autoscaler is about to delete its machine (taint " + taintAutoscaler + ")"},
 		{newWorker("w", withTaint(taintShutdown), deleting), Rules{}, podCounts{}, "its machine is shut down (taint " + taintShutdown + ")"},
 		{newWorker("w", deleting, notReady), Rules{}, podCounts{}, "the Node is being deleted"},

@@ -38,17 +38,13 @@ type Nodes struct {
 	changed chan struct{}    // capacity 1
 
 	mu           sync.Mutex
-	nodesByName  map[string]nodeSummary
-	podsByName   map[string]podState
-	countsByNode map[string]podCounts // of the Pods on each Node
+	nodesByName  map[string]nodeSummary // as of the last Take
+	countsByNode map[string]podCounts   // of the Pods on each Node
 }
 
 // New returns a source that has no Nodes yet; Run fills it.
 func New(cfg Config) *Nodes {
-	n := &Nodes{
-		rules: cfg.Rules, changed: make(chan struct{}, 1),
-		nodesByName: map[string]nodeSummary{}, podsByName: map[string]podState{},
-	}
+	n := &Nodes{rules: cfg.Rules, changed: make(chan struct{}, 1)}
 	watchConfig := WatchConfig{Client: cfg.Client, Log: cfg.Log, Metrics: NewMetrics(cfg.Registerer), Changed: n.changed}
 	n.nodes = NewWatch(Kind[*corev1.Node, nodeSummary]{
 		Resource: "nodes", Example: &corev1.Node{}, Requests: cluster.NewRequests(cfg.Client.CoreV1().Nodes(), "", ""),
@@ -97,24 +93,23 @@ func (n *Nodes) Take() roster.Update {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	nodes := n.nodes.Take()
-	nodes.ApplyTo(n.nodesByName)
-	dirty := sets.Set[string]{} // names of the Nodes to evaluate again
-	for _, o := range nodes.Changed {
-		dirty.Insert(o.Name)
-	}
-	update := roster.Update{Removed: nodes.Removed, Failure: nodes.Failure, ChangedAt: nodes.ChangedAt}
+	n.nodesByName = nodes.Objects
+	dirty := sets.New(nodes.Names...) // the Nodes to evaluate again
+	update := roster.Update{Failure: nodes.Failure, ChangedAt: nodes.ChangedAt}
 	reached := []Progress{nodes.Progress}
 	if n.pods != nil {
 		pods := n.pods.Take()
-		if pods.ApplyTo(n.podsByName) {
-			n.countPods(dirty)
+		if len(pods.Names) > 0 {
+			n.countPods(pods.Objects, dirty)
 		}
 		update.Failure, update.ChangedAt = cmp.Or(nodes.Failure, pods.Failure), cmp.Or(nodes.ChangedAt, pods.ChangedAt)
 		reached = append(reached, pods.Progress)
 	}
 	for _, name := range sets.List(dirty) {
-		if s, ok := n.nodesByName[name]; ok {
+		if s, ok := nodes.Objects[name]; ok {
 			update.Changed = append(update.Changed, s.evaluate(n.rules, n.countsByNode[name]))
+		} else {
+			update.Removed = append(update.Removed, name)
 		}
 	}
 	update.LastContact, update.Verified = n.Progress(reached...)
@@ -122,10 +117,10 @@ func (n *Nodes) Take() roster.Update {
 }
 
 // countPods counts the Pods on each Node, and marks the Nodes whose counts changed as dirty.
-func (n *Nodes) countPods(dirty sets.Set[string]) {
+func (n *Nodes) countPods(pods map[string]podState, dirty sets.Set[string]) {
 	old := n.countsByNode
 	n.countsByNode = map[string]podCounts{}
-	for _, pod := range n.podsByName {
+	for _, pod := range pods {
 		n.countsByNode[pod.node] = n.countsByNode[pod.node].plus(pod)
 	}
 	for node := range sets.KeySet(old).Union(sets.KeySet(n.countsByNode)) {

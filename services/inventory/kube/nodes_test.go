@@ -175,8 +175,8 @@ func TestWorkloadDrainEndsWithLastPod(t *testing.T) {
 	}
 	c.Take()
 	c.awaitStates(map[string]roster.NodeState{"a": roster.Draining, "b": roster.Ready}) // by the autoscaler's taint
-	if len(c.countsByNode) != 1 || len(c.podsByName) != 2 {
-		t.Errorf("deleted objects are kept: %v, %v", c.countsByNode, c.podsByName)
+	if pods := c.pods.Take().Objects; len(c.countsByNode) != 1 || len(pods) != 2 {
+		t.Errorf("deleted objects are kept: %v, %v", c.countsByNode, pods)
 	}
 }
 
@@ -296,29 +296,29 @@ func TestStateFromWorkload(t *testing.T) {
 	workload := &Workload{Namespace: "ingress", Selector: labels.SelectorFromSet(labels.Set{"app": "gateway"})}
 	ready, terminating, none, failing := podCounts{all: 1, ready: 1}, podCounts{all: 1, readyDeleting: 1}, podCounts{}, podCounts{all: 1}
 	for _, tc := range []struct {
-		name     string
-		edit     []func(*corev1.Node)
-		cordoned CordonPolicy
-		pods     podCounts
-		want     roster.NodeState
+		name   string
+		edit   []func(*corev1.Node)
+		drains bool
+		pods   podCounts
+		want   roster.NodeState
 	}{
-		{"a ready Pod runs there", nil, KeepCordoned, ready, roster.Ready},
-		{"no Pod runs there", nil, KeepCordoned, none, roster.NotReady},
-		{"its Pod is not ready", nil, KeepCordoned, failing, roster.NotReady},
-		{"its only ready Pod is being deleted", nil, KeepCordoned, terminating, roster.Draining},
-		{"the kubelet is not ready", []func(*corev1.Node){notReady}, KeepCordoned, ready, roster.NotReady},
-		{"cordoned", []func(*corev1.Node){cordoned}, KeepCordoned, ready, roster.Ready},
-		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, DrainCordoned, ready, roster.Ready},
-		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, DrainCordoned, none, roster.Draining},
-		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, KeepCordoned, none, roster.NotReady},
-		{"tainted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, ready, roster.Ready},
-		{"tainted by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, KeepCordoned, none, roster.Draining},
-		{"being deleted", []func(*corev1.Node){deleting}, KeepCordoned, ready, roster.Draining},
-		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, KeepCordoned, ready, roster.NotReady},
+		{"a ready Pod runs there", nil, false, ready, roster.Ready},
+		{"no Pod runs there", nil, false, none, roster.NotReady},
+		{"its Pod is not ready", nil, false, failing, roster.NotReady},
+		{"its only ready Pod is being deleted", nil, false, terminating, roster.Draining},
+		{"the kubelet is not ready", []func(*corev1.Node){notReady}, false, ready, roster.NotReady},
+		{"cordoned", []func(*corev1.Node){cordoned}, false, ready, roster.Ready},
+		{"cordoned where that means drain", []func(*corev1.Node){cordoned}, true, ready, roster.Ready},
+		{"cordoned where that means drain, and the Pod has left", []func(*corev1.Node){cordoned}, true, none, roster.Draining},
+		{"cordoned, and the Pod has left", []func(*corev1.Node){cordoned}, false, none, roster.NotReady},
+		{"tainted by the autoscaler", []func(*corev1.Node){withTaint(taintAutoscaler)}, false, ready, roster.Ready},
+		{"tainted by the autoscaler, and the Pod has left", []func(*corev1.Node){withTaint(taintAutoscaler)}, false, none, roster.Draining},
+		{"being deleted", []func(*corev1.Node){deleting}, false, ready, roster.Draining},
+		{"shut down", []func(*corev1.Node){withTaint(taintShutdown)}, false, ready, roster.NotReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			node := newWorker("w", tc.edit...)
-			rules := Rules{Cordoned: tc.cordoned, Workload: workload}
+			rules := Rules{DrainCordoned: tc.drains, Workload: workload}
 			if got := summarizeNode(node, rules).evaluate(rules, tc.pods); got.State != tc.want {
 				t.Errorf("got %s, want %s", got.State, tc.want)
 			}

@@ -21,8 +21,8 @@ import (
 type Changes[T any] struct {
 	Progress
 
-	Changed []Object[T] // new or changed, sorted by name; as namespace/name if they are in one
-	Removed []string    // names, sorted; none of them is in Changed
+	Objects map[string]T // all, by name; as namespace/name if they are in one. Only the next Take modifies it
+	Names   []string     // of those that are new, changed or removed, sorted
 
 	ChangedAt time.Time // when the first change arrived; zero: there is none
 	Failure   string    // of a list or watch since LastContact; reported once
@@ -33,23 +33,6 @@ type Changes[T any] struct {
 type Progress struct {
 	LastContact     time.Time // of the last list, event or bookmark; zero: none yet
 	ResourceVersion uint64    // reached at LastContact
-}
-
-// ApplyTo applies the changes to a copy of the objects.
-func (c Changes[T]) ApplyTo(objects map[string]T) (changed bool) {
-	for _, o := range c.Changed {
-		objects[o.Name] = o.Value
-	}
-	for _, name := range c.Removed {
-		delete(objects, name)
-	}
-	return len(c.Changed)+len(c.Removed) > 0
-}
-
-// Object is what is kept of an object.
-type Object[T any] struct {
-	Name  string
-	Value T
 }
 
 // tracker is the store behind the reflector. A shared informer was rejected: its queue and
@@ -65,11 +48,11 @@ type tracker[T any] struct {
 	mu         sync.Mutex
 	synced     bool                        // a complete list was received
 	objects    map[string]trackedObject[T] // by name
+	taken      map[string]T                // their values as of the previous Take
 	dirty      sets.Set[string]            // names that changed since the previous Take
 	dirtySince time.Time                   // of the first of them
 	number     uint64                      // of changes so far
-	deleted    map[string]uint64           // by name, during a full verification: the resourceVersion of the deletion
-	verifying  int                         // number of full verifications in progress
+	deleted    map[string]uint64           // by name: the resourceVersion of the deletion; nil outside of full verifications
 
 	reached Progress
 	failure string
@@ -112,7 +95,7 @@ func newTracker[O runtime.Object, T any](kind Kind[O, T], changed chan<- struct{
 			typed, _ := o.(O)
 			return kind.Extract(typed)
 		},
-		objects: map[string]trackedObject[T]{}, dirty: sets.Set[string]{}, deleted: map[string]uint64{},
+		objects: map[string]trackedObject[T]{}, taken: map[string]T{}, dirty: sets.Set[string]{},
 	}
 }
 
@@ -233,7 +216,7 @@ func (t *tracker[T]) remove(name string, rv uint64) {
 	}
 	delete(t.objects, name)
 	t.markDirty(name)
-	if t.verifying > 0 {
+	if t.deleted != nil {
 		t.deleted[name] = rv
 	}
 }
@@ -265,15 +248,15 @@ func (t *tracker[T]) setFailure(reason string) {
 func (t *tracker[T]) takeChanges() Changes[T] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changes := Changes[T]{Progress: t.reached, Failure: t.failure, Number: t.number}
+	changes := Changes[T]{Progress: t.reached, Objects: t.taken, Names: sets.List(t.dirty), Failure: t.failure, Number: t.number}
 	if len(t.dirty) > 0 {
 		changes.ChangedAt = t.dirtySince
 	}
-	for _, name := range sets.List(t.dirty) {
+	for name := range t.dirty {
 		if o, ok := t.objects[name]; ok {
-			changes.Changed = append(changes.Changed, Object[T]{name, o.value})
+			t.taken[name] = o.value
 		} else {
-			changes.Removed = append(changes.Removed, name)
+			delete(t.taken, name)
 		}
 	}
 	clear(t.dirty)

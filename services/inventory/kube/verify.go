@@ -65,10 +65,11 @@ func (w *Watch[T]) verifyLight(ctx context.Context) (uint64, error) {
 
 // verifyFull reads all objects with quorum, and returns nil once the reported objects equal
 // them. If they still differ after as long as the listing took, it requests a relist: the watch may still be reading its
-// own list, which takes about as long.
+// own list, which takes about as long. Verifications must not overlap, or deletions look like differences; the roster
+// requests one at a time.
 func (w *Watch[T]) verifyFull(ctx context.Context) error {
-	w.tracker.beginVerification()
-	defer w.tracker.endVerification()
+	w.tracker.recordDeletions(map[string]uint64{})
+	defer w.tracker.recordDeletions(nil)
 	startedAt := time.Now()
 	listed, rv, err := w.listAll(ctx)
 	if err != nil {
@@ -163,18 +164,11 @@ func (t *tracker[T]) reachedVersion() uint64 {
 	return t.reached.ResourceVersion
 }
 
-func (t *tracker[T]) beginVerification() {
+// recordDeletions records deletions in a map, by name, from now on; nil: it does not.
+func (t *tracker[T]) recordDeletions(in map[string]uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.verifying++
-}
-
-func (t *tracker[T]) endVerification() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.verifying--; t.verifying == 0 {
-		clear(t.deleted)
-	}
+	t.deleted = in
 }
 
 // findMismatches compares the tracked objects with a listing at resourceVersion rv, and returns the

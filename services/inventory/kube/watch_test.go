@@ -88,10 +88,35 @@ func startWatch(t *testing.T, client kubernetes.Interface) *runningWatch {
 	return &runningWatch{Watch: w, Verifier: NewVerifier(w), changed: changed}
 }
 
+// taken are the changes of a watch, split into those of objects and their removals.
+type taken struct {
+	Changes[bool]
+
+	Changed []object
+	Removed []string
+}
+
+type object struct {
+	Name  string
+	Value bool
+}
+
+func split(c Changes[bool]) taken {
+	out := taken{Changes: c}
+	for _, name := range c.Names {
+		if value, ok := c.Objects[name]; ok {
+			out.Changed = append(out.Changed, object{name, value})
+		} else {
+			out.Removed = append(out.Removed, name)
+		}
+	}
+	return out
+}
+
 // awaitChanges takes changes and returns their sum once it satisfies ok.
-func awaitChanges(t *testing.T, w *runningWatch, what string, ok func(Changes[bool]) bool) Changes[bool] {
+func awaitChanges(t *testing.T, w *runningWatch, what string, ok func(taken) bool) taken {
 	t.Helper()
-	var all Changes[bool]
+	var all taken
 	deadline := time.After(20 * time.Second)
 	for {
 		select {
@@ -99,7 +124,7 @@ func awaitChanges(t *testing.T, w *runningWatch, what string, ok func(Changes[bo
 		case <-deadline:
 			t.Fatalf("timed out waiting for %s, got %+v", what, all)
 		}
-		changes := w.Take()
+		changes := split(w.Take())
 		all.Changed = append(all.Changed, changes.Changed...)
 		all.Removed = append(all.Removed, changes.Removed...)
 		all.Progress = changes.Progress
@@ -123,7 +148,7 @@ func TestFollowsObjects(t *testing.T) {
 	n := startWatch(t, client)
 	<-watching
 	ctx := t.Context()
-	awaitChanges(t, n, "two nodes", func(n Changes[bool]) bool { return len(n.Changed) == 2 && !n.LastContact.IsZero() })
+	awaitChanges(t, n, "two nodes", func(n taken) bool { return len(n.Changed) == 2 && !n.LastContact.IsZero() })
 	if _, err := n.Verify(ctx, roster.FullVerification); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +164,7 @@ func TestFollowsObjects(t *testing.T) {
 	if err := client.CoreV1().Nodes().Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	changes := awaitChanges(t, n, "three changes", func(n Changes[bool]) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
+	changes := awaitChanges(t, n, "three changes", func(n taken) bool { return len(n.Changed) >= 2 && len(n.Removed) == 1 })
 	if changes.Removed[0] != "a" {
 		t.Errorf("removed %v", changes.Removed)
 	}
@@ -158,18 +183,18 @@ func TestIrrelevantUpdateOnlyAdvances(t *testing.T) {
 	if err := tr.Replace([]any{newNode("a")}, "5"); err != nil {
 		t.Fatal(err)
 	}
-	if changes := tr.takeChanges(); len(changes.Changed) != 1 || changes.ResourceVersion != 5 {
+	if changes := split(tr.takeChanges()); len(changes.Changed) != 1 || changes.ResourceVersion != 5 {
 		t.Fatalf("got %+v", changes)
 	}
 	heartbeat := newNode("a", func(n *corev1.Node) { n.ResourceVersion = "9"; n.Annotations = map[string]string{"x": "y"} })
 	if err := tr.Update(heartbeat); err != nil {
 		t.Fatal(err)
 	}
-	changes := tr.takeChanges()
+	changes := split(tr.takeChanges())
 	if len(changes.Changed) != 0 || changes.ResourceVersion != 9 || changes.LastContact.IsZero() {
 		t.Errorf("got %+v", changes)
 	}
-	if changes = tr.takeChanges(); len(changes.Changed) != 0 {
+	if changes = split(tr.takeChanges()); len(changes.Changed) != 0 {
 		t.Errorf("reported twice: %+v", changes)
 	}
 }
@@ -179,7 +204,7 @@ func TestRelistReportsMissedChanges(t *testing.T) {
 	_ = tr.Replace([]any{newNode("a"), newNode("b")}, "5")
 	tr.takeChanges()
 	_ = tr.Replace([]any{newNode("b", cordoned), newNode("c"), newNode("")}, "3")
-	changes := tr.takeChanges()
+	changes := split(tr.takeChanges())
 	if len(changes.Changed) != 2 || changes.Changed[0].Name != "b" || changes.Changed[1].Name != "c" ||
 		len(changes.Removed) != 1 || changes.Removed[0] != "a" || changes.ResourceVersion != 3 {
 		t.Errorf("got %+v", changes)
@@ -192,7 +217,7 @@ func TestCoalescesDeleteAndRecreate(t *testing.T) {
 	tr.takeChanges()
 	_ = tr.Delete(newNode("a"))
 	_ = tr.Add(newNode("a", func(n *corev1.Node) { n.UID = "uid-2" }))
-	changes := tr.takeChanges()
+	changes := split(tr.takeChanges())
 	if len(changes.Changed) != 1 || len(changes.Removed) != 0 {
 		t.Errorf("got %+v", changes)
 	}
@@ -226,8 +251,7 @@ func TestFindsMismatchesWithListing(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tr := newTestTracker()
-			tr.beginVerification()
-			defer tr.endVerification()
+			tr.recordDeletions(map[string]uint64{})
 			tc.deliver(tr)
 			differ := tr.findMismatches(map[string]version{"a": {"1", 10}}, 20, nil)
 			if (len(differ) == 0) != tc.equal {
@@ -257,7 +281,7 @@ func TestBadInput(t *testing.T) {
 func testNoResponse(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	n := startWatch(t, client)
-	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
+	awaitChanges(t, n, "the list", func(n taken) bool { return len(n.Changed) == 1 })
 	hang := make(chan struct{})
 	defer close(hang)
 	s.locked(func() {
@@ -271,7 +295,7 @@ func testNoResponse(t *testing.T) {
 	if _, err := n.Verify(ctx, roster.LightVerification); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if changes := n.Take(); len(changes.Removed) > 0 {
+	if changes := split(n.Take()); len(changes.Removed) > 0 {
 		t.Errorf("removed %v", changes.Removed)
 	}
 }
@@ -304,7 +328,7 @@ func testEmptyList(t *testing.T) {
 	_ = w.Replace([]any{newNode("a")}, "5")
 	w.takeChanges()
 	_ = w.Replace(nil, "6")
-	if changes := w.takeChanges(); len(changes.Removed) != 1 || changes.ResourceVersion != 6 {
+	if changes := split(w.takeChanges()); len(changes.Removed) != 1 || changes.ResourceVersion != 6 {
 		t.Errorf("got %+v", changes)
 	}
 }
@@ -419,9 +443,9 @@ func (s *apiServer) locked(f func()) {
 func TestBookmarkAdvancesResourceVersion(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	n := startWatch(t, client)
-	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 && len(n.Changed) == 1 })
+	awaitChanges(t, n, "the list", func(n taken) bool { return n.ResourceVersion == 10 && len(n.Changed) == 1 })
 	s.events <- watchEvent(t, "BOOKMARK", newNode("", setResourceVersion("77")))
-	changes := awaitChanges(t, n, "the bookmark", func(n Changes[bool]) bool { return n.ResourceVersion == 77 })
+	changes := awaitChanges(t, n, "the bookmark", func(n taken) bool { return n.ResourceVersion == 77 })
 	if changes.LastContact.IsZero() || len(changes.Changed) != 0 {
 		t.Errorf("got %+v", changes)
 	}
@@ -430,12 +454,12 @@ func TestBookmarkAdvancesResourceVersion(t *testing.T) {
 func testWatchExpires(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	n := startWatch(t, client)
-	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
+	awaitChanges(t, n, "the list", func(n taken) bool { return len(n.Changed) == 1 })
 	s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("b", setResourceVersion("19"))}, 20 })
 	gone := metav1.WatchEvent{Type: "ERROR"}
 	gone.Object.Raw = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired","message":"too old"}`)
 	s.events <- gone
-	awaitChanges(t, n, "the new list", func(n Changes[bool]) bool {
+	awaitChanges(t, n, "the new list", func(n taken) bool {
 		return len(n.Removed) == 1 && n.Removed[0] == "a" && len(n.Changed) == 1 && n.ResourceVersion == 20
 	})
 }
@@ -444,7 +468,7 @@ func testListRejected(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	s.locked(func() { s.fail = func(string) int { return 403 } })
 	n := startWatch(t, client)
-	changes := awaitChanges(t, n, "the failure", func(n Changes[bool]) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
+	changes := awaitChanges(t, n, "the failure", func(n taken) bool { return strings.HasPrefix(n.Failure, "list nodes: ") })
 	if !changes.LastContact.IsZero() {
 		t.Errorf("got %+v", changes)
 	}
@@ -456,7 +480,7 @@ func testListRejected(t *testing.T) {
 func testPagesExpire(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"), newNode("b"))
 	n := startWatch(t, client)
-	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 2 })
+	awaitChanges(t, n, "the list", func(n taken) bool { return len(n.Changed) == 2 })
 	expired := false
 	s.locked(func() {
 		s.pages, s.lists = true, nil
@@ -481,7 +505,7 @@ func testPagesExpire(t *testing.T) {
 func testIdleWatchMissesChange(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	n := startWatch(t, client)
-	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return len(n.Changed) == 1 })
+	awaitChanges(t, n, "the list", func(n taken) bool { return len(n.Changed) == 1 })
 	s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("a"), *newNode("b", setResourceVersion("15"))}, 20 })
 	n.minCatchUp = 100 * time.Millisecond // TestFullVerificationWaitsForAllPages has the real one
 	_, err := n.Verify(t.Context(), roster.FullVerification)
@@ -489,7 +513,7 @@ func testIdleWatchMissesChange(t *testing.T) {
 	if !errors.Is(err, errInconsistent) || !strings.Contains(err.Error(), `"b"`) {
 		t.Fatalf("got %v", err)
 	}
-	awaitChanges(t, n, "the missed change", func(n Changes[bool]) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
+	awaitChanges(t, n, "the missed change", func(n taken) bool { return len(n.Changed) == 1 && n.Changed[0].Name == "b" })
 	if _, err = n.Verify(t.Context(), roster.FullVerification); err != nil {
 		t.Error(err)
 	}
@@ -565,12 +589,12 @@ func testOlderList(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			s, client := startAPIServer(t, newNode("a"))
 			n := startWatch(t, client)
-			awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 })
+			awaitChanges(t, n, "the list", func(n taken) bool { return n.ResourceVersion == 10 })
 			s.locked(func() { s.nodes, s.rv = []corev1.Node{*newNode("b", setResourceVersion("5"))}, 6 }) // etcd is restored
 			if _, err := n.Verify(t.Context(), mode); !errors.Is(err, errInconsistent) {
 				t.Errorf("got %v, want %v", err, errInconsistent)
 			}
-			awaitChanges(t, n, "what was restored", func(n Changes[bool]) bool {
+			awaitChanges(t, n, "what was restored", func(n taken) bool {
 				return len(n.Removed) == 1 && len(n.Changed) == 1 && n.Changed[0].Name == "b" && n.ResourceVersion == 6
 			})
 			if _, err := n.Verify(t.Context(), mode); err != nil {
@@ -588,7 +612,7 @@ func testOlderList(t *testing.T) {
 func TestVerificationRefusesAListWithoutResourceVersion(t *testing.T) {
 	s, client := startAPIServer(t, newNode("a"))
 	n := startWatch(t, client)
-	awaitChanges(t, n, "the list", func(n Changes[bool]) bool { return n.ResourceVersion == 10 })
+	awaitChanges(t, n, "the list", func(n taken) bool { return n.ResourceVersion == 10 })
 	s.locked(func() { s.nodes, s.rv = nil, 0 })
 	for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification} {
 		if _, err := n.Verify(t.Context(), mode); err == nil || !strings.Contains(err.Error(), "invalid resourceVersion") {
@@ -633,7 +657,7 @@ func TestAFirstListThatHangsIsRepeated(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- w.Run(ctx) }()
 		time.Sleep(3 * time.Minute)
-		if changes := w.Take(); len(changes.Changed) != 1 {
+		if changes := split(w.Take()); len(changes.Changed) != 1 {
 			t.Errorf("after three minutes: %+v", changes)
 		}
 		stop()

@@ -20,7 +20,7 @@ type Catalog struct {
 
 // NewCatalog returns a catalog that knows no Services yet; Run fills it.
 func NewCatalog(cfg Config) *Catalog {
-	c := &Catalog{changed: make(chan struct{}, 1), exported: map[string]bool{}, problem: "the exported Services have not been listed yet"}
+	c := &Catalog{changed: make(chan struct{}, 1), problem: "the exported Services have not been listed yet"}
 	c.watch = kube.NewWatch(kube.Kind[*corev1.Service, bool]{
 		Resource: "services", Example: &corev1.Service{},
 		Requests: cluster.NewRequests(cfg.Client.CoreV1().Services(cfg.Service.Namespace), cfg.Exported.String(), ""),
@@ -41,17 +41,14 @@ func (c *Catalog) Changed() <-chan struct{} { return c.changed }
 // namespace/name.
 func (c *Catalog) Take() (names []string) {
 	changes := c.watch.Take()
-	changes.ApplyTo(c.exported)
-	for _, o := range changes.Changed {
-		names = append(names, o.Name)
-	}
+	c.exported = changes.Objects
 	switch {
 	case changes.Failure != "":
 		c.problem = "the exported Services cannot be listed: " + changes.Failure
 	case !changes.LastContact.IsZero():
 		c.problem = ""
 	}
-	return append(names, changes.Removed...)
+	return changes.Names
 }
 
 // Has reports whether a Service is exported, as of the last Take.

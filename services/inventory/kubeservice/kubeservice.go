@@ -52,22 +52,21 @@ type Endpoints struct {
 	recheck  chan struct{} // capacity 1: Run has to check the Service
 	checking sync.Mutex    // so that the last answer is the newest
 
-	mu           sync.Mutex
-	isRead       bool   // the Service need not be read before anything is reported of it
-	withheld     string // why nothing is reported; empty: the endpoints of the Service are
-	failure      string // of the last check that Run made
-	confirmed    uint64 // Number of the watch before the Service was seen last
-	slicesByName map[string][]roster.Node
-	listed       map[string]roster.Node // what the slices list, by name
-	reported     map[string]roster.Node // as last reported; may have some that are no longer listed
-	unlisted     map[string]uint64      // those, by the Number of the watch at which they were found to be
+	mu        sync.Mutex
+	isRead    bool                   // the Service need not be read before anything is reported of it
+	withheld  string                 // why nothing is reported; empty: the endpoints of the Service are
+	failure   string                 // of the last check that Run made
+	confirmed uint64                 // Number of the watch before the Service was seen last
+	listed    map[string]roster.Node // what the slices list, by name
+	reported  map[string]roster.Node // as last reported; may have some that are no longer listed
+	unlisted  map[string]uint64      // those, by the Number of the watch at which they were found to be
 }
 
 // New returns a source that has no endpoints yet; Run fills it.
 func New(cfg Config) *Endpoints {
 	e := &Endpoints{
 		cfg: cfg, changed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), isRead: cfg.Exported == nil,
-		slicesByName: map[string][]roster.Node{}, reported: map[string]roster.Node{}, unlisted: map[string]uint64{},
+		reported: map[string]roster.Node{}, unlisted: map[string]uint64{},
 	}
 	// Only this label ties a slice to its Service; the name of a slice is arbitrary.
 	selector := labels.Set{discoveryv1.LabelServiceName: cfg.Service.Name}.String()
@@ -172,8 +171,8 @@ func (e *Endpoints) Take() roster.Update {
 		return roster.Update{Withheld: e.withheld, Failure: cmp.Or(e.withheld, "the Service has not been read yet")}
 	}
 	changes := e.watch.Take()
-	if changes.ApplyTo(e.slicesByName) {
-		e.mergeSlices()
+	if len(changes.Names) > 0 {
+		e.listed = mergeSlices(changes.Objects)
 	}
 	update := roster.Update{
 		Failure: cmp.Or(e.failure, changes.Failure), ChangedAt: changes.ChangedAt, PartialError: e.partialError(),
@@ -185,17 +184,18 @@ func (e *Endpoints) Take() roster.Update {
 }
 
 // mergeSlices merges the endpoints of all slices.
-func (e *Endpoints) mergeSlices() {
+func mergeSlices(slicesByName map[string][]roster.Node) map[string]roster.Node {
 	listed := map[string][]roster.Node{}
-	for _, members := range e.slicesByName {
+	for _, members := range slicesByName {
 		for _, c := range members {
 			listed[c.Name] = append(listed[c.Name], c)
 		}
 	}
-	e.listed = make(map[string]roster.Node, len(listed))
+	merged := make(map[string]roster.Node, len(listed))
 	for name, all := range listed {
-		e.listed[name] = mergeMembers(all)
+		merged[name] = mergeMembers(all)
 	}
+	return merged
 }
 
 // partialError describes the invalid endpoints of the slices.
