@@ -2,6 +2,7 @@ package applier
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -303,5 +304,44 @@ func TestSliceThatWaitsForAFinalizerIsReplacedAndEmptied(t *testing.T) {
 	w.wantSent(t, "PUT shop-nodes-2")
 	if w.asked != asked {
 		t.Error("that it is gone counts as another client's change")
+	}
+}
+
+func TestOnlyOurAnnotationsAreRepaired(t *testing.T) {
+	w := newWriter(t)
+	d := desired("10.0.0.1")
+	d.Annotations = map[string]string{"example.com/note": "ours"}
+	w.must(t, d)
+	for _, c := range []struct {
+		key      string
+		repaired int
+	}{{"example.com/theirs", 0}, {"example.com/note", 1}} {
+		w.api.edit("shop-nodes", func(s *discoveryv1.EndpointSlice) { s.Annotations[c.key] = "theirs" })
+		w.must(t, d)
+		if w.repaired != c.repaired {
+			t.Errorf("after an edit of %s: %d repairs", c.key, w.repaired)
+		}
+	}
+	want := map[string]string{"example.com/note": "ours", "example.com/theirs": "theirs"}
+	if got := w.api.slices["shop-nodes"].Annotations; !maps.Equal(got, want) {
+		t.Errorf("annotations: %v", got)
+	}
+}
+
+// A function that changes slices makes no difference that would be repaired, not even by the next leader.
+func TestChangedSlicesAreWrittenOnce(t *testing.T) {
+	w := newWriter(t)
+	d := desired("10.0.0.1")
+	d.Mutate = func(s *discoveryv1.EndpointSlice) {
+		s.Labels["example.com/team"], s.Endpoints[0].Zone = "a", ptr.To("zone-1")
+	}
+	for _, what := range []string{"at first", "again", "in another term"} {
+		w.must(t, d)
+		if n := len(w.wrote); n != 1 {
+			t.Errorf("%s: %d writes in all", what, n)
+		}
+		if what == "again" {
+			w.StartTerm()
+		}
 	}
 }
