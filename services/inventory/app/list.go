@@ -41,7 +41,7 @@ func runList(ctx context.Context, inv command.Invocation[Config]) error {
 	if missing != nil { // a reader of the list would conclude that a missing node has left
 		return fmt.Errorf("nothing to publish after %s: %w", timeout, missing)
 	}
-	nodes := toListed(c.Snapshot(func(string) bool { return false }).Members)
+	nodes := toListed(c.Snapshot(roster.Filter{}).Members)
 	if !inv.Format.IsTable() {
 		return inv.Format.Write(inv.Out, nodes)
 	}
@@ -56,8 +56,8 @@ func runList(ctx context.Context, inv command.Invocation[Config]) error {
 // toListed converts nodes. The format has one address; a draining node is not ready in it.
 func toListed(members []roster.Member) []listedNode {
 	list := []listedNode{}
-	for _, m := range members {
-		if n := m.Published; n != nil {
+	for _, n := range members {
+		if n.IsPublished() {
 			list = append(list, listedNode{Name: n.Name, PrivateIP: n.Addresses[0], Ready: n.State == roster.Ready, Worker: true})
 		}
 	}

@@ -62,11 +62,10 @@ type Listing struct {
 
 // Snapshot is the state of the roster and of the last listing at one moment.
 type Snapshot struct {
-	Status   roster.Status
-	Counts   roster.Counts
-	Members  []roster.Member // sorted by name; only from Snapshot
-	Resolver roster.Resolver
-	Listing  Listing
+	Status  roster.Status
+	Counts  roster.Counts
+	Members []roster.Member // sorted by name; only from Snapshot
+	Listing Listing
 }
 
 // New returns a collector that does not run yet.
@@ -182,22 +181,21 @@ func (c *Collector) listCloud(ctx context.Context) roster.Input {
 
 // Summary returns the state without the nodes. Its cost does not depend on their number.
 func (c *Collector) Summary() Snapshot {
-	return c.snapshot(func() []roster.Member { return nil })
-}
-
-// Snapshot returns the state with all nodes of the source, see Members. Only copying them holds up the collector.
-func (c *Collector) Snapshot(isOfInterest func(name string) bool) Snapshot {
-	s := c.snapshot(func() []roster.Member { return c.roster.Members(isOfInterest) })
-	slices.SortFunc(s.Members, func(a, b roster.Member) int { return strings.Compare(a.Name, b.Name) })
-	return s
-}
-
-func (c *Collector) snapshot(members func() []roster.Member) Snapshot {
 	status, _ := c.Set.Status()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.roster
-	return Snapshot{Status: status, Counts: r.Counts(), Members: members(), Resolver: r.Resolver(), Listing: c.lastListing}
+	return Snapshot{Status: status, Counts: c.roster.Counts(), Listing: c.lastListing}
+}
+
+// Snapshot returns the state with the nodes of the source that a filter selects. Only copying and describing them holds
+// up the collector.
+func (c *Collector) Snapshot(f roster.Filter) Snapshot {
+	status, _ := c.Set.Status()
+	c.mu.Lock()
+	s := Snapshot{Status: status, Counts: c.roster.Counts(), Listing: c.lastListing, Members: c.roster.Members(f)}
+	c.mu.Unlock()
+	slices.SortFunc(s.Members, func(a, b roster.Member) int { return strings.Compare(a.Name, b.Name) })
+	return s
 }
 
 // RecordSent records that the last changes were sent to a subscriber.

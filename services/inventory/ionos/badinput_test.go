@@ -55,9 +55,9 @@ func (s *cloudRoster) poll(added ...roster.Node) {
 
 func (s *cloudRoster) nodes() []string {
 	var out []string
-	for _, m := range s.roster.Members(func(string) bool { return false }) {
-		if m.Published != nil {
-			out = append(out, strings.Join(append([]string{m.Name}, addressStrings(m.Published.Addresses)...), " "))
+	for _, m := range s.roster.Members(roster.Filter{}) {
+		if m.IsPublished() {
+			out = append(out, strings.Join(append([]string{m.Name}, addressStrings(m.Addresses)...), " "))
 		}
 	}
 	slices.Sort(out)
@@ -445,8 +445,8 @@ func TestBadInput(t *testing.T) {
 					tc.wantReason,
 				)
 			}
-			for _, m := range s.roster.Members(func(string) bool { return false }) {
-				if m.Name == "c" && m.Published == nil && m.Omission.Reason != tc.wantOmission {
+			for _, m := range s.roster.Members(roster.Filter{}) {
+				if m.Name == "c" && !m.IsPublished() && m.Omission.Reason != tc.wantOmission {
 					t.Errorf("c is omitted with %v, want %s", m.Omission, tc.wantOmission)
 				}
 			}

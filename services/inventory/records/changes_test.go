@@ -116,9 +116,9 @@ func (f *testPipeline) ingestAndCompare(t *rapid.T, model map[string]roster.Node
 	}
 	f.roster.Apply(time.Now(), roster.Input{Source: update})
 	got := map[string]roster.NodeState{}
-	for _, m := range f.roster.Members(func(string) bool { return false }) {
-		if m.Published != nil {
-			got[m.Name] = m.Published.State
+	for _, m := range f.roster.Members(roster.Filter{}) {
+		if m.IsPublished() {
+			got[m.Name] = m.State
 		}
 	}
 	if !exact { // the roster sees no removal of a node that was removed and came back invalid between two Takes

@@ -67,9 +67,9 @@ func (f *testPipeline) membership() roster.PartStatus { return f.roster.Status(t
 // summary returns membership and nodes in one line.
 func (f *testPipeline) summary() string {
 	var nodes []string
-	for _, m := range f.roster.Members(func(string) bool { return false }) {
-		if m.Published != nil {
-			nodes = append(nodes, fmt.Sprintf("%s %s %s", m.Name, m.Published.State, m.Published.Addresses[0]))
+	for _, m := range f.roster.Members(roster.Filter{}) {
+		if m.IsPublished() {
+			nodes = append(nodes, fmt.Sprintf("%s %s %s", m.Name, m.State, m.Addresses[0]))
 		} else {
 			nodes = append(nodes, fmt.Sprintf("%s omitted (%s)", m.Name, m.Omission.Reason))
 		}

@@ -23,53 +23,36 @@ func parseFilter(text string, exports bool) (f report.Filter, err error) {
 	return f, err
 }
 
-// isOfInterest returns whether a node of a name may be shown in full.
-func isOfInterest(f *report.Filter) func(name string) bool {
-	return func(name string) bool { return f.Detailed() && (f.Node == "" || f.Node == name) }
-}
-
-// selectsNode reports whether a filter selects a node of a Service that it selects.
-func selectsNode(f *report.Filter, m *roster.Member, resolver *roster.Resolver) bool {
-	switch {
-	case f.Node != "":
-		return m.Name == f.Node
-	case !f.Address.IsValid():
-		return true
-	case slices.Contains(m.InternalIPs, f.Address), slices.Contains(m.Holding.Addresses(), f.Address):
-		return true
-	}
-	return slices.ContainsFunc(resolver.Describe(m.Node).Candidates, func(c roster.CandidateAddress) bool { return c.Address == f.Address })
+// members returns the filter of the nodes of a set that a filter selects.
+func members(f report.Filter) roster.Filter {
+	return roster.Filter{Name: f.Node, Address: f.Address, Details: f.Detailed()}
 }
 
 // nodeLine is the line of a node and what its details are made of.
 type nodeLine struct {
 	*inventoryv1.NodeReport
 
-	service  string
-	member   *roster.Member
-	resolver *roster.Resolver
+	service string
+	member  *roster.Member
 }
 
 // key sorts like the lines.
 func (l nodeLine) key() string { return l.service + "\x00" + l.member.Name }
 
 // describeNodes returns the lines of the nodes of a set that a filter selects.
-func describeNodes(s collector.Snapshot, service string, f report.Filter, now time.Time) (lines []nodeLine) {
+func describeNodes(s collector.Snapshot, service string, now time.Time) (lines []nodeLine) {
 	for i := range s.Members {
 		m := &s.Members[i]
-		if !selectsNode(&f, m, &s.Resolver) {
-			continue
-		}
 		n := &inventoryv1.NodeReport{
 			Name: truncate(m.Name), Zone: truncate(m.Zone), Problem: nodeProblem(m, now), Excluded: m.Excluded.String(),
 		}
-		if m.Published != nil {
-			n.State, n.Age = inventoryv1.NodeState(m.Published.State), report.Age(m.Published.Since, now)
-			for _, a := range m.Published.Addresses {
+		if m.IsPublished() {
+			n.State, n.Age = inventoryv1.NodeState(m.State), report.Age(m.Since, now)
+			for _, a := range m.Addresses {
 				n.Addresses = append(n.Addresses, a.String())
 			}
 		}
-		lines = append(lines, nodeLine{NodeReport: n, service: service, member: m, resolver: &s.Resolver})
+		lines = append(lines, nodeLine{NodeReport: n, service: service, member: m})
 	}
 	return lines
 }
@@ -80,31 +63,15 @@ func (l nodeLine) addDetails(now time.Time) {
 	l.Service, l.Uid, l.Hostname = l.service, truncate(m.UID), m.Hostname
 	l.StateReason, l.ProviderId, l.SystemUuid = truncate(m.StateReason), truncate(m.ProviderID), truncate(m.SystemUUID)
 	l.LastChange, l.LastChangeAge = truncate(describeChange(m)), report.Age(m.ChangedAt, now)
+	l.Match, l.ServerId = m.Match, cmp.Or(m.Server, m.ServerID)
 	for _, p := range m.Ports {
 		l.Ports = append(l.Ports, p.String())
 	}
-	if m.Published != nil {
-		l.ServerId = m.Published.ServerID
-	}
-	if m.Excluded != 0 {
-		return // nothing more is decided
-	}
-	facts := l.resolver.Describe(m.Node)
-	l.Match, l.ServerId = facts.Match, cmp.Or(facts.ServerID, l.GetServerId())
-	add := func(c roster.CandidateAddress) {
-		reasons := slices.DeleteFunc([]string{c.Reason, m.Holding.Describe(c.Address)}, func(s string) bool { return s == "" })
+	for _, c := range m.Candidates {
 		l.Candidates = append(l.Candidates, &inventoryv1.CandidateAddress{
-			Address: c.Address.String(), From: truncate(c.From), Reason: truncate(strings.Join(reasons, "; ")),
-			Chosen: new(m.Published != nil && slices.Contains(m.Published.Addresses, c.Address)),
+			Address: c.Address.String(), From: truncate(c.From), Reason: truncate(c.Reason),
+			Chosen: new(slices.Contains(m.Addresses, c.Address)),
 		})
-	}
-	for _, c := range facts.Candidates {
-		add(c)
-	}
-	for _, a := range m.Holding.Addresses() {
-		if !slices.ContainsFunc(facts.Candidates, func(c roster.CandidateAddress) bool { return c.Address == a }) {
-			add(roster.CandidateAddress{Address: a})
-		}
 	}
 }
 
@@ -113,7 +80,7 @@ func describeChange(m *roster.Member) string {
 	if m.ChangedAt.IsZero() {
 		return ""
 	}
-	before, now := describePublished(m.Previous), describePublished(m.Published)
+	before, now := describePublished(m.Previous), describePublished(m.Node)
 	if before == now {
 		return "zone, labels, ports or identifiers"
 	}
@@ -121,7 +88,7 @@ func describeChange(m *roster.Member) string {
 }
 
 func describePublished(n *roster.Node) string {
-	if n == nil {
+	if n == nil || !n.IsPublished() {
 		return "not published"
 	}
 	return fmt.Sprintf("%s at %s", n.State, strings.Trim(fmt.Sprint(n.Addresses), "[]"))

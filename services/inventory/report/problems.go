@@ -138,16 +138,16 @@ func nodeProblem(m *roster.Member, now time.Time) *reportv1.Problem {
 	switch reason := m.Omission.Reason; {
 	case reason != 0:
 		level := report.Error
-		if m.Published != nil || reason == roster.NotResolvedYet {
+		if m.IsPublished() || reason == roster.NotResolvedYet {
 			level = report.Warning // a published node keeps the address that it has
 		}
 		if reason.IsIntended() {
 			level = report.Note
 		}
 		return report.NewProblem(level, reason.String(), object, "%s", m.Omission.Message)
-	case m.Published != nil && m.Published.State == roster.NotReady:
+	case m.IsPublished() && m.State == roster.NotReady:
 		p := report.NewProblem(report.Warning, "NodeNotReady", object, "%s", cmp.Or(m.StateReason, "it is not ready"))
-		p.Age = report.Age(m.Published.Since, now)
+		p.Age = report.Age(m.Since, now)
 		return p
 	}
 	return nil

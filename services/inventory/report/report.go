@@ -42,7 +42,7 @@ type Builder struct {
 
 // Set is what is published as one set.
 type Set interface {
-	Snapshot(isOfInterest func(name string) bool) collector.Snapshot
+	Snapshot(f roster.Filter) collector.Snapshot
 	Summary() collector.Snapshot // without the nodes
 }
 
@@ -128,7 +128,7 @@ func (b *Builder) collect(now time.Time, f report.Filter) (*inventoryv1.Inventor
 	}
 	var lines []nodeLine
 	if b.Set != nil {
-		lines = describeNodes(b.Set.Snapshot(isOfInterest(&f)), "", f, now)
+		lines = describeNodes(b.Set.Snapshot(members(f)), "", now)
 	} else {
 		lines = b.addServices(out, f, streams, now)
 	}
@@ -157,8 +157,8 @@ func (b *Builder) addServices(
 			continue
 		}
 		if f.Detailed() {
-			s = set.Snapshot(isOfInterest(&f))
-			nodes := describeNodes(s, name, f, now)
+			s = set.Snapshot(members(f))
+			nodes := describeNodes(s, name, now)
 			if lines = append(lines, nodes...); f.ByNode() && len(nodes) == 0 {
 				continue
 			}

@@ -49,9 +49,13 @@ func (c *fakeCloud) TokenExpiry() (time.Time, bool, error) {
 // fakeSet is a set with this state.
 type fakeSet struct{ state *collector.Snapshot }
 
-func (s fakeSet) Snapshot(func(string) bool) collector.Snapshot {
+func (s fakeSet) Snapshot(f roster.Filter) collector.Snapshot {
 	out := *s.state
 	out.Members = slices.SortedFunc(slices.Values(out.Members), func(a, b roster.Member) int { return cmp.Compare(a.Name, b.Name) })
+	out.Members = slices.DeleteFunc(out.Members, func(m roster.Member) bool {
+		hasAddress := slices.ContainsFunc(m.Candidates, func(c roster.CandidateAddress) bool { return c.Address == f.Address })
+		return f.Name != "" && f.Name != m.Name || f.Address.IsValid() && !hasAddress
+	})
 	return out
 }
 
@@ -69,10 +73,10 @@ type fixture struct {
 }
 
 func (f *fixture) add(name string, state roster.NodeState, omission roster.OmissionReason, address string) *roster.Member {
-	m := roster.Member{
-		Node:     &roster.Node{Name: name, UID: "uid-" + name, State: state, Zone: "de-1", StateReason: "its kubelet is not ready"},
-		Omission: roster.Omission{Reason: omission}, Holding: &roster.Holding{},
-	}
+	m := roster.Member{Node: &roster.Node{
+		Name: name, UID: "uid-" + name, State: state, Zone: "de-1", StateReason: "its kubelet is not ready",
+		Omission: roster.Omission{Reason: omission},
+	}}
 	switch {
 	case omission.IsIntended():
 		m.Excluded = omission
@@ -80,12 +84,10 @@ func (f *fixture) add(name string, state roster.NodeState, omission roster.Omiss
 	case address == "":
 		f.state.Counts.Omitted[omission]++
 	default:
-		at := netip.MustParseAddr(address)
-		m.InternalIPs = []netip.Addr{at}
-		m.Published = &roster.Node{
-			Name: name, State: state, Since: now.Add(-3 * time.Hour), Addresses: m.InternalIPs, Zone: "de-1", ServerID: "server-of-" + name,
+		m.Addresses, m.Since, m.ServerID = []netip.Addr{netip.MustParseAddr(address)}, now.Add(-3*time.Hour), "server-of-"+name
+		m.Candidates = []roster.CandidateAddress{
+			{Address: m.Addresses[0], From: "the Node", Reason: "the only usable address of its family"},
 		}
-		m.Holding.Assigned[roster.Family(at)] = at
 		f.state.Counts.States[state]++
 	}
 	f.state.Members = append(f.state.Members, m)
@@ -100,9 +102,8 @@ func newFixture() *fixture {
 			Status: roster.Status{
 				Membership: synced, Addresses: synced, Observation: 7, ObservedAt: now.Add(-20 * time.Second), Publishable: true,
 			},
-			Counts:   roster.Counts{States: map[roster.NodeState]int{}, Omitted: map[roster.OmissionReason]int{}},
-			Resolver: roster.Resolver{Method: roster.ByNodeAddress, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},
-			Listing:  collector.Listing{StartedAt: now.Add(-30 * time.Second), Servers: 4},
+			Counts:  roster.Counts{States: map[roster.NodeState]int{}, Omitted: map[roster.OmissionReason]int{}},
+			Listing: collector.Listing{StartedAt: now.Add(-30 * time.Second), Servers: 4},
 		},
 		cloud:       &fakeCloud{budget: ionos.Budget{PerMinute: 120, Free: 58}, expires: now.Add(90*24*time.Hour + time.Hour)},
 		subscribers: []feed.Subscriber{{Name: "spiffe://example.org/writer", Since: now.Add(-time.Hour), LastSentAt: now}},
@@ -229,12 +230,14 @@ func TestEveryOmissionHasAdvice(t *testing.T) {
 func TestFilterSelectsNodesInFull(t *testing.T) {
 	f := newFixture()
 	b := f.add("worker-3", roster.Ready, 0, "10.0.1.13")
-	b.InternalIPs = append(b.InternalIPs, netip.MustParseAddr("192.0.2.1"))
+	b.Candidates = append(b.Candidates, roster.CandidateAddress{
+		Address: netip.MustParseAddr("192.0.2.1"), From: "the Node", Reason: "outside of SECURED_SUBNET_CIDR 10.0.1.0/24",
+	})
 	b.Previous, b.ChangedAt = &roster.Node{
 		State:     roster.NotReady,
-		Addresses: b.Published.Addresses,
+		Addresses: b.Addresses,
 		Zone:      "de-1",
-		ServerID:  b.Published.ServerID,
+		ServerID:  b.ServerID,
 	}, now.Add(
 		-time.Minute,
 	)
@@ -285,7 +288,7 @@ func TestFilterSelectsNodesInFull(t *testing.T) {
 		candidates = append(candidates, fmt.Sprintf("%s %s %t: %s", c.GetAddress(), c.GetFrom(), c.GetChosen(), c.GetReason()))
 	}
 	want := []string{
-		"10.0.1.13 the Node true: the only usable address of its family; kept until another address replaces it, although the current data does not have it",
+		"10.0.1.13 the Node true: the only usable address of its family",
 		"192.0.2.1 the Node false: outside of SECURED_SUBNET_CIDR 10.0.1.0/24",
 	}
 	if !slices.Equal(candidates, want) {
@@ -386,9 +389,9 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 1500 {
 		m := f.add(fmt.Sprintf("worker-%06d", i), roster.NotReady, 0, "10.0.1.9")
 		m.UID, m.StateReason, m.ProviderID, m.SystemUUID, m.Zone = long, long, long, long, long
-		m.Holding = &roster.Holding{}
-		for n := range 60 {
-			m.InternalIPs = append(m.InternalIPs, netip.AddrFrom4([4]byte{10, 0, 1, byte(n)}))
+		for n := range 36 {
+			at := netip.AddrFrom4([4]byte{10, 0, 1, byte(n)})
+			m.Candidates = append(m.Candidates, roster.CandidateAddress{Address: at, From: "the Node", Reason: "listed on 2 servers"})
 		}
 		f.subscribers = append(f.subscribers, feed.Subscriber{Name: long})
 	}

@@ -31,11 +31,12 @@ func TestPicksOneAddressOfEachFamily(t *testing.T) {
 		{"none", nil, nil, nil, NoAddressOnLAN},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := addrFilter{cidrs: cidr, cloud: &cloudIndex{failover: map[netip.Addr]bool{addr("10.0.0.99"): true}}, internalIPs: tc.prefer}
+			r := resolver{method: ByCloud, cidrs: cidr, cloud: cloudIndex{failover: map[netip.Addr]bool{addr("10.0.0.99"): true}}}
 			for range 2 { // the order in which the cloud gives them means nothing
-				got := s.apply(canonical(tc.all))
-				if want := pairOf(tc.want); got.chosen != want || got.omissionReason() != tc.reason {
-					t.Errorf("got %v, %s; want %v, %s", got.chosen, got.omissionReason(), want, tc.reason)
+				got := r.filter(&Node{InternalIPs: tc.prefer}, canonical(tc.all))
+				reason := r.explain(nil, got).Reason
+				if want := pairOf(tc.want); got.chosen != want || reason != tc.reason {
+					t.Errorf("got %v, %s; want %v, %s", got.chosen, reason, want, tc.reason)
 				}
 				for i, j := 0, len(tc.all)-1; i < j; i, j = i+1, j-1 {
 					tc.all[i], tc.all[j] = tc.all[j], tc.all[i]
@@ -45,9 +46,9 @@ func TestPicksOneAddressOfEachFamily(t *testing.T) {
 	}
 }
 
-func pairOf(as []netip.Addr) (p AddrPair) {
+func pairOf(as []netip.Addr) (p addrPair) {
 	for _, a := range as {
-		p[Family(a)] = a
+		p[familyOf(a)] = a
 	}
 	return p
 }

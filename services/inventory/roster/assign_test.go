@@ -3,7 +3,6 @@ package roster
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"testing"
 
@@ -11,20 +10,62 @@ import (
 	"pgregory.net/rapid"
 )
 
-func claimOf(node string, state NodeState, addresses ...string) claim {
-	c := claim{Node: node, State: state}
-	for _, text := range addresses {
-		a := netip.MustParseAddr(text)
-		c.Addresses[Family(a)] = a
-	}
-	return c
+// claim is what the current data gives a node.
+type claim struct {
+	Node      string
+	State     NodeState
+	Addresses addrPair
+	Excluded  bool
 }
 
-func (a *assigner) assignments() map[string]string {
+func claimOf(node string, state NodeState, addresses ...string) claim {
+	return claim{Node: node, State: state, Addresses: pairOf(addrs(addresses...))}
+}
+
+// claimed is an assigner with its members.
+type claimed struct {
+	*assigner
+
+	members map[string]*member
+	decided []string // by the last settle
+}
+
+func newClaimed() *claimed { return &claimed{assigner: newAssigner(), members: map[string]*member{}} }
+
+func (a *claimed) claim(claims []claim) {
+	for _, c := range claims {
+		m := a.members[c.Node]
+		if m == nil {
+			m = &member{}
+			a.members[c.Node] = m
+		}
+		m.Node = &Node{Name: c.Node, State: c.State}
+		if c.Excluded {
+			m.Excluded = ControlPlane
+		}
+		a.assigner.claim(m, c.Addresses)
+	}
+	a.settle()
+}
+
+func (a *claimed) release(name string) {
+	if m := a.members[name]; m != nil {
+		a.assigner.release(m)
+		delete(a.members, name)
+	}
+	a.settle()
+}
+
+func (a *claimed) settle() {
+	a.decided = nil
+	a.assigner.settle(func(m *member) { a.decided = append(a.decided, m.Name) })
+}
+
+func (a *claimed) assignments() map[string]string {
 	all := map[string]string{}
-	for name, c := range a.nodes {
-		if !c.assigned.Empty() {
-			all[name] = fmt.Sprint(c.assigned.List())
+	for name, m := range a.members {
+		if !m.assigned.isEmpty() {
+			all[name] = fmt.Sprint(m.assigned.list())
 		}
 	}
 	return all
@@ -63,9 +104,9 @@ func TestClaims(t *testing.T) {
 		}, map[string]string{"d": "[10.0.0.1]"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := newAssigner()
+			a := newClaimed()
 			for _, claims := range tc.steps {
-				a.Claim(claims)
+				a.claim(claims)
 			}
 			if d := cmp.Diff(tc.want, a.assignments()); d != "" {
 				t.Errorf("-want +got:\n%s", d)
@@ -75,11 +116,11 @@ func TestClaims(t *testing.T) {
 }
 
 func TestReleasedAddressGoesToReadyContender(t *testing.T) {
-	a := newAssigner()
-	a.Claim([]claim{claimOf("a", Ready, "10.0.0.1")})
-	a.Claim([]claim{claimOf("aa", NotReady, "10.0.0.1"), claimOf("b", Ready, "10.0.0.1")})
-	if changed := a.Release("a"); !slices.Contains(changed, "b") {
-		t.Errorf("changed: %v", changed)
+	a := newClaimed()
+	a.claim([]claim{claimOf("a", Ready, "10.0.0.1")})
+	a.claim([]claim{claimOf("aa", NotReady, "10.0.0.1"), claimOf("b", Ready, "10.0.0.1")})
+	if a.release("a"); !slices.Contains(a.decided, "b") {
+		t.Errorf("decided: %v", a.decided)
 	}
 	if d := cmp.Diff(map[string]string{"b": "[10.0.0.1]"}, a.assignments()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
@@ -92,12 +133,12 @@ func TestAssignmentsAreConsistent(t *testing.T) {
 	addresses := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2"}
 	names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 	rapid.Check(t, func(t *rapid.T) {
-		a, twin := newAssigner(), newAssigner()
+		a, twin := newClaimed(), newClaimed()
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			if rapid.IntRange(0, 4).Draw(t, "release") == 0 {
 				name := names.Draw(t, "name")
-				a.Release(name)
-				twin.Release(name)
+				a.release(name)
+				twin.release(name)
 			} else {
 				claims := map[string]claim{}
 				for range rapid.IntRange(1, 4).Draw(t, "claims") {
@@ -106,7 +147,7 @@ func TestAssignmentsAreConsistent(t *testing.T) {
 						rapid.SampledFrom([]NodeState{Ready, Draining, NotReady}).Draw(t, "state"),
 						rapid.SliceOfN(rapid.SampledFrom(addresses), 0, 2).Draw(t, "addresses")...)
 					if c.Excluded = rapid.IntRange(0, 5).Draw(t, "excluded") == 0; c.Excluded {
-						c.Addresses = AddrPair{}
+						c.Addresses = addrPair{}
 					}
 					claims[c.Node] = c
 				}
@@ -115,8 +156,8 @@ func TestAssignmentsAreConsistent(t *testing.T) {
 				for _, name := range sorted {
 					forward, backward = append(forward, claims[name]), append([]claim{claims[name]}, backward...)
 				}
-				a.Claim(forward)
-				twin.Claim(backward)
+				a.claim(forward)
+				twin.claim(backward)
 			}
 			checkConsistent(t, a)
 			if d := cmp.Diff(a.assignments(), twin.assignments()); d != "" {
@@ -126,24 +167,28 @@ func TestAssignmentsAreConsistent(t *testing.T) {
 	})
 }
 
-func checkConsistent(t *rapid.T, a *assigner) {
-	for address, c := range a.owners {
-		if a.nodes[c.Node] != c || c.assigned[Family(address)] != address {
-			t.Fatalf("%s is owned by %s, which does not have it", address, c.Node)
+func checkConsistent(t *rapid.T, a *claimed) {
+	for address, m := range a.owners {
+		if a.members[m.Name] != m || m.assigned[familyOf(address)] != address {
+			t.Fatalf("%s is owned by %s, which does not have it", address, m.Name)
 		}
 	}
-	for name, c := range a.nodes {
-		for _, address := range c.assigned.List() {
-			if a.owners[address] != c {
+	for name, m := range a.members {
+		for _, address := range m.assigned.list() {
+			if a.owners[address] != m {
 				t.Fatalf("%s has %s and does not own it", name, address)
 			}
 		}
+		for _, address := range m.claimed.list() {
+			if !slices.Contains(a.claimants[address], m) {
+				t.Fatalf("the claim of %s on %s is not known", name, address)
+			}
+		}
 	}
-	for address, contenders := range a.contenders {
-		owner := a.owners[address]
-		for name, c := range contenders {
-			if a.nodes[name] != c || owner == nil || owner == c || mustYield(owner, c, address) {
-				t.Fatalf("%s waits for %s in vain, owned by %+v", name, address, owner)
+	for address, all := range a.claimants {
+		for _, m := range all {
+			if owner := a.owners[address]; a.members[m.Name] != m || owner == nil || owner != m && byPriority(m, owner) < 0 {
+				t.Fatalf("%s waits for %s in vain, owned by %+v", m.Name, address, owner)
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (o *observer) AddMiss(m *misses, startedAt time.Time) {
 
 // RequestListing requests a listing on behalf of a node without an address.
 func (o *observer) RequestListing(at time.Time) {
-	if l := &o.listings; l.requestedAt.IsZero() || at.Before(l.requestedAt) {
+	if l := &o.listings; l.requestedAt.IsZero() || !at.IsZero() && at.Before(l.requestedAt) {
 		l.requestedAt = at
 	}
 }
@@ -87,7 +87,7 @@ func (o *observer) RequestListing(at time.Time) {
 // nextListing is when the next listing is due. There is none before the first full verification: it
 // could not be part of an observation, and would have to be repeated immediately.
 func (o *observer) nextListing() (time.Time, bool) {
-	if !o.cfg.UsesCloud || !o.verifications.everFull {
+	if !o.usesCloud() || !o.verifications.everFull {
 		return time.Time{}, false
 	}
 	l := &o.listings

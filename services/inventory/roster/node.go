@@ -3,6 +3,7 @@ package roster
 import (
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -32,24 +33,33 @@ type Node struct {
 	// StateReason is what the source reports and what state follows from it, for people only.
 	StateReason string
 
-	// What follows is decided by the roster, of a published node: an eligible worker with at least one address.
+	// What follows is decided by the roster.
 
 	// Addresses are canonical and sorted: one or two, at most one of each family, and assigned to no
-	// other node of the roster.
+	// other node of the roster. None: the node is omitted.
 	Addresses []netip.Addr
-	Since     time.Time // when the node entered its state, by this process's clock
-	ServerID  string    // the cloud's identifier of the server, for operators; empty with node-address
+	// Omission is why the node is omitted; of a published one, why the current data gives it no address: it keeps what
+	// it has.
+	Omission Omission
+	Since    time.Time // when the node entered its state, by this process's clock
+	ServerID string    // the cloud's identifier of the server, for operators; empty with node-address
 }
+
+// Omission is why a node is omitted, with a message about it of at most 100 characters. Longer ones are cut off.
+type Omission struct {
+	Reason  OmissionReason
+	Message string
+}
+
+// IsPublished reports whether subscribers get the node.
+func (n Node) IsPublished() bool { return len(n.Addresses) > 0 }
 
 // Equal reports whether a source reported the same of both.
-func (n Node) Equal(o Node) bool {
-	return n.looksLike(&o) && n.SystemUUID == o.SystemUUID && n.Excluded == o.Excluded && n.ExcludedBy == o.ExcludedBy &&
-		n.Invalid == o.Invalid && n.StateReason == o.StateReason && slices.Equal(n.InternalIPs, o.InternalIPs)
-}
+func (n Node) Equal(o Node) bool { return reflect.DeepEqual(n, o) }
 
-// looksLike reports whether two published nodes look the same to a subscriber: Since does not count.
-func (n *Node) looksLike(o *Node) bool {
-	return n.Name == o.Name && n.UID == o.UID && n.State == o.State &&
+// looksLike reports whether two published nodes look the same to a subscriber and to operators.
+func (n Node) looksLike(o *Node) bool {
+	return n.UID == o.UID && n.State == o.State && n.Since.Equal(o.Since) &&
 		n.Zone == o.Zone && n.Region == o.Region && n.Hostname == o.Hostname &&
 		n.ProviderID == o.ProviderID && n.ServerID == o.ServerID &&
 		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.Ports, o.Ports) && maps.Equal(n.Labels, o.Labels)
@@ -107,82 +117,4 @@ func enumName[T ~uint8](n T, names ...string) string {
 		return names[n]
 	}
 	return "unknown"
-}
-
-// equalNodes reports whether two published nodes are equal, including their time in their state.
-func equalNodes(a, b *Node) bool {
-	return a == b || a != nil && b != nil && a.Since.Equal(b.Since) && a.looksLike(b)
-}
-
-// Change is the new state of one node; Node is nil if it is no longer published.
-type Change struct {
-	Name string
-	Node *Node
-}
-
-// Member is a node of the source and what was decided about it, at one moment.
-type Member struct {
-	*Node // as the source reported it, as last valid
-
-	Published *Node // nil: omitted
-	// Omission is why the node is omitted; of a published one, why the current data gives it no address: it keeps what
-	// it has.
-	Omission Omission
-
-	Previous  *Node     // as published before the last change; nil: it was not
-	ChangedAt time.Time // when that was; zero: there was none
-
-	Holding *Holding // nil without details
-}
-
-// Members returns all nodes of the source, in no order, and with details those that are of interest. Its cost grows
-// with their number.
-func (r *Roster) Members(isOfInterest func(name string) bool) []Member {
-	all := make([]Member, 0, len(r.members))
-	for _, m := range r.members {
-		one := m.Member
-		if isOfInterest(m.Name) {
-			one.Holding = new(r.assigner.Holding(m.Name))
-		}
-		if one.Published != nil {
-			one.Omission = m.resolved.Omission
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// Resolver returns the resolver as it is now, to describe members.
-func (r *Roster) Resolver() Resolver { return r.resolver }
-
-// Counts are the numbers of published nodes by state and of omitted nodes by reason. Every state and
-// reason has an entry.
-type Counts struct {
-	States  map[NodeState]int
-	Omitted map[OmissionReason]int
-}
-
-// Add adds the numbers of another roster.
-func (c *Counts) Add(o Counts) {
-	if c.States == nil {
-		*c = Counts{States: map[NodeState]int{}, Omitted: map[OmissionReason]int{}}
-	}
-	for state, n := range o.States {
-		c.States[state] += n
-	}
-	for reason, n := range o.Omitted {
-		c.Omitted[reason] += n
-	}
-}
-
-// Counts returns the counts. Its cost does not depend on the number of nodes.
-func (r *Roster) Counts() Counts {
-	c := Counts{States: map[NodeState]int{}, Omitted: map[OmissionReason]int{}}
-	for s := Ready; s <= NotReady; s++ {
-		c.States[s] = r.states[s]
-	}
-	for reason := ControlPlane; reason <= InvalidRecord; reason++ {
-		c.Omitted[reason] = r.omitted[reason]
-	}
-	return c
 }

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"maps"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 		}
 	}
 	for what, alter := range map[string]func(*Node){
-		"name": func(n *Node) { n.Name = "b" }, "UID": func(n *Node) { n.UID = "b" },
+		"UID": func(n *Node) { n.UID = "b" }, "since": func(n *Node) { n.Since = t0.Add(time.Hour) },
 		"addresses": func(n *Node) { n.Addresses = addrs("10.0.0.2") }, "state": func(n *Node) { n.State = NotReady },
 		"zone": func(n *Node) { n.Zone = "b" }, "region": func(n *Node) { n.Region = "b" },
 		"hostname":    func(n *Node) { n.Hostname = "db-0" },
@@ -25,13 +26,14 @@ func TestNodesAreEqualIfSubscribersCannotTellThemApart(t *testing.T) {
 		"provider ID": func(n *Node) { n.ProviderID = "b" }, "server": func(n *Node) { n.ServerID = "b" },
 	} {
 		n := base()
-		if alter(&n); n.Equal(base()) {
+		if alter(&n); n.looksLike(new(base())) {
 			t.Errorf("nodes of different %s are equal", what)
 		}
 	}
 	n := base()
-	if n.Since = t0.Add(time.Hour); !n.Equal(base()) {
-		t.Error("how long a node is in its state is no difference")
+	n.SystemUUID, n.InternalIPs, n.StateReason, n.Omission = "b", addrs("10.0.0.2"), "why", Omission{NotFoundInIONOS, "gone"}
+	if !n.looksLike(new(base())) {
+		t.Error("what subscribers do not get is a difference")
 	}
 }
 
@@ -53,5 +55,37 @@ func TestPublishesOnlyExportedLabels(t *testing.T) {
 	}
 	if changes := report(map[string]string{"pool": "red", "rack": "1", "secret": "y"}); len(changes) != 1 {
 		t.Errorf("a label that is exported causes %d changes", len(changes))
+	}
+}
+
+func TestMembersAreFoundByTheirNameAndByEachOfTheirAddresses(t *testing.T) {
+	r := New(Config{Method: ByCloud, CIDRs: cidr})
+	a, b := node("a", s1), node("b", s2)
+	a.InternalIPs = addrs("192.0.2.1")
+	cloud := listing(server(s1, "a", "10.0.0.1", "10.0.0.9"), server(s2, "b"))
+	for i := range 60 {
+		cloud.Servers[1].NICs[0].Addresses = append(cloud.Servers[1].NICs[0].Addresses, netip.AddrFrom4([4]byte{172, 16, 0, byte(i)}))
+	}
+	r.Apply(t0, Input{Source: Update{Changed: []Node{a, b}, LastContact: t0}, Listing: &ListingResult{StartedAt: t0, Listing: cloud}})
+	for want, filters := range map[string][]Filter{
+		"a": {{Name: "a"}, {Address: addr("10.0.0.1")}, {Address: addr("10.0.0.9")}, {Address: addr("192.0.2.1"), Details: true}},
+		"b": {{Name: "b", Details: true}, {Address: addr("172.16.0.1")}},
+		"":  {{Name: "c"}, {Address: addr("10.0.0.3")}, {Name: "b", Address: addr("10.0.0.1")}},
+	} {
+		for _, f := range filters {
+			names := ""
+			for _, m := range r.Members(f) {
+				names += m.Name
+				if len(m.Candidates) > maxDescribed {
+					t.Errorf("%d addresses are described", len(m.Candidates))
+				}
+			}
+			if names != want {
+				t.Errorf("%+v selects %q, want %q", f, names, want)
+			}
+		}
+	}
+	if all := r.Members(Filter{}); len(all) != 2 || all[0].Candidates != nil {
+		t.Errorf("without a filter: %+v", all)
 	}
 }

@@ -8,29 +8,10 @@ import (
 // observationGap is the minimum time between two observations, which the contract guarantees.
 const observationGap = 5 * time.Second
 
-// observerConfig has the intervals of requests. Zero stands for the default.
-type observerConfig struct {
-	UsesCloud bool // addresses come from listings of the cloud
-
-	ListInterval    time.Duration // between listings without an anomaly; 60s
-	ConfirmInterval time.Duration // between observations that confirm an anomaly; 5s
-	VerifyInterval  time.Duration // between verifications without an anomaly; 60s
-}
-
-// observerCounts are numbers of nodes.
-type observerCounts struct {
-	Eligible   int // not excluded
-	Published  int // eligible and with an address
-	Ready      int // published as READY
-	Unresolved int // eligible and READY, without an address, and not yet confirmed to have none
-	Invalid    int // whose last data from the source cannot be used
-	Unreadable int // whose server has invalid data in the cloud
-}
-
 // observer has the state of requests and observations. It is not safe for concurrent use.
 type observer struct {
-	cfg    observerConfig
-	counts observerCounts
+	cfg    Config
+	counts Counts
 
 	verifications verifications
 	listings      listings
@@ -57,40 +38,31 @@ type Actions struct {
 }
 
 // newObserver returns an observer without observations.
-func newObserver(cfg observerConfig) *observer {
+func newObserver(cfg Config) *observer {
 	cfg.ListInterval = cmp.Or(cfg.ListInterval, time.Minute)
 	cfg.ConfirmInterval = cmp.Or(cfg.ConfirmInterval, 5*time.Second)
 	cfg.VerifyInterval = cmp.Or(cfg.VerifyInterval, time.Minute)
-	return &observer{cfg: cfg}
+	return &observer{cfg: cfg, counts: newCounts()}
 }
 
-// memberChanges has 1 for each node that was added to the published ones, -1 for each that was removed,
-// and 0 for one that was both.
-type memberChanges map[string]int
-
-// SetCounts records how the published nodes changed.
-func (o *observer) SetCounts(now time.Time, counts observerCounts, changes memberChanges) {
+// SetCounts records how many nodes there are of each kind.
+func (o *observer) SetCounts(now time.Time, counts Counts) {
 	o.counts = counts
-	for name, change := range changes {
-		switch {
-		case change > 0:
-			o.anomalies.add(name)
-		case change < 0:
-			o.anomalies.remove(name)
-		}
-	}
 	o.reevaluate(now)
 }
+
+// usesCloud reports whether addresses come from listings of the cloud.
+func (o *observer) usesCloud() bool { return o.cfg.Method == ByCloud }
 
 // reevaluate draws the conclusions after any input.
 func (o *observer) reevaluate(now time.Time) {
 	if o.number > 0 {
-		o.everPublished = o.everPublished || !o.cfg.UsesCloud || o.counts.Unresolved == 0
+		o.everPublished = o.everPublished || !o.usesCloud() || o.counts.unconfirmed == 0
 	}
 	switch {
 	case !o.Publishable():
 		o.anomalies.active = anomalies{} // of a set that is not published
-	case o.anomalies.detect(o.counts.Ready) && !o.restarted:
+	case o.anomalies.detect(o.counts.States[Ready]) && !o.restarted:
 		// An observation that was started before the anomaly says nothing about it. But one that was restarted already
 		// goes on: otherwise a node that flaps faster than the cloud is listed would let none complete.
 		o.anomalyAt, o.restarted = now, true
@@ -115,7 +87,7 @@ func (o *observer) isObservationDue(now time.Time) bool {
 // Publishable reports whether the nodes can be published as complete. It is withdrawn while the source withholds them,
 // or there are eligible nodes and none has an address: then the addresses are unknown rather than gone.
 func (o *observer) Publishable() bool {
-	return o.everPublished && o.withheld == "" && (o.counts.Eligible == 0 || o.counts.Published > 0)
+	return o.everPublished && o.withheld == "" && (o.counts.eligible == 0 || o.counts.published > 0)
 }
 
 // nextConfirmation returns when the next complete observation is due at the start or while there is an anomaly; false:

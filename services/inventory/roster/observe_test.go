@@ -47,7 +47,7 @@ func TestASourceIsIdleTooLongAfterExactly150Seconds(t *testing.T) {
 			v.pending = pendingVerification{number: 1 << 40, startedAt: t0, endedAt: t0}
 		},
 	} {
-		o := newObserver(observerConfig{})
+		o := newObserver(Config{})
 		o.UpdateSource(t0, Update{LastContact: t0})
 		o.VerificationDone(t0, VerificationResult{StartedAt: t0, Mode: FullVerification, Number: 1})
 		v := &o.verifications

@@ -12,56 +12,49 @@ package roster
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"time"
 )
 
-// Config is the configuration of a roster. Method and CIDRs are mandatory; zero intervals stand for the
-// defaults of the observer.
+// Config is the configuration of a roster. Method and CIDRs are mandatory.
 type Config struct {
 	Method Method
 	CIDRs  []netip.Prefix // addresses outside them are ignored
 
 	ExportLabels []string // keys of the labels that are published of a node
 
-	ListInterval, ConfirmInterval, VerifyInterval time.Duration
+	ListInterval    time.Duration // between listings without an anomaly; zero: 60s
+	ConfirmInterval time.Duration // between observations that confirm an anomaly; zero: 5s
+	VerifyInterval  time.Duration // between verifications without an anomaly; zero: 60s
 }
 
 // Roster has all nodes of the source. It is not safe for concurrent use.
 type Roster struct {
-	resolver Resolver
+	resolver resolver
 	assigner *assigner
 	observer *observer
 
 	exportLabels []string
 
-	members map[string]*member // every node of the source, eligible or not
-	pending map[string]*Node   // nodes that changed since the last changes, as they were then
-
-	unresolved map[string]*member // the eligible ones without an address
-	unreadable map[string]*member // the eligible ones whose server has invalid data
-	invalid    map[string]*member // the eligible ones whose last data from the source cannot be used
-
-	eligible, published int
-	states              [NotReady + 1]int
-	omitted             [InvalidRecord + 1]int
+	members   map[string]*member  // every node of the source, eligible or not
+	dirty     map[string]struct{} // names of nodes that may have changed since the last changes
+	published map[string]*Node    // as of the last changes
 }
 
 // member is a node of the source and what was decided about it.
 type member struct {
 	Member
+	holding
 
-	everValid  bool      // its data could be used once
-	firstSeen  time.Time // of this UID
-	stateSince time.Time
+	everValid bool      // its data could be used once
+	firstSeen time.Time // of this UID, as an eligible node
 
 	resolved resolution
 	serverID string // of the server that was found last
 	misses   misses
-
-	eligible bool // as counted
 }
 
 // Input is everything that arrives at once.
@@ -76,174 +69,248 @@ type Input struct {
 // New returns an empty roster.
 func New(cfg Config) *Roster {
 	return &Roster{
-		resolver: Resolver{Method: cfg.Method, CIDRs: cfg.CIDRs},
-		assigner: newAssigner(),
-		observer: newObserver(observerConfig{
-			UsesCloud: cfg.Method == ByCloud, ListInterval: cfg.ListInterval,
-			ConfirmInterval: cfg.ConfirmInterval, VerifyInterval: cfg.VerifyInterval,
-		}),
+		resolver:     resolver{method: cfg.Method, cidrs: cfg.CIDRs, left: map[string]time.Time{}},
+		assigner:     newAssigner(),
+		observer:     newObserver(cfg),
 		exportLabels: cfg.ExportLabels,
-		members:      map[string]*member{}, pending: map[string]*Node{},
-		unresolved: map[string]*member{}, unreadable: map[string]*member{}, invalid: map[string]*member{},
+		members:      map[string]*member{}, dirty: map[string]struct{}{}, published: map[string]*Node{},
 	}
 }
 
-// Apply applies an update and returns the nodes that changed since the last changes, sorted by name.
-// While the roster is not publishable there are no changes: they come with the first update after that.
-// Slices and maps of the update must not be modified afterwards.
-func (r *Roster) Apply(now time.Time, update Input) []Change {
-	r.applySource(now, update.Source)
-	if update.Verification != nil {
-		r.observer.VerificationDone(now, *update.Verification)
+// Apply applies an input and returns the nodes that changed since the last changes, sorted by name.
+// While the roster is not publishable there are no changes: they come with the first input after that.
+// Slices and maps of the input must not be modified afterwards.
+func (r *Roster) Apply(now time.Time, input Input) []Change {
+	r.applySource(now, input.Source)
+	if input.Verification != nil {
+		r.observer.VerificationDone(now, *input.Verification)
 	}
-	if update.Listing != nil {
-		r.applyListing(now, *update.Listing)
+	if input.Listing != nil {
+		r.applyListing(now, *input.Listing)
 	}
 	return r.takeChanges(now)
 }
 
 func (r *Roster) applySource(now time.Time, update Update) {
-	changes := memberChanges{}
-	var claims []claim
 	for i := range update.Changed {
-		c := r.keepLastValid(update.Changed[i])
-		if m := r.members[c.Name]; m != nil && m.UID != c.UID { // another node of this name gets nothing of the old one
-			r.claim(claims, changes)
-			claims = nil
-			r.remove(now, c.Name, changes)
-		}
-		claims = append(claims, r.updateMember(now, c))
-	}
-	r.claim(claims, changes)
-	for _, c := range update.Changed {
-		r.requestListing(r.members[c.Name])
+		r.updateMember(now, r.keepLastValid(update.Changed[i]))
 	}
 	for _, name := range update.Removed {
-		r.remove(now, name, changes)
+		r.remove(now, name)
+	}
+	r.assigner.settle(r.decide)
+	for _, n := range update.Changed {
+		if m := r.members[n.Name]; m != nil {
+			r.requestListing(m)
+		}
 	}
 	if len(update.Changed)+len(update.Removed) > 0 {
-		r.observer.SetCounts(now, r.counts(), changes)
+		r.observer.SetCounts(now, r.countMembers())
 	}
 	r.observer.UpdateSource(now, update)
 }
 
-// keepLastValid replaces a candidate whose data cannot be used by what is known of the node.
-func (r *Roster) keepLastValid(c Node) Node {
-	if c.Invalid == "" && c.Excluded == 0 {
-		c.Invalid = c.ContractProblem()
+// keepLastValid replaces a node whose data cannot be used by what is known of it.
+func (r *Roster) keepLastValid(n Node) Node {
+	if n.Invalid == "" && n.Excluded == 0 {
+		n.Invalid = n.ContractProblem()
 	}
-	if c.Invalid == "" {
-		return c
+	if n.Invalid == "" {
+		n.Labels = r.exportedLabels(n.Labels)
+		return n
 	}
-	known := Node{Name: c.Name, State: NotReady}
-	if m := r.members[c.Name]; m != nil {
+	known := Node{Name: n.Name, State: NotReady}
+	if m := r.members[n.Name]; m != nil {
 		known = *m.Node
 	}
-	known.Invalid, known.StateReason = c.Invalid, c.StateReason
+	known.Invalid, known.StateReason = n.Invalid, n.StateReason
 	return known
 }
 
-// updateMember stores a candidate, resolves it and returns its claim.
-func (r *Roster) updateMember(now time.Time, c Node) claim {
-	m := r.members[c.Name]
+// exportedLabels returns those labels that EXPORT_LABELS names.
+func (r *Roster) exportedLabels(all map[string]string) map[string]string {
+	var exported map[string]string
+	for _, key := range r.exportLabels {
+		if value, ok := all[key]; ok {
+			if exported == nil {
+				exported = make(map[string]string, len(r.exportLabels))
+			}
+			exported[key] = value
+		}
+	}
+	return exported
+}
+
+// updateMember stores what the source reports about a node, and resolves it.
+func (r *Roster) updateMember(now time.Time, n Node) {
+	m := r.members[n.Name]
+	if m != nil && m.UID != n.UID { // another node of this name gets nothing of the old one
+		r.remove(now, n.Name)
+		m = nil
+	}
 	if m == nil {
 		m = &member{Member: Member{Node: &Node{}}, firstSeen: now, misses: misses{Next: now}}
-		r.members[c.Name] = m
+		r.members[n.Name] = m
 	}
-	if m.State != c.State {
-		m.stateSince = now
+	n.Addresses, n.Since = m.Addresses, m.Since
+	if m.State != n.State {
+		n.Since = now
 	}
-	if m.ProviderID != c.ProviderID || m.SystemUUID != c.SystemUUID || m.Excluded != 0 {
+	if m.ProviderID != n.ProviderID || m.SystemUUID != n.SystemUUID || m.Excluded != 0 {
 		m.misses = misses{Next: now} // another listing may find it
 	}
-	if m.Excluded != 0 && c.Excluded == 0 {
+	if m.Excluded != 0 && n.Excluded == 0 {
 		m.firstSeen = now
 	}
-	m.Node = &c
-	m.everValid = m.everValid || c.Invalid == ""
-	return r.resolveMember(m)
+	m.Node = &n
+	m.everValid = m.everValid || n.Invalid == ""
+	r.resolveMember(m)
 }
 
-// resolveMember resolves a member by the last complete listing and returns its claim.
-func (r *Roster) resolveMember(m *member) claim {
+// resolveMember resolves a member by the last complete listing and claims what that gives it.
+func (r *Roster) resolveMember(m *member) {
 	m.resolved = resolution{}
 	if m.Excluded == 0 && m.everValid {
-		m.resolved = r.resolver.Resolve(m.Node, m.firstSeen)
+		m.resolved = r.resolver.resolve(m.Node, m.firstSeen)
 	}
-	m.serverID = cmp.Or(m.resolved.ServerID, m.serverID)
-	isInvalid := m.Invalid != "" && m.Excluded == 0
-	if isInvalid {
-		m.resolved.Omission = Omission{Reason: InvalidRecord, Message: m.Invalid}
-	}
-	setMember(r.unreadable, m, m.resolved.Unreadable)
-	setMember(r.invalid, m, isInvalid)
-	return claim{Node: m.Name, State: m.State, Addresses: m.resolved.Addresses, Excluded: m.Excluded != 0}
+	m.serverID = cmp.Or(m.resolved.serverID, m.serverID)
+	r.assigner.claim(m, m.resolved.addresses)
 }
 
-// applyListing resolves all members by a complete listing before any of them claims an address: whether
+// applyListing resolves all members by a complete listing before any of them gets an address: whether
 // an owner gives way depends on what this listing gives it.
 func (r *Roster) applyListing(now time.Time, result ListingResult) {
 	r.observer.ListingDone(now, result)
 	if result.Err != nil {
 		return
 	}
-	r.resolver.SetListing(result.Listing, result.StartedAt)
-	claims := make([]claim, 0, len(r.members))
+	r.resolver.setListing(result.Listing, result.StartedAt)
 	for _, m := range r.members {
-		claims = append(claims, r.resolveMember(m))
+		r.resolveMember(m)
 	}
-	changes := memberChanges{}
-	r.claim(claims, changes)
-	for _, m := range r.unresolved {
-		if !result.StartedAt.Before(m.firstSeen) && !m.resolved.Unreadable { // invalid data confirms nothing
+	r.assigner.settle(r.decide)
+	for _, m := range r.members {
+		if m.isUnresolved() && !result.StartedAt.Before(m.firstSeen) && !m.resolved.isUnreadable { // invalid data confirms nothing
 			r.observer.AddMiss(&m.misses, result.StartedAt)
 		}
 		r.requestListing(m)
 	}
-	r.observer.SetCounts(now, r.counts(), changes)
+	r.observer.SetCounts(now, r.countMembers())
 	r.observer.CompleteListing(now, result.StartedAt)
 }
 
-// claim applies claims and publishes the members that they affect.
-func (r *Roster) claim(claims []claim, changes memberChanges) {
-	if len(claims) > 0 {
-		r.publishAll(r.assigner.Claim(claims), changes)
-	}
-}
-
-// remove removes a node. Its addresses go to the nodes that contend for them.
-func (r *Roster) remove(now time.Time, name string, changes memberChanges) {
+// remove removes a node. Its addresses go to the nodes that claim them.
+func (r *Roster) remove(now time.Time, name string) {
 	m := r.members[name]
 	if m == nil {
 		return
 	}
-	r.setPublished(m, nil, Omission{}, changes)
-	r.resolver.Leave(m.serverID, now)
-	delete(r.members, name)
-	for _, set := range []map[string]*member{r.unresolved, r.unreadable, r.invalid} {
-		delete(set, name)
+	r.assigner.release(m)
+	r.resolver.leave(m.serverID, now)
+	if m.IsPublished() {
+		r.observer.anomalies.remove(name)
 	}
-	r.publishAll(r.assigner.Release(name), changes)
+	delete(r.members, name)
+	r.dirty[name] = struct{}{}
 }
+
+// isUnresolved reports whether the member is eligible and has no address.
+func (m *member) isUnresolved() bool { return m.Excluded == 0 && !m.IsPublished() }
 
 // requestListing requests a listing if an eligible node has no address.
 func (r *Roster) requestListing(m *member) {
-	if m.Published == nil && m.Excluded == 0 {
+	if m.isUnresolved() {
 		r.observer.RequestListing(m.misses.Next)
 	}
 }
 
-func (r *Roster) counts() observerCounts {
-	c := observerCounts{
-		Eligible: r.eligible, Published: r.published, Ready: r.states[Ready],
-		Invalid: len(r.invalid), Unreadable: len(r.unreadable),
+// decide publishes or omits a member by what was resolved and assigned.
+func (r *Roster) decide(m *member) {
+	n := *m.Node
+	n.Addresses, n.ServerID, n.Omission = m.assigned.list(), m.serverID, m.resolved.omission
+	contested, owner := r.assigner.contested(m)
+	switch {
+	case m.Excluded != 0:
+		n.Omission = Omission{m.Excluded, m.ExcludedBy}
+	case !n.IsPublished() && owner != m:
+		n.Omission = Omission{SharedAddress, fmt.Sprintf("node %s has its address %s", owner.Name, contested)}
+	case m.Invalid != "":
+		n.Omission = Omission{InvalidRecord, m.Invalid}
 	}
-	for _, m := range r.unresolved {
-		if m.State == Ready && !m.misses.Confirmed {
-			c.Unresolved++
+	switch was := m.IsPublished(); {
+	case !was && n.IsPublished():
+		m.misses = misses{}
+		r.observer.anomalies.add(m.Name)
+	case was && !n.IsPublished():
+		r.observer.anomalies.remove(m.Name)
+	}
+	m.Node = &n
+	r.dirty[m.Name] = struct{}{}
+}
+
+// Counts are the numbers of published nodes by state and of omitted nodes by reason. Every state and
+// reason has an entry.
+type Counts struct {
+	States  map[NodeState]int
+	Omitted map[OmissionReason]int
+
+	eligible    int // not excluded
+	published   int
+	unconfirmed int // eligible and READY, without an address, and not yet confirmed to have none
+	invalid     int // whose last data from the source cannot be used
+	unreadable  int // whose server has invalid data in the cloud
+}
+
+// Counts returns the counts, which must not be modified. Its cost does not depend on the number of nodes.
+func (r *Roster) Counts() Counts { return r.observer.counts }
+
+func (r *Roster) countMembers() Counts {
+	c := newCounts()
+	for _, m := range r.members {
+		if m.Excluded == 0 {
+			c.eligible++
+		}
+		if m.IsPublished() {
+			c.published++
+			c.States[m.State]++
+		} else {
+			c.Omitted[m.Omission.Reason]++
+		}
+		if m.isUnresolved() && m.State == Ready && !m.misses.Confirmed {
+			c.unconfirmed++
+		}
+		if m.Invalid != "" && m.Excluded == 0 {
+			c.invalid++
+		}
+		if m.resolved.isUnreadable {
+			c.unreadable++
 		}
 	}
 	return c
+}
+
+func newCounts() Counts {
+	c := Counts{States: map[NodeState]int{}, Omitted: map[OmissionReason]int{}}
+	for s := Ready; s <= NotReady; s++ {
+		c.States[s] = 0
+	}
+	for reason := ControlPlane; reason <= InvalidRecord; reason++ {
+		c.Omitted[reason] = 0
+	}
+	return c
+}
+
+// Add adds the numbers of another roster.
+func (c *Counts) Add(o Counts) {
+	if c.States == nil {
+		*c = newCounts()
+	}
+	for state, n := range o.States {
+		c.States[state] += n
+	}
+	for reason, n := range o.Omitted {
+		c.Omitted[reason] += n
+	}
 }
 
 // NextActions returns the requests to send now, each of which must be answered once, and when to call it again.
@@ -252,35 +319,37 @@ func (r *Roster) NextActions(now time.Time) Actions { return r.observer.NextActi
 // Status returns the status at this time.
 func (r *Roster) Status(now time.Time) Status { return r.observer.Status(now) }
 
-// setMember adds a member to a set or removes it.
-func setMember(set map[string]*member, m *member, in bool) {
-	if in {
-		set[m.Name] = m
-	} else {
-		delete(set, m.Name)
-	}
+// Change is the new state of one node; Node is nil if it is no longer published.
+type Change struct {
+	Name string
+	Node *Node
 }
 
 // takeChanges returns the nodes that changed since the last call, each once.
 func (r *Roster) takeChanges(now time.Time) []Change {
-	if len(r.pending) == 0 || !r.observer.Publishable() {
+	if len(r.dirty) == 0 || !r.observer.Publishable() {
 		return nil
 	}
-	changes := make([]Change, 0, len(r.pending))
-	for _, name := range slices.Sorted(maps.Keys(r.pending)) {
+	var changes []Change
+	for _, name := range slices.Sorted(maps.Keys(r.dirty)) {
 		var node *Node
-		m, old := r.members[name], r.pending[name]
-		if m != nil {
-			node = m.Published
+		m, old := r.members[name], r.published[name]
+		if m != nil && m.IsPublished() {
+			node = m.Node
 		}
-		if equalNodes(node, old) {
+		if node == nil && old == nil || node != nil && old != nil && node.looksLike(old) {
 			continue
 		}
 		if m != nil {
 			m.Previous, m.ChangedAt = old, now
 		}
+		if node != nil {
+			r.published[name] = node
+		} else {
+			delete(r.published, name)
+		}
 		changes = append(changes, Change{Name: name, Node: node})
 	}
-	clear(r.pending)
+	clear(r.dirty)
 	return changes
 }

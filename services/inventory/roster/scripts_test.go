@@ -359,7 +359,7 @@ func (w *world) describeNodes() string {
 		fmt.Fprintln(&out)
 	}
 	for _, m := range w.sortedMembers() {
-		if m.Published == nil {
+		if !m.IsPublished() {
 			fmt.Fprintf(&out, "%s omitted, %s: %s\n", m.Name, m.Omission.Reason, m.Omission.Message)
 		}
 	}
@@ -382,23 +382,18 @@ func (w *world) describe(name string) string {
 		return "unknown\n"
 	}
 	var out strings.Builder
-	one := w.sortedMembers()[slices.IndexFunc(w.sortedMembers(), func(m Member) bool { return m.Name == name })]
-	resolver := w.Resolver()
-	facts := resolver.Describe(one.Node)
-	if one.Excluded == 0 && facts.Match != "" {
-		fmt.Fprintf(&out, "server  %s %s\n", facts.ServerID, facts.Match)
+	one := w.Members(Filter{Name: name, Details: true})[0]
+	if one.Match != "" {
+		fmt.Fprintf(&out, "server  %s %s\n", one.Server, one.Match)
 	}
-	for _, c := range facts.Candidates {
-		fmt.Fprintf(&out, "%s  %s: %s\n", c.Address, c.From, c.Reason)
-	}
-	for _, a := range one.Holding.Addresses() {
-		fmt.Fprintf(&out, "%s  %s\n", a, cmp.Or(one.Holding.Describe(a), "assigned"))
+	for _, c := range one.Candidates {
+		fmt.Fprintf(&out, "%s  %s\n", c.Address, strings.TrimPrefix(c.From+": "+c.Reason, ": "))
 	}
 	if one.Omission.Reason != 0 {
 		fmt.Fprintf(&out, "%s: %s\n", one.Omission.Reason, one.Omission.Message)
 	}
-	if one.Published != nil {
-		fmt.Fprintf(&out, "=> %s at %s\n", contractName(one.Published.State), joinAddresses(one.Published.Addresses))
+	if one.IsPublished() {
+		fmt.Fprintf(&out, "=> %s at %s\n", contractName(one.State), joinAddresses(one.Addresses))
 	} else {
 		fmt.Fprintln(&out, "=> omitted")
 	}
@@ -407,7 +402,7 @@ func (w *world) describe(name string) string {
 
 func (r *Roster) sortedMembers() []Member {
 	return slices.SortedFunc(
-		slices.Values(r.Members(func(string) bool { return true })),
+		slices.Values(r.Members(Filter{Details: true})),
 		func(a, b Member) int { return strings.Compare(a.Name, b.Name) },
 	)
 }
@@ -415,8 +410,8 @@ func (r *Roster) sortedMembers() []Member {
 // Nodes returns the published nodes, sorted by name.
 func (r *Roster) Nodes() (nodes []*Node) {
 	for _, m := range r.sortedMembers() {
-		if m.Published != nil {
-			nodes = append(nodes, m.Published)
+		if m.IsPublished() {
+			nodes = append(nodes, m.Node)
 		}
 	}
 	return nodes

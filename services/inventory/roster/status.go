@@ -53,23 +53,23 @@ func (o *observer) evaluateMembership(now time.Time) (SyncState, string) {
 		)
 	case o.partialError != "":
 		return Degraded, o.partialError
-	case o.counts.Invalid > 0:
+	case o.counts.invalid > 0:
 		return Degraded, fmt.Sprintf(
 			"the source has invalid data for %s; known nodes keep their last valid state",
-			display.Count(o.counts.Invalid, "node", "nodes"),
+			display.Count(o.counts.invalid, "node", "nodes"),
 		)
 	}
 	return Synced, ""
 }
 
 func (o *observer) evaluateAddresses(now time.Time) (SyncState, string) {
-	noAddresses := o.counts.Eligible > 0 && o.counts.Published == 0
-	if !o.cfg.UsesCloud {
+	noAddresses := o.counts.eligible > 0 && o.counts.published == 0
+	if !o.usesCloud() {
 		switch {
 		case !o.verifications.everFull:
 			return Unsynced, "no full verification of the source yet"
 		case noAddresses:
-			return Unsynced, display.Count(o.counts.Eligible, "eligible node has", "eligible nodes have") + " no usable address"
+			return Unsynced, display.Count(o.counts.eligible, "eligible node has", "eligible nodes have") + " no usable address"
 		}
 		return Synced, ""
 	}
@@ -79,15 +79,15 @@ func (o *observer) evaluateAddresses(now time.Time) (SyncState, string) {
 		return Unsynced, joinReason("the cloud has not been listed yet", l.err)
 	case noAddresses:
 		return Unsynced, joinReason(
-			display.Count(o.counts.Eligible, "eligible node has", "eligible nodes have")+" no address",
+			display.Count(o.counts.eligible, "eligible node has", "eligible nodes have")+" no address",
 			l.err,
 		)
 	case l.err != "":
 		return Degraded, "cloud listing failed: " + l.err
 	case now.Sub(l.completeAt) >= o.maxListingAge():
 		return Degraded, fmt.Sprintf("no complete cloud listing for %s", o.maxListingAge())
-	case o.counts.Unreadable > 0:
-		return Degraded, "the cloud has invalid data for the servers of " + display.Count(o.counts.Unreadable, "node", "nodes")
+	case o.counts.unreadable > 0:
+		return Degraded, "the cloud has invalid data for the servers of " + display.Count(o.counts.unreadable, "node", "nodes")
 	}
 	return Synced, ""
 }

@@ -99,7 +99,7 @@ func (o *observer) completeVerification(now, startedAt time.Time) {
 	if startedAt.Before(o.anomalyAt) {
 		return
 	}
-	if !o.cfg.UsesCloud {
+	if !o.usesCloud() {
 		if o.isObservationDue(now) {
 			o.completeObservation(now)
 		}
