@@ -151,47 +151,36 @@ func (c *cluster) installations(ctx context.Context, component, namespace string
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	selector := metav1.ListOptions{LabelSelector: nameLabel + "=" + component, Limit: maxObjects}
-	deployments, err := c.client.AppsV1().Deployments(namespace).List(ctx, selector)
-	if err != nil {
+	deployments, errDeployments := c.client.AppsV1().Deployments(namespace).List(ctx, selector)
+	replicaSets, errReplicaSets := c.client.AppsV1().ReplicaSets(namespace).List(ctx, selector)
+	pods, errPods := c.client.CoreV1().Pods(namespace).List(ctx, selector)
+	if err := cmp.Or(errDeployments, errReplicaSets, errPods); err != nil {
 		return nil, err
 	}
-	replicaSets, err := c.client.AppsV1().ReplicaSets(namespace).List(ctx, selector)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, selector)
-	if err != nil {
-		return nil, err
-	}
-	owners, running := map[types.UID]types.UID{}, map[types.UID][]corev1.Pod{} // by Deployment
-	for i := range replicaSets.Items {
-		owners[replicaSets.Items[i].UID] = controllerOf(&replicaSets.Items[i])
-	}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if owner := owners[controllerOf(p)]; owner != "" && p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
-			running[owner] = append(running[owner], *p)
-		}
-	}
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		its := running[d.UID]
-		slices.SortStableFunc(its, func(a, b corev1.Pod) int { return cmp.Compare(unreadiness(&a), unreadiness(&b)) })
-		all = append(all, installation{d.Namespace + "/" + d.Name, its})
-	}
-	if len(all) == 0 {
+	if len(deployments.Items) == 0 {
 		return nil, fmt.Errorf("no Deployment with label %s=%s in %s; check the context and namespace", nameLabel, component,
 			cmp.Or(namespace, "any namespace"))
 	}
-	return all, nil
-}
-
-// controllerOf returns the owner of a Pod or ReplicaSet that controls it, or nothing.
-func controllerOf(object metav1.Object) types.UID {
-	if owner := metav1.GetControllerOf(object); owner != nil && (owner.APIVersion == appsv1.SchemeGroupVersion.String()) {
-		return owner.UID
+	sets := map[types.UID]*appsv1.ReplicaSet{}
+	for i := range replicaSets.Items {
+		sets[replicaSets.Items[i].UID] = &replicaSets.Items[i]
 	}
-	return ""
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		found := installation{name: d.Namespace + "/" + d.Name}
+		for _, p := range pods.Items {
+			owner := metav1.GetControllerOfNoCopy(&p)
+			if owner == nil || sets[owner.UID] == nil || !metav1.IsControlledBy(sets[owner.UID], d) {
+				continue
+			}
+			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+				found.pods = append(found.pods, p)
+			}
+		}
+		slices.SortStableFunc(found.pods, func(a, b corev1.Pod) int { return cmp.Compare(unreadiness(&a), unreadiness(&b)) })
+		all = append(all, found)
+	}
+	return all, nil
 }
 
 // unreadiness is 0 for a ready Pod and 1 for another.
