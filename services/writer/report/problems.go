@@ -35,7 +35,16 @@ type service struct {
 }
 
 func (s *service) addf(level report.Level, reason, format string, args ...any) {
-	s.problems = append(s.problems, report.NewProblem(level, reason, s.object, format, args...))
+	s.addOfSource("", level, reason, format, args...)
+}
+
+// addOfSource adds a problem that concerns one source of the Service, unless its name is empty.
+func (s *service) addOfSource(source string, level report.Level, reason, format string, args ...any) {
+	object := s.object
+	if source != "" {
+		object += ", source " + source
+	}
+	s.problems = append(s.problems, report.NewProblem(level, reason, object, format, args...))
 }
 
 // addRejection adds what is wrong with a Service, one problem for each invalid annotation.
@@ -96,7 +105,7 @@ func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writ
 	}
 	held := map[string]string{}
 	for i := range d.Guards {
-		g, level, about := &d.Guards[i], report.Warning, s.object
+		g, level := &d.Guards[i], report.Warning
 		if g.Rule == verdict.RuleInitialSync && d.Write {
 			held[g.Source] = strings.TrimSuffix(g.Message, ".")
 			continue
@@ -104,18 +113,12 @@ func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writ
 		if !d.Write {
 			level = report.Error // nothing is written until a person corrects a setting
 		}
-		if g.Source != "" {
-			about += ", source " + g.Source
-		}
-		s.problems = append(s.problems, report.NewProblem(level, GuardReasons[g.Rule], about, "%s", g.Message))
+		s.addOfSource(g.Source, level, GuardReasons[g.Rule], "%s", g.Message)
 	}
 	for i := range t.Sources { // also of a source for which nothing is held
 		if source := &t.Sources[i]; !source.EverSynced {
-			s.problems = append(
-				s.problems,
-				report.NewProblem(report.Warning, "SourceNotSynced", s.object+", source "+source.Source, "%s: %s",
-					cmp.Or(held[source.Source], "Source "+source.Source+" has not synced"), source.NotSyncedReason()),
-			)
+			s.addOfSource(source.Source, report.Warning, "SourceNotSynced", "%s: %s",
+				cmp.Or(held[source.Source], "Source "+source.Source+" has not synced"), source.NotSyncedReason())
 		}
 	}
 }
@@ -199,8 +202,8 @@ func (s *service) addPortMismatch(source *subscriber.Snapshot, t targets.Target)
 	for _, p := range reported {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
-	s.problems = append(s.problems, report.NewProblem(report.Note, "SourcePortMismatch", s.object+", source "+source.Source,
-		"Endpoints of source %s use %s, this Service %s.", source.Source, display.List(have), display.List(missing)))
+	s.addOfSource(source.Source, report.Note, "SourcePortMismatch", "Endpoints of source %s use %s, this Service %s.",
+		source.Source, display.List(have), display.List(missing))
 }
 
 // objectName names a Service or a ServiceImport.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/utils/ptr"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
@@ -181,23 +182,14 @@ func (b *Builder) ownProblems(state endpoints.Status) (all []*report.Problem) {
 }
 
 func addToTotals(t *writerv1.ServiceTotals, v *endpoints.View) {
-	for _, c := range []struct {
-		total **uint32
-		n     int
-	}{
-		{&t.Services, 1},
-		{&t.Healthy, map[bool]int{true: 1}[report.IsHealthy(v.Target.Problems)]},
-		{&t.Ready, v.Ready},
-		{&t.Draining, v.Draining},
-		{&t.NotReady, v.NotReady},
-		{&t.OutOfSync, v.OutOfSync},
-		{&t.Held, v.Held},
-	} {
-		if *c.total == nil {
-			*c.total = new(uint32)
-		}
-		**c.total += uint32(c.n)
-	}
+	add := func(total **uint32, n int) { *total = new(ptr.Deref(*total, 0) + uint32(n)) }
+	add(&t.Services, 1)
+	add(&t.Healthy, map[bool]int{true: 1}[report.IsHealthy(v.Target.Problems)])
+	add(&t.Ready, v.Ready)
+	add(&t.Draining, v.Draining)
+	add(&t.NotReady, v.NotReady)
+	add(&t.OutOfSync, v.OutOfSync)
+	add(&t.Held, v.Held)
 }
 
 // sourceStates returns the state of each source; with a filter, of those of the selected Services.
