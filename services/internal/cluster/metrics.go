@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/client-go/rest"
 )
 
@@ -22,34 +23,26 @@ const maxSilence = 150 * time.Second
 // Client-go's own hooks (k8s.io/client-go/tools/metrics) were rejected: they are global and can be
 // registered once, so that no registry can be injected.
 func Observe(config *rest.Config, component string, reg prometheus.Registerer) {
-	m := &requestMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "slicefeed", Subsystem: component, Name: "api_requests_total",
-			Help: "Number of requests to the cluster's API server, by verb and HTTP status code; error: no response.",
-		}, []string{"verb", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "slicefeed", Subsystem: component, Name: "api_request_duration_seconds",
-			Help:    "Time from a request to the cluster's API server to the headers of its response, by verb, without watches.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"verb"}),
-	}
-	reg.MustRegister(m.requests, m.duration)
+	requests := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Namespace: "slicefeed", Subsystem: component, Name: "api_requests_total",
+		Help: "Number of requests to the cluster's API server, by verb and HTTP status code; error: no response.",
+	}, []string{"verb", "code"})
+	duration := promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "slicefeed", Subsystem: component, Name: "api_request_duration_seconds",
+		Help:    "Time from a request to the cluster's API server to the headers of its response, by verb, without watches.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	}, []string{"verb"})
 	for _, verb := range []string{"get", "watch"} { // both components do these; present from the start
-		m.requests.WithLabelValues(verb, "200")
+		requests.WithLabelValues(verb, "200")
 	}
-	m.duration.WithLabelValues("get")
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &instrumented{next: next, requestMetrics: m} })
-}
-
-type requestMetrics struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
+	duration.WithLabelValues("get")
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &instrumented{next, requests, duration} })
 }
 
 type instrumented struct {
-	*requestMetrics
-
-	next http.RoundTripper
+	next     http.RoundTripper
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
 }
 
 // RoundTrip sends a request and counts it. It is canceled when its response brings nothing for too long.

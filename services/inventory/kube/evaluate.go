@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +27,6 @@ const (
 // Limits of what is copied from a Node; a real API server stays below them.
 const (
 	maxLabels     = 500
-	maxLabelKey   = 253 + 1 + 63
-	maxLabelValue = 63
 	maxIdentifier = 1024
 	maxAddresses  = 64
 )
@@ -81,8 +80,8 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 			ProviderID:  strings.ToValidUTF8(provider[:min(len(provider), maxIdentifier)], "?"),
 			SystemUUID:  roster.KeepValid(node.Status.NodeInfo.SystemUUID, maxIdentifier),
 			InternalIPs: internalIPs(node.Status.Addresses),
-			Zone:        roster.KeepValid(node.Labels[corev1.LabelTopologyZone], maxLabelValue),
-			Region:      roster.KeepValid(node.Labels[corev1.LabelTopologyRegion], maxLabelValue),
+			Zone:        roster.KeepValid(node.Labels[corev1.LabelTopologyZone], contract.MaxLabelValueLength),
+			Region:      roster.KeepValid(node.Labels[corev1.LabelTopologyRegion], contract.MaxLabelValueLength),
 			Labels:      validLabels(node.Labels),
 		},
 		signals: signals{
@@ -196,7 +195,8 @@ func validLabels(all map[string]string) map[string]string {
 	valid := make(map[string]string, len(all))
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
-		if k != "" && k == roster.KeepValid(k, maxLabelKey) && v == roster.KeepValid(v, maxLabelValue) && len(valid) < maxLabels {
+		if k != "" && k == roster.KeepValid(k, contract.MaxLabelKeyLength) && v == roster.KeepValid(v, contract.MaxLabelValueLength) &&
+			len(valid) < maxLabels {
 			valid[k] = v
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,12 +156,12 @@ func FuzzEvaluateNode(f *testing.F) {
 		n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = provider, uuid
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
 		c := EvaluateNode(n, Rules{})
-		if len(c.ProviderID) > maxIdentifier || len(c.SystemUUID) > maxIdentifier || len(c.Zone) > maxLabelValue ||
-			len(c.Region) > maxLabelValue {
+		if len(c.ProviderID) > maxIdentifier || len(c.SystemUUID) > maxIdentifier || len(c.Zone) > contract.MaxLabelValueLength ||
+			len(c.Region) > contract.MaxLabelValueLength {
 			t.Errorf("out of bounds: %+v", c)
 		}
 		for k, v := range c.Labels {
-			if len(k) > maxLabelKey || len(v) > maxLabelValue || !utf8.ValidString(k+v) {
+			if len(k) > contract.MaxLabelKeyLength || len(v) > contract.MaxLabelValueLength || !utf8.ValidString(k+v) {
 				t.Errorf("label %q=%q", k, v)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -65,9 +66,9 @@ type Config struct {
 type Source struct {
 	cfg           Config
 	reads         *prometheus.CounterVec
-	readSlot      chan struct{} // capacity 1: full during a read
-	readerChanged chan struct{} // capacity 1: the Reader may have new data
-	changed       chan struct{} // capacity 1: there is something to take
+	reading       *semaphore.Weighted // of 1: one read at a time
+	readerChanged chan struct{}       // capacity 1: the Reader may have new data
+	changed       chan struct{}       // capacity 1: there is something to take
 
 	mu           sync.Mutex
 	nodes        map[string]roster.Node // as last read, by name
@@ -82,8 +83,8 @@ type Source struct {
 // New returns a Source that has not read anything yet.
 func New(cfg Config) *Source {
 	return &Source{
-		cfg:      cfg,
-		readSlot: make(chan struct{}, 1), readerChanged: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		cfg:     cfg,
+		reading: semaphore.NewWeighted(1), readerChanged: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		nodes: map[string]roster.Node{}, dirty: sets.Set[string]{}, lastValid: map[string]roster.Node{},
 		reads: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "slicefeed_inventory_source_reads_total",
@@ -187,12 +188,10 @@ const (
 
 // refresh reads the records and applies the differences. Only successful verifications are numbered.
 func (s *Source) refresh(ctx context.Context, why cause) (number uint64, err error) {
-	select {
-	case s.readSlot <- struct{}{}:
-		defer func() { <-s.readSlot }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := s.reading.Acquire(ctx, 1); err != nil {
+		return 0, err
 	}
+	defer s.reading.Release(1)
 	nodes, flaw, err := s.read(ctx)
 	if err != nil {
 		if !errors.Is(ctx.Err(), context.Canceled) {
