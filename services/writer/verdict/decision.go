@@ -93,7 +93,7 @@ func (e *evaluation) finish() (Memory, Decision) {
 		if s.distrust == "" {
 			e.wakeAt(s.MembershipSyncedAt.Add(e.input.Limits.MaxStaleness + 1))
 		}
-		if s.suppressedBy == RuleEmpty && s.memory.empty.count > 0 {
+		if s.suppressedBy == &sourceEmpty && s.memory.empty.count > 0 {
 			e.wakeAt(s.memory.empty.at.Add(emptyGap))
 		}
 		e.memory.sources = append(e.memory.sources, s.memory)

@@ -43,7 +43,7 @@ func (e *evaluation) expiredEndpoints() (rows []*row) {
 }
 
 // counts reports whether the report of a source counts.
-func (e *evaluation) counts(source int, _ *Member) bool { return e.sources[source].suppressedBy == "" }
+func (e *evaluation) counts(source int, _ *Member) bool { return e.sources[source].suppressedBy == nil }
 
 // anyReadyBesides reports whether a source that has not expired has an endpoint that the table makes ready and that
 // answers. What is ready only because nobody knows better, as in a panic, is no replacement.

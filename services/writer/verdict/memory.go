@@ -69,7 +69,7 @@ func (e *evaluation) rememberReport(r *row, report State) {
 // counts. A report that is empty for this target counts only once it is confirmed, and then it is in memory already.
 func (e *evaluation) lastTrustedReport(r *row) State {
 	s := &e.sources[r.owner]
-	if s.suppressedBy != RuleTrust {
+	if s.suppressedBy != &sourceNotTrusted {
 		return Unknown
 	}
 	at, found := slices.BinarySearchFunc(s.Trusted, r.address, func(m Member, a netip.Addr) int { return m.Address.Compare(a) })

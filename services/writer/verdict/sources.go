@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
@@ -30,23 +29,23 @@ func (s *Source) lostReason(input *Input, now time.Time) string {
 
 // suppression is three input guards, which keep a source's report from counting: it was not synced since this process
 // started, it is not trusted, or it reports nothing usable and not enough observations confirm that. It returns the one
-// that acts, and why; an empty Rule: the report counts.
-func (e *evaluation) suppression(source int) (by Rule, why string) {
+// that acts, and why; nil: the report counts.
+func (e *evaluation) suppression(source int) (by *message, why string) {
 	s := &e.sources[source]
 	if !s.EverSynced {
-		return RuleInitialSync, s.distrust
+		return &sourceNotSynced, s.distrust
 	}
 	empty := e.isEmpty(source)
 	s.countObservation(empty)
 	switch {
 	case s.distrust != "":
 		s.lastReportUsable = slices.ContainsFunc(s.Trusted, func(m Member) bool { return e.couldServe(s, &m) })
-		return RuleTrust, "not trusted: " + s.distrust
+		return &sourceNotTrusted, "not trusted: " + s.distrust
 	case empty && s.memory.empty.count < e.input.Limits.EmptyThreshold:
-		return RuleEmpty, "empty, not confirmed yet"
+		return &sourceEmpty, "empty, not confirmed yet"
 	}
 	s.confirmedEmpty = empty
-	return "", ""
+	return nil, ""
 }
 
 // couldServe reports whether something that a source reported while it was trusted could serve.
@@ -93,18 +92,13 @@ func (e *evaluation) isEmpty(source int) bool {
 // that their source reports cannot be used. A rejection says it already.
 func (e *evaluation) noteSuppressions() {
 	for i := range e.sources {
-		s := &e.sources[i]
-		held := len(filter(e.rows, func(r *row) bool { return r.owner == i && r.report == suppressed && e.isHeld(r) }))
-		switch {
+		switch s := &e.sources[i]; {
 		case e.input.Rejected:
-		case s.suppressedBy == RuleInitialSync:
-			e.note(sourceNotSynced, s.Name, held, "")
-		case s.suppressedBy == RuleEmpty:
-			e.note(sourceEmpty, s.Name, held, display.Count(s.memory.empty.count, "observation", "observations"))
-		case s.suppressedBy == RuleTrust:
-			e.note(sourceNotTrusted, s.Name, held, s.suppressedFor)
-		default:
+		case s.suppressedBy == nil:
 			e.notePorts(i)
+		default:
+			held := filter(e.rows, func(r *row) bool { return r.owner == i && r.report == suppressed && e.isHeld(r) })
+			e.note(*s.suppressedBy, s.Name, len(held), s.suppressedFor)
 		}
 	}
 }
@@ -125,7 +119,7 @@ func (e *evaluation) isHeld(r *row) bool {
 	if r.current == nil || r.dropped || r.result.Verdict == Unready {
 		return false
 	}
-	if e.sources[r.owner].suppressedBy != RuleEmpty || r.reported == unlisted {
+	if e.sources[r.owner].suppressedBy != &sourceEmpty || r.reported == unlisted {
 		return true
 	}
 	_, otherwise := r.apply(table[r.reported][r.status])

@@ -38,7 +38,7 @@ var table = [...][5]Verdict{
 func (e *evaluation) assignOwners() {
 	allCount := len(e.sources) > 0
 	for i := range e.sources {
-		allCount = allCount && e.sources[i].suppressedBy == ""
+		allCount = allCount && e.sources[i].suppressedBy == nil
 	}
 	for _, r := range e.rows {
 		r.owner = e.ownerOf(r)
@@ -51,7 +51,7 @@ func (e *evaluation) assignOwners() {
 }
 
 func (e *evaluation) ownerOf(r *row) int {
-	if c := r.currentSource; c != noSource && c != r.deniedBy && (r.members[c] != nil || e.sources[c].suppressedBy != "") {
+	if c := r.currentSource; c != noSource && c != r.deniedBy && (r.members[c] != nil || e.sources[c].suppressedBy != nil) {
 		return c
 	}
 	owner := noSource
@@ -69,8 +69,8 @@ func (e *evaluation) ownerOf(r *row) int {
 // isBetterOwner reports whether a source owns an address rather than one before it by name.
 func (e *evaluation) isBetterOwner(j, owner int) bool {
 	a, b := &e.sources[j], &e.sources[owner]
-	if (a.suppressedBy == "") != (b.suppressedBy == "") {
-		return a.suppressedBy == ""
+	if (a.suppressedBy == nil) != (b.suppressedBy == nil) {
+		return a.suppressedBy == nil
 	}
 	return a.Tier < b.Tier
 }
@@ -86,9 +86,9 @@ func (e *evaluation) setReport(r *row) {
 		r.ports = m.Ports
 		r.probe, r.status = e.probeAt(r, r.ports)
 	}
-	if s.suppressedBy != "" {
+	if s.suppressedBy != nil {
 		e.rememberReport(r, e.lastTrustedReport(r))
-		r.setCause(suppressed, s.suppressedBy, s.Name, s.suppressedFor)
+		r.setCause(suppressed, s.suppressedBy.rule, s.Name, s.suppressedFor)
 		return
 	}
 	e.rememberReport(r, r.reported)

@@ -61,7 +61,7 @@ var (
 	sourceNotSynced = message{RuleInitialSync, "Source %[1]s has not synced; its %[2]d {endpoint is|endpoints are} kept."}
 	sourceEmpty     = message{
 		RuleEmpty,
-		"Source %[1]s reports no usable nodes (%[3]s so far); its %[2]d {endpoint is|endpoints are} kept.",
+		"Source %[1]s reports no usable nodes; its %[2]d {endpoint is|endpoints are} kept until that is confirmed.",
 	}
 	sourceNotTrusted = message{RuleTrust, "Source %[1]s is %[3]s; its %[2]d {endpoint is|endpoints are} kept."}
 	portsUnusable    = message{

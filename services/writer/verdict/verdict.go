@@ -193,11 +193,11 @@ func (r *row) hold(by Rule) {
 type sourceState struct {
 	*Source
 
-	distrust         string // why it is not trusted in itself; empty: it is
-	suppressedBy     Rule   // the guard that keeps its report from counting; empty: it counts
-	suppressedFor    string // why
-	confirmedEmpty   bool   // it has nothing for this target
-	lastReportUsable bool   // something of Trusted could serve
+	distrust         string   // why it is not trusted in itself; empty: it is
+	suppressedBy     *message // of the guard that keeps its report from counting; nil: it counts
+	suppressedFor    string   // why
+	confirmedEmpty   bool     // it has nothing for this target
+	lastReportUsable bool     // something of Trusted could serve
 
 	previous sourceMemory // of the last decision
 	memory   sourceMemory // for the next one
