@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slicefeed/slicefeed/lab/sim/oracle"
-	"github.com/slicefeed/slicefeed/services/writer/election"
+	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -207,7 +207,7 @@ func (c *consuming) serve(r *request) (*discoveryv1.EndpointSlice, error) {
 	}
 	if r.verb == "lease" {
 		if c.holder != r.w.id() {
-			return nil, election.ErrNotLeader
+			return nil, applier.ErrNotLeader
 		}
 		return nil, nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/slicefeed/slicefeed/services/writer/election"
+	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 )
 
 var errKilled = errors.New("the process is gone")
@@ -103,7 +103,7 @@ func (s *store) Delete(_ context.Context, slice *discoveryv1.EndpointSlice) erro
 // confirm asks whose the Lease is.
 func (s *store) confirm(context.Context) error {
 	_, err := s.ask("lease", "", nil)
-	if errors.Is(err, election.ErrNotLeader) {
+	if errors.Is(err, applier.ErrNotLeader) {
 		s.w.lease.lost()
 	}
 	return err

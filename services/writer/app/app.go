@@ -97,17 +97,6 @@ func (l dryRunLease) LeadingSince() time.Time { return l.since }
 func (dryRunLease) Changed() <-chan struct{}  { return nil }
 func (dryRunLease) Release() func()           { return func() {} }
 
-// With these values a standby takes over at most 17 s after the leader's death: it sees a renewal up to
-// one retry period late, waits until the Lease expires, and tries again up to one period later;
-// client-go stretches each period by a factor of up to 2.2. With its usual values, 15 s and 2 s, that is
-// nearly 24 s. A request that was sent just before the renew deadline times out 5 s later,
-// which is when the Lease expires.
-const (
-	leaseDuration      = 12 * time.Second
-	leaseRenewDeadline = 7 * time.Second
-	leaseRetryPeriod   = time.Second
-)
-
 // buildWriter constructs all stages. It reads files and opens no connection; its error names
 // every problem.
 func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error) {
@@ -217,7 +206,6 @@ func (w *writer) connectCluster(config *rest.Config, namespace string, configure
 	} else {
 		w.lease, err = election.NewLease(election.Config{
 			Client: client, Namespace: namespace, Name: "slicefeed-" + w.cfg.Class, Identity: w.identity,
-			Duration: leaseDuration, RenewDeadline: leaseRenewDeadline, RetryPeriod: leaseRetryPeriod,
 			Logger: w.log, Registerer: w.registerer,
 		})
 		if err != nil {

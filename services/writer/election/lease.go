@@ -8,10 +8,8 @@
 package election
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -24,22 +22,27 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 )
 
-// ErrNotLeader is returned for what only the leader may do.
-var ErrNotLeader = errors.New("not the leader")
+// With these values a standby takes over at most 17 s after the leader's death: it sees a renewal up to
+// one retry period late, waits until the Lease expires, and tries again up to one period later;
+// client-go stretches each period by a factor of up to 2.2. With its usual values, 15 s and 2 s, that is
+// nearly 24 s. A request that was sent just before the renew deadline times out 5 s later,
+// which is when the Lease expires.
+const (
+	duration       = 12 * time.Second
+	renewDeadline  = 7 * time.Second
+	retryPeriod    = time.Second
+	requestTimeout = 5 * time.Second
+)
 
-// requestTimeout limits the read in Confirm.
-const requestTimeout = 5 * time.Second
-
-// Config has what a Lease needs. A duration of zero is client-go's default: 15 s, 10 s, 2 s.
+// Config has what a Lease needs.
 type Config struct {
 	Client          kubernetes.Interface
 	Namespace, Name string
 	Identity        string // of this process; see NewIdentity
-	Duration        time.Duration
-	RenewDeadline   time.Duration
-	RetryPeriod     time.Duration
 	Logger          *slog.Logger
 	Registerer      prometheus.Registerer
 }
@@ -71,9 +74,6 @@ func NewIdentity() string {
 
 // NewLease returns a Lease that competes when Run is called.
 func NewLease(cfg Config) (*Lease, error) {
-	cfg.Duration = cmp.Or(cfg.Duration, 15*time.Second)
-	cfg.RenewDeadline = cmp.Or(cfg.RenewDeadline, 10*time.Second)
-	cfg.RetryPeriod = cmp.Or(cfg.RetryPeriod, 2*time.Second)
 	l := &Lease{cfg: cfg, changed: make(chan struct{}, 1)}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: cfg.Name,
@@ -82,9 +82,9 @@ func NewLease(cfg Config) (*Lease, error) {
 			Client:     cfg.Client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
 		}},
-		LeaseDuration:   cfg.Duration,
-		RenewDeadline:   cfg.RenewDeadline,
-		RetryPeriod:     cfg.RetryPeriod,
+		LeaseDuration:   duration,
+		RenewDeadline:   renewDeadline,
+		RetryPeriod:     retryPeriod,
 		ReleaseOnCancel: true, // the next leader need not wait until it expires
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {},
@@ -133,7 +133,7 @@ func (l *Lease) runCandidacy(ctx context.Context) {
 	l.mu.Unlock()
 	l.elector.Run(candidacy)
 	if candidacy.Err() != nil {
-		pause := time.NewTimer(l.cfg.Duration)
+		pause := time.NewTimer(duration)
 		defer pause.Stop()
 		select {
 		case <-pause.C:
@@ -177,7 +177,7 @@ func (l *Lease) LeadingSince() time.Time {
 }
 
 // Confirm reads the holder from the API server. This process trusts its clock, but somebody may have deleted the
-// Lease or edited its holder: then Confirm returns ErrNotLeader, and this process no longer leads.
+// Lease or edited its holder: then Confirm returns applier.ErrNotLeader, and this process no longer leads.
 func (l *Lease) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -187,10 +187,10 @@ func (l *Lease) Confirm(ctx context.Context) error {
 		return fmt.Errorf("read Lease %s/%s: %w", l.cfg.Namespace, l.cfg.Name, err)
 	case err != nil, lease.Spec.HolderIdentity == nil:
 		l.markTaken("")
-		return ErrNotLeader
+		return applier.ErrNotLeader
 	case *lease.Spec.HolderIdentity != l.cfg.Identity:
 		l.markTaken(*lease.Spec.HolderIdentity)
-		return ErrNotLeader
+		return applier.ErrNotLeader
 	}
 	return nil
 }

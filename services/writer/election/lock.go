@@ -27,7 +27,7 @@ func (o *observedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRec
 	if o.heldByOther = record.HolderIdentity != o.lease.cfg.Identity; o.heldByOther {
 		o.lease.markTaken(record.HolderIdentity)
 	}
-	bounded := boundRecord(*record, o.lease.cfg.Duration)
+	bounded := boundRecord(*record)
 	return &bounded, raw, nil
 }
 
@@ -38,10 +38,10 @@ const waitMargin = 5 * time.Second
 // 68 years, which the API server accepts and client-go waits for, and a number of transitions that overflows when
 // client-go increments it, so that the API server rejects each attempt to take the Lease. A duration of one second would
 // be as bad: the holder leads for longer than that.
-func boundRecord(record resourcelock.LeaderElectionRecord, own time.Duration) resourcelock.LeaderElectionRecord {
-	record.LeaseDurationSeconds = min(record.LeaseDurationSeconds, int((own+waitMargin)/time.Second))
+func boundRecord(record resourcelock.LeaderElectionRecord) resourcelock.LeaderElectionRecord {
+	record.LeaseDurationSeconds = min(record.LeaseDurationSeconds, int((duration+waitMargin)/time.Second))
 	if record.HolderIdentity != "" {
-		record.LeaseDurationSeconds = max(record.LeaseDurationSeconds, int(own/time.Second))
+		record.LeaseDurationSeconds = max(record.LeaseDurationSeconds, int(duration/time.Second))
 	}
 	if record.LeaderTransitions < 0 || record.LeaderTransitions >= math.MaxInt32 {
 		record.LeaderTransitions = 0
@@ -72,7 +72,7 @@ func (o *observedLock) send(record resourcelock.LeaderElectionRecord, request fu
 		return err
 	}
 	if takes {
-		o.lease.setValidUntil(sent.Add(o.lease.cfg.RenewDeadline))
+		o.lease.setValidUntil(sent.Add(renewDeadline))
 	}
 	return nil
 }

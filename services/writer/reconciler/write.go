@@ -11,7 +11,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
-	"github.com/slicefeed/slicefeed/services/writer/election"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
@@ -136,7 +135,7 @@ func (r *Reconciler) handleFailure(s *state, of causes, err error) {
 		notBefore = later.At
 	case errors.As(err, &stale):
 		r.Logger.Info("slice changed, deciding again", "service", s.key.String(), "slice", stale.Slice, "error", stale.Err)
-	case errors.Is(err, applier.ErrNotLeader), errors.Is(err, election.ErrNotLeader), errors.Is(err, context.Canceled):
+	case errors.Is(err, applier.ErrNotLeader), errors.Is(err, context.Canceled):
 	default:
 		notBefore = time.Now().Add(r.backoff.When(s.key))
 		r.Logger.Warn("slice write failed, retrying", "service", s.key.String(), "error", err, "at", notBefore)
