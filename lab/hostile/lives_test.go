@@ -206,7 +206,7 @@ func TestEachProtocolViolationIsCountedByKind(t *testing.T) {
 					if got := w.breaches(t); len(got) != 1 || got[a.bad] != 1 {
 						t.Errorf("counted %v, want one of kind %q", got, a.bad)
 					}
-					if s := w.sub.Snapshot(""); !s.SyncedInStream || len(s.Members) != len(l.set) {
+					if s := w.sub.Use("web/shop", ""); !s.SyncedInStream || len(s.Members) != len(l.set) {
 						t.Errorf("afterwards: synced %t, %d nodes of %d", s.SyncedInStream, len(s.Members), len(l.set))
 					}
 					if got := w.sights(); len(got) != 1 || len(got[0].all) != len(l.set) {

@@ -45,12 +45,23 @@ const (
 // fixedSource reports the same nodes all the time.
 type fixedSource struct{ snapshot subscriber.Snapshot }
 
-func newFixedSource(addresses ...netip.Addr) *fixedSource {
+func newFixedSource(name string, addresses ...netip.Addr) *fixedSource {
 	part := subscriber.PartStatus{State: subscriber.Synced, Since: time.Now()}
-	s := &fixedSource{subscriber.Snapshot{
-		Connected: true, SyncedInStream: true, EverSynced: true, Membership: part, Addresses: part, MembershipSyncedAt: time.Now(),
-		ObservationEpoch: "e", Observation: 1, ObservationReceivedAt: time.Now(), ChangedAt: time.Now(),
-	}}
+	s := &fixedSource{
+		subscriber.Snapshot{
+			Source:                name,
+			Connected:             true,
+			SyncedInStream:        true,
+			EverSynced:            true,
+			Membership:            part,
+			Addresses:             part,
+			MembershipSyncedAt:    time.Now(),
+			ObservationEpoch:      "e",
+			Observation:           1,
+			ObservationReceivedAt: time.Now(),
+			ChangedAt:             time.Now(),
+		},
+	}
 	for _, a := range addresses {
 		s.snapshot.Members = append(s.snapshot.Members, &subscriber.Member{
 			Name: a.String(), Addresses: []netip.Addr{a}, State: verdict.Ready, Since: time.Now(),
@@ -60,11 +71,10 @@ func newFixedSource(addresses ...netip.Addr) *fixedSource {
 	return s
 }
 
-func (s *fixedSource) Use(string, string)                  {}
-func (s *fixedSource) Leave(string)                        {}
-func (s *fixedSource) Snapshot(string) subscriber.Snapshot { return s.snapshot }
-func (s *fixedSource) TakeChanged() map[string]struct{}    { return nil }
-func (s *fixedSource) Changed() <-chan struct{}            { return nil }
+func (s *fixedSource) Use(string, string) subscriber.Snapshot { return s.snapshot }
+func (s *fixedSource) Leave(string)                           {}
+func (s *fixedSource) TakeChanged() map[string]struct{}       { return nil }
+func (s *fixedSource) Changed() <-chan struct{}               { return nil }
 
 // cluster has Services and their slices, and is what the writer reads and writes. Its writer always leads.
 type cluster struct {
@@ -226,13 +236,17 @@ func TestASourceOfRefusingNodesDoesNotDelayAnotherService(t *testing.T) {
 	running.Go(func() {
 		_ = reconciler.Run(ctx, reconciler.Config{
 			Sources: []reconciler.Source{
-				{Name: "honest", Feeds: newFixedSource(honest...), CIDRs: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}},
+				{Name: "honest", Feeds: newFixedSource("honest", honest...), CIDRs: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}},
 				{
 					Name:  "hostile",
-					Feeds: newFixedSource(refusing[:hostileNodes]...),
+					Feeds: newFixedSource("hostile", refusing[:hostileNodes]...),
 					CIDRs: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/16")},
 				},
-				{Name: "blinding", Feeds: newFixedSource(refusing...), CIDRs: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/16")}},
+				{
+					Name:  "blinding",
+					Feeds: newFixedSource("blinding", refusing...),
+					CIDRs: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/16")},
+				},
 			},
 			Targets: c, Prober: prober, Lease: alwaysLeading{}, MaxEndpoints: hostileNodes, Logger: log, Registerer: registry,
 			Limits:   verdict.Limits{MaxStaleness: 15 * time.Minute, EmptyThreshold: 3, ShrinkWindow: time.Minute},

@@ -47,14 +47,12 @@ func newSubscription(w *writer, c *cluster, line *wire) *subscription {
 
 func (s *subscription) String() string { return s.name + " of " + s.cluster.name }
 
-// Snapshot is what the inventory says, as far as the writer knows.
-func (s *subscription) Snapshot(string) subscriber.Snapshot { return s.snapshot }
-
-// Use and the rest do nothing: the writer always subscribes, and is poked.
-func (s *subscription) Use(string, string)               {}
-func (s *subscription) Leave(string)                     {}
-func (s *subscription) Changed() <-chan struct{}         { return nil }
-func (s *subscription) TakeChanged() map[string]struct{} { return nil }
+// Use is what the inventory says, as far as the writer knows. It and the rest do nothing: the writer always subscribes,
+// and is poked.
+func (s *subscription) Use(string, string) subscriber.Snapshot { return s.snapshot }
+func (s *subscription) Leave(string)                           {}
+func (s *subscription) Changed() <-chan struct{}               { return nil }
+func (s *subscription) TakeChanged() map[string]struct{}       { return nil }
 
 func (s *subscription) converse() {
 	s.view.BeginStream()

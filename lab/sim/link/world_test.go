@@ -125,7 +125,7 @@ func (w *world) follow(meanwhile func()) {
 			case <-ctx.Done():
 				return
 			case <-w.sub.Changed():
-				w.hadOnce(w.sub.Snapshot(""))
+				w.hadOnce(w.sub.Use("web/shop", ""))
 			}
 		}
 	})
@@ -231,7 +231,7 @@ func (w *world) spread() {
 func (w *world) quiet() {
 	time.Sleep(time.Duration(w.rand.Int64N(int64([]time.Duration{time.Second, 8 * time.Second, 40 * time.Second}[w.rand.IntN(3)]))))
 	synctest.Wait()
-	s, now := w.sub.Snapshot(""), time.Now()
+	s, now := w.sub.Use("web/shop", ""), time.Now()
 	w.hadOnce(s)
 	if !w.broke.IsZero() && now.Sub(w.broke) > deaf && s.Connected {
 		w.wrongf("the link has been dead for %s and looks alive", now.Sub(w.broke))
@@ -255,7 +255,7 @@ func (w *world) quiet() {
 		// gRPC ends the streams of a connection that is too old and closes it a second later: only then the client knows.
 		time.Sleep(1100 * time.Millisecond) // of the bubble's clock
 		synctest.Wait()
-		if s := w.sub.Snapshot(""); s.Connected && s.SyncedInStream && lifeOf(s) == life && r.hasNoStream() && w.wire.whole() {
+		if s := w.sub.Use("web/shop", ""); s.Connected && s.SyncedInStream && lifeOf(s) == life && r.hasNoStream() && w.wire.whole() {
 			w.wrongf("it is in step with %s, which has had no stream for more than a second", life)
 		}
 		return
@@ -295,7 +295,7 @@ func (w *world) settle() {
 	within := converged + w.calls.violationDelay()
 	for {
 		synctest.Wait()
-		s := w.sub.Snapshot("")
+		s := w.sub.Use("web/shop", "")
 		if s.Connected && s.SyncedInStream && s.Observation == w.status.Observation && told(s) == want {
 			w.took = time.Since(at)
 			return

@@ -40,7 +40,7 @@ import (
 // fakeFeed reports these addresses as ready; with nil it has not synced.
 type fakeFeed struct{ ready []string }
 
-func (f fakeFeed) Snapshot(string) subscriber.Snapshot {
+func (f fakeFeed) Use(string, string) subscriber.Snapshot {
 	s := subscriber.Snapshot{Source: "default"}
 	if f.ready == nil {
 		return s
@@ -58,7 +58,6 @@ func (f fakeFeed) Snapshot(string) subscriber.Snapshot {
 	return s
 }
 
-func (fakeFeed) Use(string, string)               {}
 func (fakeFeed) Leave(string)                     {}
 func (fakeFeed) TakeChanged() map[string]struct{} { return nil }
 func (fakeFeed) Changed() <-chan struct{}         { return nil }

@@ -86,10 +86,9 @@ func (h *herd) tell(b testing.TB, reset, synced bool, nodes ...*inventoryv1.Node
 	}
 }
 
-func (*herd) Use(string, string)               {}
 func (*herd) Leave(string)                     {}
 func (*herd) TakeChanged() map[string]struct{} { return nil }
-func (h *herd) Snapshot(string) subscriber.Snapshot {
+func (h *herd) Use(string, string) subscriber.Snapshot {
 	s := h.view.Snapshot()
 	s.Source, s.Connected = "default", true
 	return s

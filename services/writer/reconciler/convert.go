@@ -21,43 +21,23 @@ import (
 // The functions in this file convert what one stage returns to what the next one takes. The stages do not import each
 // other, so that each can be read, tested and simulated alone.
 
-// snapshots records that the target's next decision depends on its sources, and returns what they report. It records
-// first, so that a report in between queues another decision.
-func (r *Reconciler) snapshots(key targets.Key, view targets.Resolution) (all []subscriber.Snapshot) {
-	settings := &view.Settings
-	var dependencies []dependency
+// snapshots returns what the sources of a target report about what it uses of them.
+func (r *Reconciler) snapshots(key targets.Key, view *targets.Resolution) (all []subscriber.Snapshot) {
+	var used []string
 	if view.Active() {
-		for _, name := range settings.AllSources() {
-			dependencies = append(dependencies, dependency{source: name, service: settings.SourceService})
+		used = view.Settings.AllSources()
+	}
+	for name, source := range r.sources {
+		if !slices.Contains(used, name) {
+			source.Leave(key.String())
 		}
 	}
-	r.setDependencies(key, dependencies)
-	for _, name := range settings.AllSources() {
+	for _, name := range used {
 		if source, ok := r.sources[name]; ok {
-			all = append(all, source.snapshotOf(settings.SourceService))
+			all = append(all, source.Use(key.String(), view.Settings.SourceService))
 		}
 	}
 	return all
-}
-
-// setDependencies records what a target depends on, and what it uses of each source.
-func (r *Reconciler) setDependencies(key targets.Key, dependencies []dependency) {
-	r.dependents.set(key, dependencies)
-	for name, source := range r.sources {
-		at := slices.IndexFunc(dependencies, func(on dependency) bool { return on.source == name })
-		if at < 0 {
-			source.Leave(key.String())
-			continue
-		}
-		source.Use(key.String(), dependencies[at].service)
-	}
-}
-
-// snapshotOf returns what a source reports about a Service.
-func (s Source) snapshotOf(service string) subscriber.Snapshot {
-	snapshot := s.Snapshot(service)
-	snapshot.Source, snapshot.Service = s.Name, service // a Service that is not used has an empty snapshot
-	return snapshot
 }
 
 // portsOf returns what gives the ports of a target's endpoints. Most endpoints have those of the one before.

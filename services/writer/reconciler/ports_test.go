@@ -40,9 +40,8 @@ type reportedNodes struct {
 	snapshot subscriber.Snapshot
 }
 
-func (*reportedNodes) Use(string, string)                    {}
-func (*reportedNodes) Leave(string)                          {}
-func (r *reportedNodes) Snapshot(string) subscriber.Snapshot { return r.snapshot }
+func (*reportedNodes) Leave(string)                             {}
+func (r *reportedNodes) Use(string, string) subscriber.Snapshot { return r.snapshot }
 
 // portProber has one status for each port.
 type portProber struct {
@@ -93,8 +92,13 @@ func newPortedService(t *testing.T, ports ...string) *portedService {
 	w.Prober = w.prober
 	for _, name := range []string{"blue", "green"} {
 		w.reports[name] = &reportedNodes{snapshot: subscriber.Snapshot{
-			EverSynced: true, SyncedInStream: true, Connected: true, Membership: subscriber.PartStatus{State: subscriber.Synced},
-			Observation: 1, ObservationEpoch: "e",
+			Source:           name,
+			EverSynced:       true,
+			SyncedInStream:   true,
+			Connected:        true,
+			Membership:       subscriber.PartStatus{State: subscriber.Synced},
+			Observation:      1,
+			ObservationEpoch: "e",
 		}}
 		w.sources[name] = Source{Name: name, Feeds: w.reports[name], CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 	}

@@ -61,12 +61,11 @@ type Source struct {
 // Feeds receives the reports of one inventory: about its one set of nodes, which is the Service "", or about Services
 // that it exports.
 type Feeds interface {
-	// Use sets the Service that a target uses, as namespace/name. The reports about it are received while a target uses
-	// it. Leave ends that.
-	Use(target, service string)
+	// Use sets the Service that a target uses, as namespace/name, and returns what is reported about it. The reports are
+	// received while a target uses it. Leave ends that.
+	Use(target, service string) subscriber.Snapshot
 	Leave(target string)
-	Snapshot(service string) subscriber.Snapshot
-	TakeChanged() map[string]struct{} // Services whose snapshots have changed since the last call
+	TakeChanged() map[string]struct{} // targets whose snapshots have changed since the last call
 	Changed() <-chan struct{}         // TakeChanged may return some; one reader
 }
 
@@ -118,7 +117,6 @@ type Reconciler struct {
 	backoff     workqueue.TypedRateLimiter[targets.Key] // of writes
 	stepDown    stepDown
 	startup     startup
-	dependents  *dependents
 
 	mu     sync.Mutex
 	states map[targets.Key]*state
@@ -161,7 +159,6 @@ func New(cfg Config, decisions, writes Queue) *Reconciler {
 		stepDown:    stepDown{probes: map[targets.Key]verdict.Decision{}},
 		startup:     startup{undecided: map[targets.Key]struct{}{}},
 		states:      map[targets.Key]*state{},
-		dependents:  newDependents(),
 	}
 	for _, source := range cfg.Sources {
 		r.sources[source.Name] = source
@@ -197,7 +194,7 @@ func (r *Reconciler) Decide(key targets.Key, now time.Time) {
 	}
 	r.startOver(s, view.Owner.UID, now)
 	last := s.basis
-	s.basis, s.decision = basis{view: view, snapshots: r.snapshots(key, view)}, verdict.Decision{}
+	s.basis, s.decision = basis{view: view, snapshots: r.snapshots(key, &view)}, verdict.Decision{}
 	current := s.applier.Observed(view.Slices, view.ResourceVersion)
 	if view.Active() {
 		s.basis.input = r.input(s, current)

@@ -228,10 +228,11 @@ func (s *fakeStore) Delete(_ context.Context, slice *discoveryv1.EndpointSlice) 
 // silentFeeds have never received anything.
 type silentFeeds struct{ Feeds }
 
-func (silentFeeds) Use(string, string)                  {}
-func (silentFeeds) Leave(string)                        {}
-func (silentFeeds) Snapshot(string) subscriber.Snapshot { return subscriber.Snapshot{} }
-func (silentFeeds) Changed() <-chan struct{}            { return nil }
+func (silentFeeds) Leave(string) {}
+func (silentFeeds) Use(_, service string) subscriber.Snapshot {
+	return subscriber.Snapshot{Source: "default", Service: service}
+}
+func (silentFeeds) Changed() <-chan struct{} { return nil }
 
 func TestWritesOnlyWhileLeading(t *testing.T) {
 	f := newFixture(withSlice())
@@ -322,49 +323,6 @@ func TestWriteIsQueuedBeforeTheDecisionIsPublished(t *testing.T) {
 	}
 	if f.Decide(fixtureKey, time.Now()); f.written.added != 1 || published() != 1 {
 		t.Errorf("%d writes were queued and %d targets published, want 1 each", f.written.added, published())
-	}
-}
-
-// reportingFeeds report something else right after its snapshot was read.
-type reportingFeeds struct {
-	silentFeeds
-
-	report func()
-}
-
-func (f reportingFeeds) Snapshot(service string) subscriber.Snapshot {
-	defer f.report()
-	return f.silentFeeds.Snapshot(service)
-}
-
-func TestReportDuringADecisionConcernsTheTarget(t *testing.T) {
-	f := newFixture(managed())
-	f.dependents.set(fixtureKey, nil) // the Service used other sources until now
-	concerned := false
-	f.sources["default"] = Source{Name: "default", Feeds: reportingFeeds{report: func() {
-		concerned = slices.Contains(f.dependents.of(dependency{source: "default"}), fixtureKey)
-	}}}
-	if f.Decide(fixtureKey, time.Now()); !concerned {
-		t.Error("the target waits for the source's next report, though its decision depends on an older one")
-	}
-}
-
-func TestOnlyReportsOfTheTargetsSourcesConcernIt(t *testing.T) {
-	f := newFixture(managed())
-	f.Decide(fixtureKey, time.Now())
-	for source, want := range map[string]int{"default": 1, "green": 0} {
-		f.decided.take()
-		f.decideDependents(dependency{source: source})
-		if got, _ := f.decided.take(); got != want {
-			t.Errorf("a report of %s queues %d decisions, want %d", source, got, want)
-		}
-	}
-	f.service.view.State = targets.Gone
-	f.Decide(fixtureKey, time.Now())
-	f.decided.take()
-	f.decideDependents(dependency{source: "default"})
-	if got, _ := f.decided.take(); got != 0 {
-		t.Errorf("a report queues %d decisions about a target that is gone", got)
 	}
 }
 
@@ -617,13 +575,17 @@ type serviceFeeds struct {
 	ports map[string]uint16 // of TCP, by Service
 }
 
-func (f *serviceFeeds) Use(target, service string) { f.used[target] = service }
-func (f *serviceFeeds) Leave(target string)        { delete(f.used, target) }
+func newServiceFeeds() *serviceFeeds { return &serviceFeeds{used: map[string]string{}} }
 
-func (f *serviceFeeds) Snapshot(service string) subscriber.Snapshot {
+func (f *serviceFeeds) Leave(target string) { delete(f.used, target) }
+
+func (f *serviceFeeds) Use(target, service string) subscriber.Snapshot {
+	f.used[target] = service
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
 	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: verdict.Ready}}
 	snapshot := subscriber.Snapshot{
+		Source:         "blue",
+		Service:        service,
 		EverSynced:     true,
 		SyncedInStream: true,
 		Connected:      true,
@@ -649,8 +611,9 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	view := managed()
 	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
 	f := newFixture(view)
-	feeds := &serviceFeeds{used: map[string]string{}}
+	feeds, others := newServiceFeeds(), newServiceFeeds()
 	f.sources["blue"] = Source{Name: "blue", Feeds: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+	f.sources["green"] = Source{Name: "green", Feeds: others}
 	f.Decide(fixtureKey, time.Now())
 	s := f.state(fixtureKey)
 	uses := func(service, address string) {
@@ -658,7 +621,7 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 		reported := slices.ContainsFunc(s.decision.Endpoints, func(e verdict.Endpoint) bool {
 			return e.Address == netip.MustParseAddr(address) && e.Listed && e.Conditions.Ready
 		})
-		if got := feeds.used[fixtureKey.String()]; got != service || !reported || len(s.sources) != 1 {
+		if got := feeds.used[fixtureKey.String()]; got != service || !reported || len(s.sources) != 1 || len(others.used) != 0 {
 			t.Errorf(
 				"uses %q with the inputs of %d Services, and decides %v; want %s at %s",
 				got,
@@ -670,16 +633,13 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 		}
 	}
 	uses("shop/web", "10.0.0.1")
-	if len(f.dependents.of(dependency{"blue", "shop/web"})) != 1 || len(f.dependents.of(dependency{"blue", "shop/api"})) != 0 {
-		t.Error("a change of another Service concerns the target, or one of its own does not")
-	}
 	f.service.view.Target.Settings.SourceService = "shop/api"
 	f.Decide(fixtureKey, time.Now())
 	uses("shop/api", "10.0.0.2")
 	f.service.view.State = targets.Leaving
 	f.Decide(fixtureKey, time.Now())
-	if got, uses := feeds.used[fixtureKey.String()]; uses {
-		t.Errorf("a Service that is opted out uses %q", got)
+	if len(feeds.used)+len(others.used) != 0 {
+		t.Errorf("a Service that is opted out uses %q, and %q of a source that it does not name", feeds.used, others.used)
 	}
 }
 
@@ -764,7 +724,7 @@ func TestARejectedTargetShowsNoSource(t *testing.T) {
 	view := managed()
 	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
 	f := newFixture(view)
-	f.sources["blue"] = Source{Name: "blue", Feeds: &serviceFeeds{used: map[string]string{}}}
+	f.sources["blue"] = Source{Name: "blue", Feeds: newServiceFeeds()}
 	sources := func() (names []string) {
 		_, status := f.Board.Views(nil)
 		for _, s := range status.Sources {
@@ -790,7 +750,7 @@ type snapshotFeeds struct {
 	snapshot subscriber.Snapshot
 }
 
-func (f snapshotFeeds) Snapshot(string) subscriber.Snapshot { return f.snapshot }
+func (f snapshotFeeds) Use(string, string) subscriber.Snapshot { return f.snapshot }
 
 func TestASourceThatWithholdsAServiceDoesNotExpire(t *testing.T) {
 	for name, tt := range map[string]struct {

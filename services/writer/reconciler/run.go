@@ -2,7 +2,10 @@ package reconciler
 
 import (
 	"context"
+	"iter"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,17 +40,13 @@ func (r *Reconciler) run(ctx context.Context, decisions, writes workQueue) {
 	for range maxWrites {
 		group.Go(func() { work(ctx, writes, func(key targets.Key) { r.Write(ctx, key, time.Now()) }) })
 	}
-	for name, source := range r.sources {
-		group.Go(func() {
-			onEach(ctx, source.Changed(), func() {
-				for service := range source.TakeChanged() {
-					r.decideDependents(dependency{source: name, service: service})
-				}
-			})
-		})
+	for _, source := range r.sources {
+		group.Go(func() { onEach(ctx, source.Changed(), func() { r.decideNamed(maps.Keys(source.TakeChanged())) }) })
 	}
 	group.Go(func() { onEach(ctx, r.Lease.Changed(), r.decideAll) })
-	group.Go(func() { onEach(ctx, r.Prober.Changed(), r.decideProbed) })
+	group.Go(func() {
+		onEach(ctx, r.Prober.Changed(), func() { r.decideNamed(slices.Values(r.Prober.TakeChanged())) })
+	})
 	group.Go(func() { onEach(ctx, r.Targets.Changed(), r.decideChanged) })
 	<-ctx.Done()
 }
@@ -87,17 +86,9 @@ func (r *Reconciler) decideAll() {
 	}
 }
 
-// decideDependents queues a decision about each target that depends on a source or an exported Service. A target without
-// a decision so far is not among them: one is queued once the target is known.
-func (r *Reconciler) decideDependents(on dependency) {
-	for _, key := range r.dependents.of(on) {
-		r.decisions.Add(key)
-	}
-}
-
-// decideProbed queues a decision about each target with a probe status that changed.
-func (r *Reconciler) decideProbed() {
-	for _, name := range r.Prober.TakeChanged() {
+// decideNamed queues decisions about targets whose sources or probes have changed.
+func (r *Reconciler) decideNamed(names iter.Seq[string]) {
+	for name := range names {
 		r.decisions.Add(targets.ParseKey(name))
 	}
 }

@@ -344,3 +344,75 @@ func TestGuardThatActsAgainIsReportedThoughItEndedWhileAnotherReplicaLed(t *test
 		}
 	})
 }
+
+// signalingLease is a Lease that signals changes.
+type signalingLease struct {
+	fakeLease
+
+	changed chan struct{}
+}
+
+func (l *signalingLease) Changed() <-chan struct{} { return l.changed }
+
+// signalingFeeds are of a source that signals changes.
+type signalingFeeds struct {
+	silentFeeds
+
+	changed chan struct{}
+	targets []string
+}
+
+func (f signalingFeeds) Changed() <-chan struct{} { return f.changed }
+
+func (f signalingFeeds) TakeChanged() map[string]struct{} {
+	changed := map[string]struct{}{}
+	for _, target := range f.targets {
+		changed[target] = struct{}{}
+	}
+	return changed
+}
+
+// keyQueue is a queue that only records what is added.
+type keyQueue struct {
+	workQueue
+
+	names []string
+}
+
+func (q *keyQueue) Add(key targets.Key) { q.names = append(q.names, key.Name) }
+
+func TestAChangeDecidesTheTargetsThatDependOnIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blue, green, lease := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		c := newCluster(t, &signalingLease{changed: lease})
+		c.sources = map[string]Source{
+			"blue":  {Name: "blue", Feeds: signalingFeeds{changed: blue, targets: []string{"web/api", "web/both"}}},
+			"green": {Name: "green", Feeds: signalingFeeds{changed: green, targets: []string{"web/both"}}},
+		}
+		for _, name := range []string{"api", "both", "rejected"} {
+			c.state(targets.Key{Namespace: "web", Name: name})
+		}
+		decisions := &keyQueue{workQueue: workqueue.NewTypedDelayingQueue[targets.Key]()}
+		c.decisions = decisions
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go c.run(ctx, decisions, workqueue.NewTypedDelayingQueue[targets.Key]())
+		for _, step := range []struct {
+			name    string
+			changed chan struct{}
+			want    []string
+		}{
+			{"a source that two targets use", blue, []string{"api", "both"}},
+			{"a source that one target uses", green, []string{"both"}},
+			{"the Lease was taken", lease, []string{"api", "both", "rejected"}},
+		} {
+			step.changed <- struct{}{}
+			synctest.Wait()
+			slices.Sort(decisions.names)
+			if !slices.Equal(decisions.names, step.want) {
+				t.Errorf("%s: decisions about %v, want %v", step.name, decisions.names, step.want)
+			}
+			decisions.names = nil
+		}
+	})
+}

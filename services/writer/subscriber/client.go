@@ -35,7 +35,7 @@ type client struct {
 	publish         func(now time.Time) // is called after each change
 
 	// Feeds guards these.
-	users     int // targets
+	users     map[string]struct{} // targets
 	stop      context.CancelFunc
 	published Snapshot
 
@@ -62,6 +62,7 @@ func newClient(cfg Config, service string) *client {
 		random:     cfg.Random,
 		metrics:    cfg.Metrics,
 		mirror:     NewMirror(),
+		users:      map[string]struct{}{},
 		failureLog: rate.Sometimes{First: 1, Interval: failureLogInterval},
 	}
 	if c.random == nil {

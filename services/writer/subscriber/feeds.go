@@ -3,6 +3,7 @@ package subscriber
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type Feeds struct {
 	mu      sync.Mutex
 	clients map[string]*client  // by Service
 	used    map[string]string   // the Service that a target uses, by the target's name
-	dirty   map[string]struct{} // Services that have changed since TakeChanged
+	dirty   map[string]struct{} // targets that use what has changed since TakeChanged
 }
 
 // New returns Feeds without any subscription.
@@ -63,19 +64,19 @@ func (f *Feeds) Run(ctx context.Context) error {
 }
 
 // Use sets the Service that a target uses, as namespace/name; empty: the set of an inventory that exports none. It has a
-// stream while a target uses it.
-func (f *Feeds) Use(target, service string) {
+// stream while a target uses it. Use returns what the inventory reports about it; TakeChanged returns the target when that
+// changes.
+func (f *Feeds) Use(target, service string) Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if old, uses := f.used[target]; uses && old == service {
-		return
+	if old, uses := f.used[target]; !uses || old != service {
+		if f.clients[service] == nil {
+			f.start(service)
+		}
+		f.leave(target)
+		f.used[target], f.clients[service].users[target] = service, struct{}{}
 	}
-	if f.clients[service] == nil {
-		f.start(service)
-	}
-	f.clients[service].users++
-	f.leave(target)
-	f.used[target] = service
+	return f.clients[service].published
 }
 
 // Leave records that a target uses nothing of the inventory.
@@ -91,11 +92,12 @@ func (f *Feeds) leave(target string) {
 		return
 	}
 	delete(f.used, target)
+	delete(f.dirty, target)
 	c := f.clients[old]
-	if c.users--; c.users == 0 { // a new client may follow the Service before this one has ended
+	delete(c.users, target)
+	if len(c.users) == 0 { // a new client may follow the Service before this one has ended
 		c.stop()
 		delete(f.clients, old)
-		delete(f.dirty, old)
 	}
 }
 
@@ -142,7 +144,7 @@ func (f *Feeds) publish(c *client, now time.Time) {
 		return
 	}
 	c.logChanges(old, snapshot)
-	f.dirty[c.service] = struct{}{}
+	maps.Copy(f.dirty, c.users)
 	select {
 	case f.changed <- struct{}{}:
 	default:
@@ -152,22 +154,12 @@ func (f *Feeds) publish(c *client, now time.Time) {
 // Changed receives a signal when TakeChanged may return some. One signal stands for any number of changes.
 func (f *Feeds) Changed() <-chan struct{} { return f.changed }
 
-// TakeChanged returns the Services whose snapshots have changed in more than ages and times since the last call.
-func (f *Feeds) TakeChanged() (services map[string]struct{}) {
+// TakeChanged returns the targets that use a snapshot which has changed in more than ages and times since the last call.
+func (f *Feeds) TakeChanged() (targets map[string]struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	services, f.dirty = f.dirty, map[string]struct{}{}
-	return services
-}
-
-// Snapshot returns what the inventory reports about a Service that a target uses.
-func (f *Feeds) Snapshot(service string) Snapshot {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c := f.clients[service]; c != nil {
-		return c.published
-	}
-	return Snapshot{}
+	targets, f.dirty = f.dirty, map[string]struct{}{}
+	return targets
 }
 
 // Snapshots returns those of all Services in use.

@@ -195,19 +195,37 @@ slicefeed_writer_source_connected{source="blue/shop/web"} 1
 	})
 }
 
-func TestChangesNameTheService(t *testing.T) {
+func TestChangesNameTheTargets(t *testing.T) {
 	runFeeds(t, &exporter{}, func(h *feedsHarness) {
+		changed := func(want ...string) {
+			t.Helper()
+			h.wait()
+			if got := slices.Sorted(maps.Keys(h.TakeChanged())); !slices.Equal(got, want) {
+				t.Errorf("changed: %v, want %v", got, want)
+			}
+		}
 		h.Use("a/one", "shop/web")
 		h.Use("a/two", "shop/api")
+		h.Use("a/three", "shop/api")
 		h.wait()
 		<-h.Changed()
-		if got := slices.Sorted(maps.Keys(h.TakeChanged())); !slices.Equal(got, []string{"shop/api", "shop/web"}) {
-			t.Errorf("changed: %v, want both", got)
-		}
-		if got := h.TakeChanged(); len(got) > 0 {
-			t.Errorf("changed again: %v", got)
-		}
+		changed("a/one", "a/three", "a/two")
+		changed()
+		h.Leave("a/two")
+		h.Use("a/one", "shop/api") // it has that set at once
+		h.restart()
+		changed("a/one", "a/three")
 	})
+}
+
+// Snapshot returns what is published about a Service.
+func (f *Feeds) Snapshot(service string) Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.clients[service]; c != nil {
+		return c.published
+	}
+	return Snapshot{}
 }
 
 func TestServicesConnectWhileTheOnlyOtherOneIsDenied(t *testing.T) {
