@@ -65,7 +65,7 @@ func (r *Reconciler) desiredOf(view *targets.Resolution, decision verdict.Decisi
 // input returns what a decision depends on.
 func (r *Reconciler) input(s *state, current []*discoveryv1.EndpointSlice) verdict.Input {
 	view := &s.basis.view
-	settings, limits, ports := &view.Target.Settings, r.Limits, portsOf(&view.Target)
+	settings, limits, ports := &view.Settings, r.Limits, portsOf(&view.Target)
 	limits.FailoverBelow, limits.ExpireAfter, limits.ListUnready = settings.FailoverBelow, settings.ExpireAfter, settings.ListUnready
 	limits.Probing = settings.Probe.Mode != probe.Off
 	if view.State == targets.Managed { // else what other clients changed in owned slices is not repaired
@@ -74,7 +74,7 @@ func (r *Reconciler) input(s *state, current []*discoveryv1.EndpointSlice) verdi
 	return verdict.Input{
 		Sources: r.sourceInputs(s, ports),
 		Probes:  r.Prober.Statuses(s.probed),
-		Current: s.current.Convert(view.Target.Desired(), current, ports),
+		Current: s.current.Convert(view.Desired(), current, ports),
 		Limits:  limits,
 
 		Rejected:     view.State == targets.ProbesOnly,
@@ -87,8 +87,8 @@ func (r *Reconciler) input(s *state, current []*discoveryv1.EndpointSlice) verdi
 func (r *Reconciler) sourceInputs(s *state, ports inputs.Ports) []verdict.Source {
 	view := &s.basis.view
 	choice := inputs.Choice{
-		Families: view.Target.Families,
-		Selector: view.Target.Settings.NodeSelector,
+		Families: view.Families,
+		Selector: view.Settings.NodeSelector,
 		Zones:    r.Zones,
 		Limit:    r.MaxEndpoints,
 		Ports:    ports,
@@ -106,7 +106,7 @@ func (r *Reconciler) sourceInputs(s *state, ports inputs.Ports) []verdict.Source
 		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
 		source := kept.Convert(snapshot, choice, allowlist)
 		source.Unusable = cmp.Or(source.Unusable, snapshot.Denial, snapshot.WithheldReason())
-		source.Tier = 1 + slices.Index(view.Target.Settings.Failover, snapshot.Source)
+		source.Tier = 1 + slices.Index(view.Settings.Failover, snapshot.Source)
 		all = append(all, source)
 	}
 	return all
