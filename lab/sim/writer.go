@@ -256,7 +256,7 @@ func (w *writer) planned() uint64 {
 	w.plans++
 	view := w.catalog.Get(target, w.catalog.leadingSince)
 	current := w.applier.Observed(view.Slices, view.ResourceVersion)
-	desired := view.Target.Desired()
+	desired := view.Desired()
 	writes := planner.Withdraw(desired, current).Writes()
 	if view.State != targets.Leaving {
 		desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(w.loop.Decision(target).Endpoints, view.Allows)
@@ -380,7 +380,7 @@ func (c *catalog) Synced() error { return nil }
 func (c *catalog) confide() {
 	c.w.see(oracle.Noticed{Writer: c.w.name, Target: target.String(), Version: c.rv})
 	view := c.Get(target, c.leadingSince)
-	s := view.Target.Settings
+	s := view.Settings
 	is := oracle.Configured{
 		Writer:         c.w.name,
 		Target:         target.String(),
@@ -399,7 +399,7 @@ func (c *catalog) confide() {
 		EmptyThreshold: c.w.script.Setup.EmptyThreshold,
 		MaxStaleness:   c.w.script.Setup.MaxStaleness,
 	}
-	for _, p := range view.Target.Ports {
+	for _, p := range view.Ports {
 		is.Port = uint16(*p.Port)
 	}
 	for source, numbers := range s.Ports {

@@ -30,6 +30,7 @@ type plan struct {
 	listed    map[netip.AddrPort]bool // by any slice
 	before    map[netip.Addr]held     // what they said before its last write
 	mine      map[netip.Addr]held     // of that, what our own writes have made
+	written   map[netip.Addr]held     // what our own writes have made, though somebody may have taken it
 	unnoticed map[string]bool         // slices of which the writer did not know what someone else did to them
 	landed    int
 }
@@ -67,6 +68,7 @@ func (o *Oracle) snapshot(f Planned) *plan {
 		fences:    maps.Clone(w.fences),
 		selectors: slices.Clip(a.selectors),
 		held:      t.union(),
+		written:   maps.Clone(t.ours),
 		unnoticed: t.unnoticed(a),
 	}
 	for _, s := range t.slices {
@@ -199,6 +201,9 @@ func (p *plan) failed(a netip.Addr, port uint16) bool {
 			continue
 		}
 		if _, is := p.held[other]; is {
+			return true
+		}
+		if _, is := p.written[other]; is {
 			return true
 		}
 		for _, t := range p.told {
