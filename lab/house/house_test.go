@@ -107,7 +107,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
 		inventory: {"roster", "sourcetest", "kube", "kubeservice", "records", "ionos", "feed", "collector", "exports", "report", "app"},
-		writer:    {"sources", "subscriber", "probe", "targets", "verdict", "inputs", "endpoints", "election", "events", "report", "recorder", "reconciler", "app"},
+		writer:    {"sources", "probe", "verdict", "subscriber", "targets", "endpoints", "election", "events", "report", "recorder", "reconciler", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {
@@ -145,7 +145,7 @@ func TestPureCoresImportNoClient(t *testing.T) {
 		`^(net/http|net|os|os/exec|crypto/tls|math/rand(/v2)?|k8s\.io/client-go/.*|google\.golang\.org/grpc(/.*)?|github\.com/ionos-cloud/.*|github\.com/prometheus/.*|log/slog)$`,
 	)
 	for _, core := range []string{
-		inventory + "/roster", writer + "/verdict", writer + "/inputs", slicesModule + "/planner",
+		inventory + "/roster", writer + "/verdict", slicesModule + "/planner",
 	} {
 		for _, p := range list(t, core) {
 			for _, imported := range p.Imports {
@@ -185,7 +185,8 @@ func TestPureCoresHaveNeitherClockNorGoroutineNorChance(t *testing.T) {
 		"inventory/feed/set.go",
 		"internal/stream/set.go",
 		"writer/verdict/*.go",
-		"writer/inputs/*.go",
+		"writer/reconciler/current.go",
+		"writer/reconciler/members.go",
 		"endpointslices/planner/*.go",
 		"writer/targets/annotations.go",
 		"writer/targets/cache.go",
@@ -281,6 +282,7 @@ func TestGeneratedTypesStopAtTheEdge(t *testing.T) {
 		inventory + "/feed",
 		inventory + "/report",
 		writer + "/subscriber",
+		writer + "/verdict",
 		writer + "/endpoints",
 		writer + "/report",
 		plugin,

@@ -63,8 +63,8 @@ func newFixedSource(name string, addresses ...netip.Addr) *fixedSource {
 		},
 	}
 	for _, a := range addresses {
-		s.snapshot.Members = append(s.snapshot.Members, &subscriber.Member{
-			Name: a.String(), Addresses: []netip.Addr{a}, State: verdict.Ready, Since: time.Now(),
+		s.snapshot.Members = append(s.snapshot.Members, &verdict.Member{
+			Name: a.String(), Address: a, State: verdict.Ready, Since: time.Now(),
 		})
 	}
 	s.snapshot.TrustedMembers = s.snapshot.Members

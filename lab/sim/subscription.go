@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -35,8 +37,8 @@ type subscription struct {
 	synced  time.Time
 	silence *event
 
-	told    oracle.Told          // to the oracle
-	members []*subscriber.Member // what it was told
+	told    oracle.Told       // to the oracle
+	members []*verdict.Member // what it was told
 }
 
 func newSubscription(w *writer, c *cluster, line *wire) *subscription {
@@ -164,19 +166,21 @@ func (s *subscription) confide() {
 			verdict.Draining: oracle.Draining,
 			verdict.NotReady: oracle.NotReady,
 		}
+		at := map[string]int{} // in t.Members, by name
 		for _, m := range snap.Members {
-			is := oracle.Member{
-				Name:      m.Name,
-				Addresses: append([]netip.Addr(nil), m.Addresses...),
-				State:     states[m.State],
-				Labels:    m.Labels,
+			if n, again := at[m.Name]; again {
+				t.Members[n].Addresses = append(t.Members[n].Addresses, m.Address)
+				continue
 			}
-			for _, p := range m.Ports {
+			at[m.Name] = len(t.Members)
+			is := oracle.Member{Name: m.Name, Addresses: []netip.Addr{m.Address}, State: states[m.State], Labels: m.Labels}
+			for _, p := range m.Serves {
 				is.Port = p.Number
 			}
 			t.Members = append(t.Members, is)
 		}
-		s.see(oracle.Holds{Holder: s.name, Peer: s.cluster.name, Nodes: len(snap.Members)})
+		slices.SortFunc(t.Members, func(a, b oracle.Member) int { return strings.Compare(a.Name, b.Name) })
+		s.see(oracle.Holds{Holder: s.name, Peer: s.cluster.name, Nodes: snap.Nodes})
 	}
 	s.told = t
 	s.see(t)
@@ -188,7 +192,7 @@ func summary(snap subscriber.Snapshot) string {
 		counts[m.State]++
 	}
 	text := fmt.Sprintf("%d ready, %d draining, %d not ready, observation %d; membership %s, addresses %s", counts[verdict.Ready],
-		counts[verdict.Draining], counts[verdict.NotReady], snap.Observation, snap.Membership.State, snap.Addresses.State)
+		counts[verdict.Draining], counts[verdict.NotReady], snap.Observation, snap.Membership.StateName(), snap.Addresses.StateName())
 	if !snap.Connected {
 		text += "; not alive"
 	}

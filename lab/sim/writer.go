@@ -20,7 +20,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
 	"github.com/slicefeed/slicefeed/services/writer/recorder"
@@ -259,7 +258,7 @@ func (w *writer) planned() uint64 {
 	desired := view.Desired()
 	writes := planner.Withdraw(desired, current).Writes()
 	if view.State != targets.Leaving {
-		desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(w.loop.Decision(target).Endpoints, view.Allows)
+		desired.Endpoints, desired.PortGroups = reconciler.ListedEndpoints(w.loop.Decision(target).Endpoints, view.Allows)
 		writes = planner.Compute(desired, current).Writes()
 	}
 	w.see(oracle.Planned{Writer: w.name, Target: target.String(), Plan: w.plans, Writes: writes})

@@ -126,13 +126,13 @@ func (r *replica) set() string {
 	var lines []string
 	for _, n := range r.holds {
 		state := [...]string{"?", "ready", "draining", "not_ready"}[n.State]
-		lines = append(lines, line(n.Name, n.UID, fmt.Sprint(n.Addresses), state, n.Zone+"/"+n.Hostname, n.Region, orNone(n.Labels)))
+		lines = append(lines, line(n.Name, fmt.Sprint(n.Addresses), state, n.Zone+"/"+n.Hostname, orNone(n.Labels)))
 	}
 	return set(lines)
 }
 
-func line(name, uid, addresses, state, zone, region string, labels map[string]string) string {
-	return strings.Join([]string{name, uid, addresses, state, cmp.Or(zone, "-"), cmp.Or(region, "-"), fmt.Sprint(labels)}, " ")
+func line(name, addresses, state, zone string, labels map[string]string) string {
+	return strings.Join([]string{name, addresses, state, cmp.Or(zone, "-"), fmt.Sprint(labels)}, " ")
 }
 
 func set(lines []string) string {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -166,20 +167,18 @@ func lifeOf(s subscriber.Snapshot) string {
 
 // told is the set that the subscriber has, in words.
 func told(s subscriber.Snapshot) string {
-	lines := make([]string, 0, len(s.Members))
+	addresses := map[string][]netip.Addr{}
 	for _, m := range s.Members {
-		lines = append(
-			lines,
-			line(
-				m.Name,
-				m.UID,
-				fmt.Sprint(m.Addresses),
-				strings.ToLower(m.State.String()),
-				m.Zone+"/"+m.Hostname,
-				m.Region,
-				orNone(m.Labels),
-			),
-		)
+		addresses[m.Name] = append(addresses[m.Name], m.Address)
+	}
+	var lines []string
+	for _, m := range s.Members {
+		all := addresses[m.Name]
+		if delete(addresses, m.Name); all == nil {
+			continue // its other address came before
+		}
+		state := strings.ToLower(strings.TrimPrefix(m.State.String(), "NODE_STATE_"))
+		lines = append(lines, line(m.Name, fmt.Sprint(all), state, m.Zone+"/"+m.Hostname, orNone(m.Labels)))
 	}
 	return set(lines)
 }

@@ -41,23 +41,6 @@ const (
 	MaxPorts            = 16  // of a node
 )
 
-// NodeState is the state of a node as a writer reads it. The zero value is a state that this version does not know: a
-// newer inventory may have one (R12).
-type NodeState uint8
-
-// The states of a node.
-const (
-	Unknown NodeState = iota
-	Ready
-	Draining
-	NotReady
-)
-
-// String returns the state as an inventory names it.
-func (s NodeState) String() string {
-	return [...]string{"UNKNOWN", "READY", "DRAINING", "NOT_READY"}[s]
-}
-
 // Port is a port of a node.
 type Port struct {
 	Name     string // empty: it has none

@@ -49,10 +49,7 @@ func (f fakeFeed) Use(string, string) subscriber.Snapshot {
 	s.Membership.State, s.MembershipSyncedAt = subscriber.Synced, time.Now()
 	s.ObservationEpoch, s.Observation, s.ObservationReceivedAt = "e", 1, time.Now()
 	for _, a := range f.ready {
-		s.Members = append(
-			s.Members,
-			&subscriber.Member{Name: "node-" + a, Addresses: []netip.Addr{netip.MustParseAddr(a)}, State: verdict.Ready},
-		)
+		s.Members = append(s.Members, &verdict.Member{Name: "node-" + a, Address: netip.MustParseAddr(a), State: verdict.Ready})
 	}
 	s.TrustedMembers = s.Members
 	return s

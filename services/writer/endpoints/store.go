@@ -266,9 +266,9 @@ func NewSourceStatus(s *subscriber.Snapshot) SourceStatus {
 	case !s.SyncedInStream:
 		w.Reason = "link up, resyncing"
 	case s.Membership.State != subscriber.Synced:
-		w.Reason = fmt.Sprintf("membership %s: %s", s.Membership.State, s.Membership.Reason)
+		w.Reason = fmt.Sprintf("membership %s: %s", s.Membership.StateName(), s.Membership.Reason)
 	case s.Addresses.State != subscriber.Synced:
-		w.Reason = fmt.Sprintf("addresses %s: %s", s.Addresses.State, s.Addresses.Reason)
+		w.Reason = fmt.Sprintf("addresses %s: %s", s.Addresses.StateName(), s.Addresses.Reason)
 	}
 	return w
 }

@@ -2,16 +2,12 @@ package reconciler
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
-	"github.com/slicefeed/slicefeed/services/internal/contract"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -40,25 +36,10 @@ func (r *Reconciler) snapshots(key targets.Key, view *targets.Resolution) (all [
 	return all
 }
 
-// portsOf returns what gives the ports of a target's endpoints. Most endpoints have those of the one before.
-func portsOf(t *targets.Target) inputs.Ports {
-	var lastSource, lastProblem string
-	var lastKnown []contract.Port
-	var last targets.Ports
-	asked := false
-	return inputs.Ports{Rule: t.PortRule(), Of: func(source string, known []contract.Port) (targets.Ports, string) {
-		if !asked || source != lastSource || !slices.Equal(known, lastKnown) {
-			asked, lastSource, lastKnown = true, source, known
-			last, lastProblem = t.PortsOf(source, known)
-		}
-		return last, lastProblem
-	}}
-}
-
 // desiredOf converts a decision to input of the planner.
 func (r *Reconciler) desiredOf(view *targets.Resolution, decision verdict.Decision) planner.Desired {
 	desired := view.Desired()
-	desired.Endpoints, desired.PortGroups = inputs.ListedEndpoints(decision.Endpoints, view.Allows)
+	desired.Endpoints, desired.PortGroups = ListedEndpoints(decision.Endpoints, view.Allows)
 	return desired
 }
 
@@ -74,7 +55,7 @@ func (r *Reconciler) input(s *state, current []*discoveryv1.EndpointSlice) verdi
 	return verdict.Input{
 		Sources: r.sourceInputs(s, ports),
 		Probes:  r.Prober.Statuses(s.probed),
-		Current: s.current.Convert(view.Desired(), current, ports),
+		Current: s.current.read(view.Desired(), current, ports),
 		Limits:  limits,
 
 		Rejected:     view.State == targets.ProbesOnly,
@@ -84,27 +65,21 @@ func (r *Reconciler) input(s *state, current []*discoveryv1.EndpointSlice) verdi
 }
 
 // sourceInputs returns the target's sources as input of a decision.
-func (r *Reconciler) sourceInputs(s *state, ports inputs.Ports) []verdict.Source {
+func (r *Reconciler) sourceInputs(s *state, ports portRule) []verdict.Source {
 	view := &s.basis.view
-	choice := inputs.Choice{
-		Families: view.Families,
-		Selector: view.Settings.NodeSelector,
-		Zones:    r.Zones,
-		Limit:    r.MaxEndpoints,
-		Ports:    ports,
+	of := &choice{
+		families: view.Families, selector: view.Settings.NodeSelector, zones: r.Zones, limit: r.MaxEndpoints, ports: ports,
 	}
 	all := make([]verdict.Source, 0, len(s.basis.snapshots))
-	for _, snapshot := range s.basis.snapshots {
-		kept := s.sources[snapshot.FeedName()]
-		if kept == nil {
-			maps.DeleteFunc(s.sources, func(feed string, _ *inputs.Source) bool { // of a Service that was used before
-				return strings.HasPrefix(feed, snapshot.Source+"/")
-			})
-			kept = &inputs.Source{}
-			s.sources[snapshot.FeedName()] = kept
+	for i := range s.basis.snapshots {
+		snapshot := &s.basis.snapshots[i]
+		report := s.reports[snapshot.Source]
+		if report == nil || report.service != snapshot.Service {
+			report = &chosenReport{service: snapshot.Service}
+			s.reports[snapshot.Source] = report
 		}
-		allowlist := verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
-		source := kept.Convert(snapshot, choice, allowlist)
+		source := report.choose(snapshot, of)
+		source.Allowlist = verdict.Allowlist{CIDRs: r.sources[snapshot.Source].CIDRs, Denied: view.ClusterIPs}
 		source.Unusable = cmp.Or(source.Unusable, snapshot.Denial, snapshot.WithheldReason())
 		source.Tier = 1 + slices.Index(view.Settings.Failover, snapshot.Source)
 		all = append(all, source)

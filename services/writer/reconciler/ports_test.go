@@ -114,11 +114,7 @@ func (w *portedService) report(source string, nodes ...string) {
 	s.Observation, s.Members = s.Observation+1, nil
 	for _, text := range nodes {
 		fields := strings.Fields(text)
-		m := &subscriber.Member{
-			Name:      fields[0],
-			State:     verdict.Ready,
-			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0." + fields[0])},
-		}
+		m := &verdict.Member{Name: fields[0], State: verdict.Ready, Address: netip.MustParseAddr("10.0.0." + fields[0])}
 		for _, port := range fields[1:] {
 			if port == "DRAINING" {
 				m.State = verdict.Draining
@@ -127,7 +123,7 @@ func (w *portedService) report(source string, nodes ...string) {
 			name, number, _ := strings.Cut(port, ":")
 			var n uint16
 			_, _ = fmt.Sscan(number, &n)
-			m.Ports = append(m.Ports, contract.Port{Name: name, Protocol: "TCP", Number: n})
+			m.Serves = append(m.Serves, contract.Port{Name: name, Protocol: "TCP", Number: n})
 		}
 		s.Members = append(s.Members, m)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/inputs"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -134,8 +133,8 @@ type state struct {
 	memory       verdict.Memory
 	basis        basis
 	decision     verdict.Decision
-	sources      map[string]*inputs.Source // by subscriber.Snapshot.FeedName
-	current      inputs.Current
+	reports      map[string]*chosenReport // by source
+	current      currentEndpoints
 	probed       []probe.Request
 	health       endpoints.Health
 }
@@ -172,7 +171,7 @@ func (r *Reconciler) state(key targets.Key) *state {
 	defer r.mu.Unlock()
 	s := r.states[key]
 	if s == nil {
-		s = &state{key: key, applier: r.Applier(), sources: map[string]*inputs.Source{}}
+		s = &state{key: key, applier: r.Applier(), reports: map[string]*chosenReport{}}
 		r.states[key] = s
 	}
 	return s

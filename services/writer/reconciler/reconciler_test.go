@@ -582,7 +582,7 @@ func (f *serviceFeeds) Leave(target string) { delete(f.used, target) }
 func (f *serviceFeeds) Use(target, service string) subscriber.Snapshot {
 	f.used[target] = service
 	address := map[string]string{"shop/web": "10.0.0.1", "shop/api": "10.0.0.2", "": "10.0.0.3"}[service]
-	members := []*subscriber.Member{{Name: "pod", Addresses: []netip.Addr{netip.MustParseAddr(address)}, State: verdict.Ready}}
+	members := []*verdict.Member{{Name: "pod", Address: netip.MustParseAddr(address), State: verdict.Ready}}
 	snapshot := subscriber.Snapshot{
 		Source:         "blue",
 		Service:        service,
@@ -599,7 +599,7 @@ func (f *serviceFeeds) Use(target, service string) subscriber.Snapshot {
 		ObservationEpoch:   "e of " + service,
 	}
 	if number, reports := f.ports[service]; reports {
-		members[0].Ports = []contract.Port{{Name: "http", Protocol: "TCP", Number: number}}
+		members[0].Serves = []contract.Port{{Name: "http", Protocol: "TCP", Number: number}}
 	}
 	return snapshot
 }
@@ -621,11 +621,11 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 		reported := slices.ContainsFunc(s.decision.Endpoints, func(e verdict.Endpoint) bool {
 			return e.Address == netip.MustParseAddr(address) && e.Listed && e.Conditions.Ready
 		})
-		if got := feeds.used[fixtureKey.String()]; got != service || !reported || len(s.sources) != 1 || len(others.used) != 0 {
+		if got := feeds.used[fixtureKey.String()]; got != service || !reported || len(s.reports) != 1 || len(others.used) != 0 {
 			t.Errorf(
 				"uses %q with the inputs of %d Services, and decides %v; want %s at %s",
 				got,
-				len(s.sources),
+				len(s.reports),
 				s.decision.Endpoints,
 				service,
 				address,
@@ -776,7 +776,7 @@ func TestASourceThatWithholdsAServiceDoesNotExpire(t *testing.T) {
 				{
 					Source: "green", EverSynced: true, SyncedInStream: true, Connected: true,
 					Membership: subscriber.PartStatus{State: subscriber.Synced}, MembershipSyncedAt: start.Add(2 * time.Hour),
-					Members: []*subscriber.Member{{Name: "g", State: verdict.Ready, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
+					Members: []*verdict.Member{{Name: "g", State: verdict.Ready, Address: netip.MustParseAddr("10.0.0.2")}},
 				},
 			} {
 				snapshot.TrustedMembers = snapshot.Members

@@ -161,7 +161,7 @@ func (s *service) addNotices(view targets.Resolution, decided *endpoints.Target)
 			t.TrafficDistribution)
 	}
 	for i := range snapshots {
-		reported += len(snapshots[i].Members)
+		reported += snapshots[i].Nodes
 		s.addPortMismatch(&snapshots[i], view.Target)
 	}
 	selected := func(source verdict.Source) bool { return len(source.Members) > 0 || source.Unusable != "" }

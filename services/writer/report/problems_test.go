@@ -132,7 +132,7 @@ func TestSaysWhyNoEndpointIsReady(t *testing.T) {
 			t.Decision.Guards = []verdict.Guard{{Rule: verdict.RuleInitialSync, Source: "blue", Message: "Source blue has not synced; 1 is kept."}}
 		}, []string{"SourceNotSynced: Source blue has not synced; 1 is kept: request rejected: not you"}},
 		"the selector matches nothing": {func(v *targets.Resolution, t *endpoints.Target) {
-			noEndpoint(t).Members = []*subscriber.Member{{}, {}}
+			noEndpoint(t).Nodes = 2
 			v.Target.Settings.NodeSelector = labels.Everything()
 		}, []string{
 			"NoReadyEndpoints: No endpoint is ready: no source reports an address for it",
@@ -175,11 +175,11 @@ func twoGuards() []verdict.Guard {
 func withPorts(protocol string, numbers ...uint16) func(*targets.Resolution, *endpoints.Target) {
 	return func(v *targets.Resolution, t *endpoints.Target) {
 		v.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
-		member := &subscriber.Member{}
+		member := &verdict.Member{}
 		for _, number := range numbers {
-			member.Ports = append(member.Ports, contract.Port{Protocol: protocol, Number: number})
+			member.Serves = append(member.Serves, contract.Port{Protocol: protocol, Number: number})
 		}
-		t.Sources[0].Members = []*subscriber.Member{member}
+		t.Sources[0].Members = []*verdict.Member{member}
 	}
 }
 

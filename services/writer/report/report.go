@@ -229,7 +229,7 @@ func sourceStates(
 			Name:           name,
 			Connected:      new(s.Connected && s.SyncedInStream),
 			Trusted:        new(ignoring[name] == 0),
-			Nodes:          new(uint32(len(s.Members))),
+			Nodes:          new(uint32(s.Nodes)),
 			MembershipAge:  report.Age(s.MembershipSyncedAt, now),
 			Observation:    s.Observation,
 			ObservationAge: report.Age(s.ObservationReceivedAt, now),

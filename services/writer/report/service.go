@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -87,6 +88,14 @@ func addressesOf(v *endpoints.View, f *report.Filter) (all []netip.Addr) {
 	return slices.Compact(all)
 }
 
+// stateName names the state of a node.
+func stateName(s verdict.State) string {
+	if s == verdict.Unknown {
+		return "UNKNOWN"
+	}
+	return strings.TrimPrefix(s.String(), "NODE_STATE_")
+}
+
 // addressReport says why an address is, or is not, an endpoint.
 func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writerv1.AddressReport {
 	t := v.Target
@@ -107,7 +116,7 @@ func addressReport(v *endpoints.View, address netip.Addr, now time.Time) *writer
 		s := &t.Input.Sources[i]
 		in := &writerv1.AddressInSource{Source: s.Name}
 		if m, ok := endpoints.Find(s.Members, address, func(m *verdict.Member) netip.Addr { return m.Address }); ok && s.EverSynced {
-			in.Node, in.State, in.Age = text(m.Name), m.State.String(), report.Age(m.Since, now)
+			in.Node, in.State, in.Age = text(m.Name), stateName(m.State), report.Age(m.Since, now)
 			if member == nil || decided != nil && s.Name == decided.Source {
 				member, since = m, m.Since
 			}

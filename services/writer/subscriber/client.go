@@ -176,20 +176,20 @@ func (c *client) logDelta(m *inventoryv1.WatchNodesResponse) {
 		slog.String("epoch", m.GetCursor().GetEpoch()), slog.Uint64("revision", m.GetCursor().GetRevision()),
 		slog.Uint64("observation", m.GetStatus().GetObservation()),
 		slog.Bool("reset", m.GetReset_()), slog.Int("upserts", len(m.GetUpserts())), slog.Int("removed", len(m.GetRemoved())),
-		slog.Int("members", len(c.mirror.Snapshot().Members)))
+		slog.Int("members", c.mirror.Snapshot().Nodes))
 }
 
 // logChanges logs the important changes.
 func (c *client) logChanges(old, now Snapshot) {
 	if now.SyncedInStream && (!old.SyncedInStream || old.Cursor.Epoch != now.Cursor.Epoch) {
-		c.log.Info("synced with inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", len(now.Members))
+		c.log.Info("synced with inventory", "epoch", now.Cursor.Epoch, "revision", now.Cursor.Revision, "members", now.Nodes)
 	}
 	for _, p := range []struct {
 		name     string
 		old, now PartStatus
 	}{{"membership", old.Membership, now.Membership}, {"addresses", old.Addresses, now.Addresses}} {
 		if p.old.State != p.now.State || p.old.Since.IsZero() != p.now.Since.IsZero() {
-			c.log.Info("source status changed", "part", p.name, "state", p.now.State.String(), "reason", p.now.Reason)
+			c.log.Info("source status changed", "part", p.name, "state", p.now.StateName(), "reason", p.now.Reason)
 		}
 	}
 }

@@ -8,11 +8,12 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// decodeNode checks one upsert and converts it to a member.
-func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
+// decodeNode checks one upsert and converts it.
+func decodeNode(received time.Time, n *inventoryv1.Node) (*reportedNode, *Violation) {
 	name := n.GetName()
 	if name == "" || len(name) > contract.MaxNameLength {
 		return nil, violationf(InvalidName, "node name of %d bytes: want 1 to %d", len(name), contract.MaxNameLength)
@@ -40,12 +41,18 @@ func decodeNode(received time.Time, n *inventoryv1.Node) (*Member, *Violation) {
 	if v != nil {
 		return nil, v
 	}
-	return &Member{
-		Name: name, UID: n.GetUid(), Addresses: addresses, Ports: ports,
-		State: decodeState(n.GetState()), Since: received.Add(-clampAge(n.GetStateAge())),
-		Zone: n.GetZone(), Region: n.GetRegion(), Hostname: n.GetHostname(), Labels: maps.Clone(n.GetLabels()),
-		fingerprint: contract.Digest(n.GetFingerprint()),
-	}, nil
+	node := &reportedNode{fingerprint: contract.Digest(n.GetFingerprint()), memoryCost: memoryCost(n)}
+	member := verdict.Member{
+		Name: name, State: n.GetState(), Since: received.Add(-clampAge(n.GetStateAge())), Zone: n.GetZone(), Hostname: n.GetHostname(),
+		Labels: maps.Clone(n.GetLabels()), Serves: ports,
+	}
+	if _, known := inventoryv1.NodeState_name[int32(member.State)]; !known { // rule R12
+		member.State = verdict.Unknown
+	}
+	for _, member.Address = range addresses {
+		node.members = append(node.members, new(member))
+	}
+	return node, nil
 }
 
 func decodeAddresses(name string, texts []string) ([]netip.Addr, *Violation) {
@@ -67,19 +74,6 @@ func decodeAddresses(name string, texts []string) ([]netip.Addr, *Violation) {
 	return addresses, nil
 }
 
-func decodeState(s inventoryv1.NodeState) contract.NodeState {
-	switch s {
-	case inventoryv1.NodeState_NODE_STATE_READY:
-		return contract.Ready
-	case inventoryv1.NodeState_NODE_STATE_DRAINING:
-		return contract.Draining
-	case inventoryv1.NodeState_NODE_STATE_NOT_READY:
-		return contract.NotReady
-	default:
-		return contract.Unknown
-	}
-}
-
 // ageTolerance is by how much two messages may differ about the time of one change: each states an age, and
 // the time that it takes to arrive varies.
 const ageTolerance = 2 * time.Second
@@ -87,14 +81,9 @@ const ageTolerance = 2 * time.Second
 // decodePartStatus converts the status of a part. While the state does not change, Since keeps its
 // first value, so that the delay of later messages does not move it.
 func decodePartStatus(received time.Time, p *inventoryv1.PartStatus, before PartStatus) PartStatus {
-	part := PartStatus{Since: received.Add(-clampAge(p.GetAge()))}
-	switch p.GetState() {
-	case inventoryv1.SyncState_SYNC_STATE_SYNCED:
-		part.State = Synced
-	case inventoryv1.SyncState_SYNC_STATE_UNSYNCED:
-		part.State = Unsynced
-	case inventoryv1.SyncState_SYNC_STATE_WITHHELD:
-		part.State = Withheld
+	part := PartStatus{State: p.GetState(), Since: received.Add(-clampAge(p.GetAge()))}
+	if _, known := inventoryv1.SyncState_name[int32(part.State)]; !known || part.State == 0 { // rule R12
+		part.State = Degraded
 	}
 	if part.State != Synced {
 		part.Reason = p.GetReason()

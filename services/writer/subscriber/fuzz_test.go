@@ -2,7 +2,7 @@ package subscriber
 
 import (
 	"encoding/binary"
-	"net/netip"
+	"slices"
 	"testing"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -67,21 +67,22 @@ func FuzzApply(f *testing.F) {
 func checkSet(t *testing.T, mirror *Mirror) {
 	t.Helper()
 	var sum contract.Digest
-	owners := map[netip.Addr]string{}
-	members := mirror.Snapshot().Members
-	for i, m := range members {
-		sum.XOR(m.fingerprint)
-		if i > 0 && members[i-1].Name >= m.Name {
-			t.Fatal("members are not sorted")
-		}
-		if mirror.Snapshot().Member(m.Name) != m {
-			t.Fatalf("no member %q", m.Name)
-		}
-		for _, a := range m.Addresses {
-			if other, twice := owners[a]; twice {
-				t.Fatalf("%s of %q and %q", a, other, m.Name)
+	s, members := mirror.Snapshot(), 0
+	for name, n := range mirror.nodes {
+		sum.XOR(n.fingerprint)
+		members += len(n.members)
+		for _, m := range n.members {
+			if m.Name != name || !slices.Contains(s.Members, m) {
+				t.Fatalf("%q has a member of %q that is not in the set", name, m.Name)
 			}
-			owners[a] = m.Name
+		}
+	}
+	if s.Nodes != len(mirror.nodes) || len(s.Members) != members {
+		t.Fatalf("%d nodes with %d members, want %d with %d", s.Nodes, len(s.Members), len(mirror.nodes), members)
+	}
+	for i := 1; i < len(s.Members); i++ {
+		if byAddress(s.Members[i-1], s.Members[i]) >= 0 {
+			t.Fatal("members are not sorted by address, or two have the same one")
 		}
 	}
 	if sum != mirror.digest {

@@ -84,7 +84,7 @@ func (m *Metrics) setSnapshot(s Snapshot) {
 	set(m.synced, s.SyncedInStream)
 	set(m.membership, s.Membership.State == Synced)
 	set(m.addresses, s.Addresses.State == Synced)
-	m.members.WithLabelValues(feed).Set(float64(len(s.Members)))
+	m.members.WithLabelValues(feed).Set(float64(s.Nodes))
 	m.lastMembershipSync.WithLabelValues(feed).Set(unixSeconds(s.MembershipSyncedAt))
 	m.lastObservation.WithLabelValues(feed).Set(unixSeconds(s.ObservedAt))
 }

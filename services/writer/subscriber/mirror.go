@@ -3,13 +3,12 @@ package subscriber
 import (
 	"bytes"
 	"cmp"
-	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // Limits of the memory that a peer can make one set take. The staged set is kept beside the current one,
@@ -18,30 +17,39 @@ const (
 	maxNodes     = 100_000
 	maxSetMemory = 64 << 20
 
-	memberOverhead = 400 // bytes per member besides its strings, with all its index entries
+	nodeOverhead   = 200 // bytes per node besides its members, with all its index entries
+	memberOverhead = 200 // bytes per address
 	labelOverhead  = 64  // bytes per label besides its strings
 	portOverhead   = 40  // bytes per port besides its strings
 )
 
-// memoryCost estimates the bytes that the member takes in memory.
-func (m *Member) memoryCost() int {
-	sum := memberOverhead + len(m.Name) + len(m.UID) + len(m.Zone) + len(m.Region) + len(m.Hostname)
-	for key, value := range m.Labels {
+// memoryCost estimates the bytes that a node takes in memory.
+func memoryCost(n *inventoryv1.Node) int {
+	sum := nodeOverhead + len(n.GetAddresses())*memberOverhead + len(n.GetName()) + len(n.GetZone()) + len(n.GetHostname())
+	for key, value := range n.GetLabels() {
 		sum += labelOverhead + len(key) + len(value)
 	}
-	for _, p := range m.Ports {
-		sum += portOverhead + len(p.Name) + len(p.Protocol)
+	for _, p := range n.GetPorts() {
+		sum += portOverhead + len(p.GetName()) + len(p.GetProtocol())
 	}
 	return sum
+}
+
+// reportedNode is a node of the set.
+type reportedNode struct {
+	members     []*verdict.Member // for each of its addresses
+	fingerprint contract.Digest
+	memoryCost  int
 }
 
 // Mirror is the client's state of the contract: the current set with its cursor and digest, and the
 // set that is being staged. It is pure: the caller passes messages and times. It is not safe for
 // concurrent use.
 type Mirror struct {
-	current    Snapshot        // its slices are never modified in place
-	digest     contract.Digest // of the current set, also without a cursor
-	memoryCost int             // of all members
+	current    Snapshot                 // its slices are never modified in place
+	digest     contract.Digest          // of the current set, also without a cursor
+	nodes      map[string]*reportedNode // of the current set, by name
+	memoryCost int                      // of all nodes
 	staged     *stagedSet
 
 	streamObservation    uint64 // last number in the current stream since its last reset
@@ -52,14 +60,14 @@ type Mirror struct {
 // set or, after a reset, to an empty one.
 type stagedSet struct {
 	reset      bool
-	changed    map[string]*Member // nil: removed
+	changed    map[string]*reportedNode // nil: removed
 	count      int
 	memoryCost int
 	digest     contract.Digest
 }
 
 // NewMirror returns an empty mirror.
-func NewMirror() *Mirror { return &Mirror{} }
+func NewMirror() *Mirror { return &Mirror{nodes: map[string]*reportedNode{}} }
 
 // BeginStream prepares for a new stream. It drops what the last stream staged (rule R1).
 func (mirror *Mirror) BeginStream() {
@@ -88,15 +96,18 @@ func (mirror *Mirror) Snapshot() Snapshot { return mirror.current }
 // error is a *Violation: the set is unchanged, and the caller must end the stream.
 func (mirror *Mirror) Apply(received time.Time, m *inventoryv1.WatchNodesResponse) (synced bool, err error) {
 	violation := mirror.stageMessage(received, m)
+	var members []*verdict.Member
 	if violation == nil && m.GetSynced() {
-		violation = mirror.checkSynced(m)
+		if violation = mirror.checkSynced(m); violation == nil {
+			members, violation = mirror.stagedMembers()
+		}
 	}
 	if violation != nil {
 		mirror.staged = nil
 		return false, violation
 	}
 	if m.GetSynced() {
-		mirror.commitStaged(received, m)
+		mirror.commitStaged(received, m, members)
 	}
 	current := &mirror.current
 	if m.GetStatus() != nil {
@@ -121,14 +132,14 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 	number := m.GetStatus().GetObservation()
 	switch {
 	case m.GetReset_():
-		mirror.staged = &stagedSet{reset: true, changed: make(map[string]*Member, len(m.GetUpserts()))}
+		mirror.staged = &stagedSet{reset: true, changed: make(map[string]*reportedNode, len(m.GetUpserts()))}
 		mirror.streamObservation = 0 // the epoch may change, which only the synced message shows
 	case m.GetStatus() != nil && number < mirror.streamObservation:
 		return violationf(ObservationDecreased, "observation went from %d to %d in one stream", mirror.streamObservation, number)
 	case mirror.staged == nil && (m.GetSynced() || len(m.GetUpserts())+len(m.GetRemoved()) > 0):
 		mirror.staged = &stagedSet{
-			changed:    map[string]*Member{},
-			count:      len(mirror.current.Members),
+			changed:    map[string]*reportedNode{},
+			count:      mirror.current.Nodes,
 			memoryCost: mirror.memoryCost,
 			digest:     mirror.digest,
 		}
@@ -143,23 +154,24 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 			return violationf(DuplicateName, "node %.253q removed twice in one message", name)
 		}
 		removedByName[name] = true
-		if mirror.stagedMember(name) == nil {
+		if mirror.stagedNode(name) == nil {
 			return violationf(UnknownRemoval, "removed node %.253q not in the set", name)
 		}
 		mirror.stage(name, nil)
 	}
 	for _, n := range m.GetUpserts() {
-		member, violation := decodeNode(received, n)
+		node, violation := decodeNode(received, n)
 		if violation != nil {
 			return violation
 		}
-		if removed, twice := removedByName[member.Name]; removed {
-			return violationf(RemovedAndUpserted, "node %q removed and upserted in one message", member.Name)
+		name := n.GetName()
+		if removed, twice := removedByName[name]; removed {
+			return violationf(RemovedAndUpserted, "node %q removed and upserted in one message", name)
 		} else if twice {
-			return violationf(DuplicateName, "node %q upserted twice in one message", member.Name)
+			return violationf(DuplicateName, "node %q upserted twice in one message", name)
 		}
-		removedByName[member.Name] = false
-		mirror.stage(member.Name, member)
+		removedByName[name] = false
+		mirror.stage(name, node)
 		if mirror.staged.count > maxNodes {
 			return violationf(LimitExceeded, "more than %d nodes", maxNodes)
 		}
@@ -170,28 +182,28 @@ func (mirror *Mirror) stageMessage(received time.Time, m *inventoryv1.WatchNodes
 	return nil
 }
 
-// stagedMember returns a member of the staged set, or nil.
-func (mirror *Mirror) stagedMember(name string) *Member {
-	if m, ok := mirror.staged.changed[name]; ok || mirror.staged.reset {
-		return m
+// stagedNode returns a node of the staged set, or nil.
+func (mirror *Mirror) stagedNode(name string) *reportedNode {
+	if n, ok := mirror.staged.changed[name]; ok || mirror.staged.reset {
+		return n
 	}
-	return mirror.current.Member(name)
+	return mirror.nodes[name]
 }
 
-// stage makes m the member with the name in the staged set; nil removes it.
-func (mirror *Mirror) stage(name string, m *Member) {
+// stage makes n the node with the name in the staged set; nil removes it.
+func (mirror *Mirror) stage(name string, n *reportedNode) {
 	s := mirror.staged
-	if old := mirror.stagedMember(name); old != nil {
+	if old := mirror.stagedNode(name); old != nil {
 		s.digest.XOR(old.fingerprint)
 		s.count--
-		s.memoryCost -= old.memoryCost()
+		s.memoryCost -= old.memoryCost
 	}
-	s.changed[name] = m
-	if m != nil {
-		s.digest.XOR(m.fingerprint)
+	s.changed[name] = n
+	if n != nil {
+		s.digest.XOR(n.fingerprint)
 		s.count++
-		s.memoryCost += m.memoryCost()
-	} else if s.reset || mirror.current.Member(name) == nil {
+		s.memoryCost += n.memoryCost
+	} else if s.reset || mirror.nodes[name] == nil {
 		delete(s.changed, name) // otherwise a peer could fill memory with names that came and went
 	}
 }
@@ -218,46 +230,60 @@ func (mirror *Mirror) checkSynced(m *inventoryv1.WatchNodesResponse) *Violation 
 	case !bytes.Equal(m.GetDigest(), mirror.staged.digest[:]):
 		return violationf(DigestMismatch, "reported %x, computed %x", m.GetDigest(), mirror.staged.digest)
 	}
-	return mirror.checkAddresses()
-}
-
-// checkAddresses reports an address that two nodes of the staged set have. The current set has none, so
-// each pair has a changed node.
-func (mirror *Mirror) checkAddresses() *Violation {
-	changed := mirror.staged.changed
-	names := make(map[netip.Addr]string, len(changed)) // of changed nodes
-	for _, name := range slices.Sorted(maps.Keys(changed)) {
-		if m := changed[name]; m != nil {
-			for _, a := range m.Addresses {
-				if other, taken := names[a]; taken {
-					return violationf(DuplicateAddress, "nodes %q and %q both have %s", other, name, a)
-				}
-				names[a] = name
-			}
-		}
-	}
-	if mirror.staged.reset || len(names) == 0 {
-		return nil
-	}
-	for _, m := range mirror.current.Members {
-		for _, a := range m.Addresses {
-			if other, taken := names[a]; taken {
-				if _, changes := changed[m.Name]; !changes {
-					return violationf(DuplicateAddress, "nodes %q and %q both have %s", m.Name, other, a)
-				}
-			}
-		}
-	}
 	return nil
 }
 
+// stagedMembers returns the members after the staged changes, sorted by address. No two nodes may have the same one.
+func (mirror *Mirror) stagedMembers() ([]*verdict.Member, *Violation) {
+	s := mirror.staged
+	if !s.reset && len(s.changed) == 0 {
+		return mirror.current.Members, nil
+	}
+	members := make([]*verdict.Member, 0, len(mirror.current.Members)+len(s.changed))
+	if !s.reset {
+		for _, m := range mirror.current.Members {
+			if _, changes := s.changed[m.Name]; !changes {
+				members = append(members, m)
+			}
+		}
+	}
+	for _, n := range s.changed {
+		if n != nil {
+			members = append(members, n.members...)
+		}
+	}
+	slices.SortFunc(members, func(a, b *verdict.Member) int {
+		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Name, b.Name))
+	})
+	for i := 1; i < len(members); i++ {
+		if a, b := members[i-1], members[i]; a.Address == b.Address {
+			return nil, violationf(DuplicateAddress, "nodes %q and %q both have %s", a.Name, b.Name, a.Address)
+		}
+	}
+	return members, nil
+}
+
 // commitStaged makes the staged set the current one.
-func (mirror *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodesResponse) {
+func (mirror *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodesResponse, members []*verdict.Member) {
 	s, current := mirror.staged, &mirror.current
 	mirror.staged = nil
-	if s.reset || len(s.changed) > 0 {
-		current.Members = current.mergeStaged(s)
+	for name, n := range s.changed {
+		old := mirror.nodes[name]
+		switch {
+		case n == nil:
+			delete(mirror.nodes, name)
+			continue
+		case old != nil && old.fingerprint == n.fingerprint:
+			n.keepSince(old)
+		}
+		if !s.reset {
+			mirror.nodes[name] = n
+		}
 	}
+	if s.reset {
+		mirror.nodes = s.changed
+	}
+	current.Members, current.Nodes = members, s.count
 	mirror.digest, mirror.memoryCost = s.digest, s.memoryCost
 	current.Digest = s.digest
 	current.Cursor = Cursor{Epoch: m.GetCursor().GetEpoch(), Revision: m.GetCursor().GetRevision()}
@@ -272,29 +298,12 @@ func (mirror *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodes
 	mirror.observationUnchecked = false
 }
 
-// mergeStaged returns the members after the staged changes, sorted by name.
-func (s Snapshot) mergeStaged(staged *stagedSet) []*Member {
-	members := make([]*Member, 0, staged.count)
-	if !staged.reset {
-		for _, m := range s.Members {
-			if _, changes := staged.changed[m.Name]; !changes {
-				members = append(members, m)
-			}
+// keepSince keeps when a node that is reported again entered its state: another replica, or the same one after a restart,
+// may have seen the node in its state for a shorter time than this mirror.
+func (n *reportedNode) keepSince(old *reportedNode) {
+	for _, m := range n.members {
+		if before := old.members[0]; before.State == m.State && before.Since.Before(m.Since) {
+			m.Since = before.Since
 		}
 	}
-	for name, m := range staged.changed {
-		if m == nil {
-			continue
-		}
-		// Another replica, or the same one after a restart, may have seen the node in its
-		// state for a shorter time than this mirror.
-		if old := s.Member(name); old != nil && old.fingerprint == m.fingerprint && old.State == m.State && old.Since.Before(m.Since) {
-			m.Since = old.Since
-		}
-		members = append(members, m)
-	}
-	slices.SortFunc(members, compareNames)
-	return members
 }
-
-func compareNames(a, b *Member) int { return cmp.Compare(a.Name, b.Name) }

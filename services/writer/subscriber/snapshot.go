@@ -8,48 +8,25 @@
 package subscriber
 
 import (
-	"cmp"
-	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
+	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
 // SyncState is the completeness and freshness of a part of the source's status.
-type SyncState uint8
+type SyncState = inventoryv1.SyncState
 
-// The sync states of a part. An unknown value is Degraded (rule R12), as is the zero value.
+// The sync states of a part. A value that this version does not know is Degraded (rule R12).
 const (
-	Degraded SyncState = iota
-	Synced
-	Unsynced
-	Withheld
+	Synced   = inventoryv1.SyncState_SYNC_STATE_SYNCED
+	Degraded = inventoryv1.SyncState_SYNC_STATE_DEGRADED
+	Unsynced = inventoryv1.SyncState_SYNC_STATE_UNSYNCED
+	Withheld = inventoryv1.SyncState_SYNC_STATE_WITHHELD
 )
-
-// String returns the state's name.
-func (s SyncState) String() string {
-	return [...]string{"degraded", "synced", "unsynced", "withheld"}[s]
-}
-
-// Member is a node as the inventory reports it. Members are immutable.
-type Member struct {
-	Name, UID string
-
-	// Addresses are in the order of the message: one of one family, or one of each. No two members
-	// of a set have the same address.
-	Addresses []netip.Addr
-
-	State contract.NodeState
-	Since time.Time // when the node entered the state, by the local clock
-
-	Zone, Region string
-	Hostname     string            // by which a headless Service names it; empty: none
-	Ports        []contract.Port   // at which it serves; none: not known
-	Labels       map[string]string // those that the inventory exports
-
-	fingerprint contract.Digest
-}
 
 // Cursor is a position in the stream. The zero value is no position.
 type Cursor struct {
@@ -64,6 +41,11 @@ type PartStatus struct {
 	Since  time.Time // when the part entered the state, by the local clock
 }
 
+// StateName returns the name of the state, such as degraded.
+func (p PartStatus) StateName() string {
+	return strings.ToLower(strings.TrimPrefix(p.State.String(), "SYNC_STATE_"))
+}
+
 // Snapshot is everything that one source reports at one moment. It is immutable.
 type Snapshot struct {
 	Source  string
@@ -73,13 +55,14 @@ type Snapshot struct {
 	SyncedInStream bool // a synced set was received in the current stream; false without a stream
 	Connected      bool // the current stream delivered a message within three heartbeat intervals
 
-	// Members are the nodes of the last synced set, sorted by name. Snapshots of the same set share the slice, see
-	// SameSet, so it must not be modified.
-	Members []*Member
+	// Members are the nodes of the last synced set: one member for each address, sorted by it. Snapshots of the same set
+	// share the slice, see SameSet, so neither it nor its members must be modified.
+	Members []*verdict.Member
+	Nodes   int // in Members
 
 	// TrustedMembers are the Members as last reported while the stream was synced and membership was
 	// Synced. They are the same set while the source is trusted.
-	TrustedMembers []*Member
+	TrustedMembers []*verdict.Member
 
 	// Cursor and Digest identify the last synced set; the cursor's epoch also identifies the run of
 	// the inventory. After a protocol violation both are zero until the next synced set.
@@ -124,7 +107,7 @@ func FeedName(source, service string) string {
 // Ports returns the ports of all members, each once.
 func (s Snapshot) Ports() (all []contract.Port) {
 	for _, m := range s.Members {
-		for _, p := range m.Ports {
+		for _, p := range m.Serves {
 			if !slices.Contains(all, p) {
 				all = append(all, p)
 			}
@@ -135,17 +118,8 @@ func (s Snapshot) Ports() (all []contract.Port) {
 
 // SameSet reports whether Members of two snapshots, or TrustedMembers, are one set. A number would not identify it: the
 // sets of a client that was started again have those of its predecessor.
-func SameSet(a, b []*Member) bool {
+func SameSet(a, b []*verdict.Member) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
-// Member returns the member with the name, or nil.
-func (s Snapshot) Member(name string) *Member {
-	at, found := slices.BinarySearchFunc(s.Members, name, func(m *Member, name string) int { return cmp.Compare(m.Name, name) })
-	if !found {
-		return nil
-	}
-	return s.Members[at]
 }
 
 // Differs reports whether two snapshots differ in anything but ages and times.

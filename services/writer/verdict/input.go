@@ -7,20 +7,21 @@ import (
 	"strings"
 	"time"
 
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	"github.com/slicefeed/slicefeed/services/internal/contract"
 	"github.com/slicefeed/slicefeed/services/internal/display"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 )
 
-// State is what a source reports about one of its members.
-type State = contract.NodeState
+// State is what a source reports about one of its members. One that this version does not know is Unknown (rule R12).
+type State = inventoryv1.NodeState
 
 // The states that a source may report.
 const (
-	Unknown  = contract.Unknown
-	Ready    = contract.Ready
-	Draining = contract.Draining
-	NotReady = contract.NotReady
+	Unknown  = inventoryv1.NodeState_NODE_STATE_UNSPECIFIED
+	Ready    = inventoryv1.NodeState_NODE_STATE_READY
+	Draining = inventoryv1.NodeState_NODE_STATE_DRAINING
+	NotReady = inventoryv1.NodeState_NODE_STATE_NOT_READY
 )
 
 // Ports are those of an endpoint.
@@ -61,16 +62,20 @@ func (c Conditions) String() string {
 // inUse reports whether consumers may send traffic to an endpoint with these conditions.
 func (c Conditions) inUse() bool { return c.Ready || c.Serving }
 
-// Member is one address of one node of a source. The caller has chosen it by the target's families and selector.
+// Member is one address of one node of a source.
 type Member struct {
 	Address  netip.Addr
 	Name     string // of the node, for reasons
 	State    State
-	Since    time.Time // when it entered its state
-	Zone     string    // as written, after mapping; usually empty
-	Hostname string    // by which a headless Service names the endpoint; usually empty
+	Since    time.Time         // when it entered its state, by our clock
+	Zone     string            // as the source reports it; of a chosen member, as written: usually empty
+	Hostname string            // by which a headless Service names the endpoint; usually empty
+	Serves   []contract.Port   // at which the node serves; none: not known
+	Labels   map[string]string // that its inventory exports
+
+	// Of a member that was chosen for a target: the ports of the endpoint, and why they cannot be used; empty: they can. An
+	// endpoint that is listed keeps those that it has.
 	Ports    Ports
-	// Unusable says why its ports cannot be used; empty: they can. An endpoint that is listed keeps those that it has.
 	Unusable string
 }
 
@@ -93,7 +98,7 @@ type Source struct {
 	Observation   uint64
 	ObservationAt time.Time
 
-	// Members has one member per address.
+	// Members has one member per address. The caller has chosen them by the target's families and selector.
 	Members []Member
 	// Trusted are the members as they were last reported while the source was trusted. They count while it is not:
 	// a decision may come later than several reports and the loss of the link.
