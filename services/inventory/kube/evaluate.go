@@ -38,11 +38,11 @@ type Rules struct {
 	Workload      *Workload       // nil: the state of a node does not depend on Pods
 }
 
-// nodeSummary is what is kept of a Node. Its candidate has no state yet: that may depend on the
+// nodeSummary is what is kept of a Node. Its node has no state yet: that may depend on the
 // Pods of the workload.
 type nodeSummary struct {
-	candidate roster.Node
-	signals   signals
+	node    roster.Node
+	signals signals
 }
 
 // signals are the properties of a Node that determine its state.
@@ -55,26 +55,26 @@ type signals struct {
 }
 
 func (s nodeSummary) equal(o nodeSummary) bool {
-	return s.signals == o.signals && s.candidate.Equal(o.candidate)
+	return s.signals == o.signals && s.node.Equal(o.node)
 }
 
-// EvaluateNode returns the candidate for a Node on which no Pod of the workload runs. It never
-// fails: the candidate omits invalid fields of the Node.
+// EvaluateNode evaluates a Node on which no Pod of the workload runs. It never fails: invalid fields of the Node are
+// left out.
 func EvaluateNode(node *corev1.Node, rules Rules) roster.Node {
 	return summarizeNode(node, rules).evaluate(rules, podCounts{})
 }
 
-// evaluate returns the candidate for a Node with these Pods.
+// evaluate returns the node with the state that follows from these Pods.
 func (s nodeSummary) evaluate(rules Rules, pods podCounts) roster.Node {
-	c := s.candidate
-	c.State, c.StateReason = s.evaluateState(rules, pods)
-	return c
+	n := s.node
+	n.State, n.StateReason = s.evaluateState(rules, pods)
+	return n
 }
 
 func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 	provider := node.Spec.ProviderID // not dropped if it is too long: then the name could pick another server
 	s := nodeSummary{
-		candidate: roster.Node{
+		node: roster.Node{
 			Name:        node.Name,
 			UID:         string(node.UID),
 			ProviderID:  strings.ToValidUTF8(provider[:min(len(provider), maxIdentifier)], "?"),
@@ -96,8 +96,7 @@ func summarizeNode(node *corev1.Node, rules Rules) nodeSummary {
 			s.signals.ready = true
 		}
 	}
-	c := &s.candidate
-	c.Excluded, c.ExcludedBy = checkEligibility(node.Labels, rules.Selector)
+	s.node.Excluded, s.node.ExcludedBy = checkEligibility(node.Labels, rules.Selector)
 	return s
 }
 

@@ -67,7 +67,7 @@ func (n *Nodes) countCordoned() (count float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, s := range n.nodesByName {
-		if s.signals.cordoned && s.candidate.Excluded == 0 {
+		if s.signals.cordoned && s.node.Excluded == 0 {
 			count++
 		}
 	}
@@ -88,7 +88,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 // for any number of changes.
 func (n *Nodes) Changed() <-chan struct{} { return n.changed }
 
-// Take evaluates the Nodes that changed since the previous Take, and returns them as candidates.
+// Take evaluates the Nodes that changed since the previous Take.
 func (n *Nodes) Take() roster.Update {
 	n.mu.Lock()
 	defer n.mu.Unlock()

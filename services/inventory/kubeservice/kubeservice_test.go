@@ -90,14 +90,14 @@ func (w *testService) remove(name string) {
 	}
 }
 
-// awaitMembers takes updates until the members, as described by describeCandidate, equal want.
+// awaitMembers takes updates until the members, as described by describeMember, equal want.
 func (w *testService) awaitMembers(want map[string]string) {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		got := map[string]string{}
 		for name, c := range w.members {
-			got[name] = describeCandidate(c)
+			got[name] = describeMember(c)
 		}
 		if cmp.Equal(want, got) {
 			return
@@ -117,7 +117,7 @@ func (w *testService) awaitMembers(want map[string]string) {
 	}
 }
 
-func describeCandidate(c roster.Node) string {
+func describeMember(c roster.Node) string {
 	all := []string{c.State.String()}
 	if c.Invalid != "" {
 		all = []string{"invalid"}
