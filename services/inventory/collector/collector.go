@@ -55,7 +55,6 @@ type Collector struct {
 // Listing describes the last listing of the cloud.
 type Listing struct {
 	StartedAt time.Time // zero if there was none
-	Duration  time.Duration
 	Servers   int
 	Err       error // nil if it succeeded
 }
@@ -134,11 +133,11 @@ func (c *Collector) step(update roster.Input) roster.Actions {
 	now := time.Now()
 	update.Source = c.source.Take()
 	if l := update.Listing; l != nil {
-		c.lastListing = Listing{StartedAt: l.StartedAt, Duration: l.Duration, Servers: len(l.Listing.Servers), Err: l.Err}
+		c.lastListing = Listing{StartedAt: l.StartedAt, Servers: len(l.Listing.Servers), Err: l.Err}
 	}
 	changes := c.roster.Apply(now, update)
 	if len(changes) > 0 {
-		c.metrics.recordChange(update.Source.ChangedAt)
+		c.metrics.changedAt.Store(&update.Source.ChangedAt)
 	}
 	debug := tracepoint.Enabled(c.log)
 	if debug {
@@ -149,7 +148,7 @@ func (c *Collector) step(update roster.Input) roster.Actions {
 	c.Set.Publish(status, changes)
 	if len(changes) > 0 {
 		tracepoint.Mark(tracepoint.DeltaPublished)
-		c.metrics.recordStored()
+		c.metrics.observePropagation(stageStored)
 	}
 	if revision := c.Set.Revision(); debug && status.Publishable && revision != oldRevision {
 		tracepoint.Log(c.log, tracepoint.DeltaPublished, slog.String("epoch", c.Set.Epoch()),
@@ -171,7 +170,6 @@ func (c *Collector) verifySource(ctx context.Context, mode roster.Verification) 
 func (c *Collector) listCloud(ctx context.Context) roster.Input {
 	result := roster.ListingResult{StartedAt: time.Now()}
 	result.Listing, result.Err = c.cloud.List(ctx)
-	result.Duration = time.Since(result.StartedAt)
 	if result.Err != nil {
 		result.RetryAfter, _ = ionos.RetryAfter(result.Err)
 		c.log.Warn("cloud listing failed, keeping known addresses", "error", result.Err, "retryAfter", result.RetryAfter)

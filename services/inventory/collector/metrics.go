@@ -61,14 +61,14 @@ func newMetrics(reg prometheus.Registerer, propagation *prometheus.HistogramVec)
 			Namespace: "slicefeed", Subsystem: "inventory", Name: "observations_total",
 			Help: "Number of complete observations of the source and the cloud.",
 		}),
-		observedAt: with.NewGauge(prometheus.GaugeOpts{
-			Namespace: "slicefeed", Subsystem: "inventory", Name: "last_observation_timestamp_seconds",
-			Help: "Unix time of the last complete observation; 0 if there was none yet.",
-		}),
-		lastContact: with.NewGauge(prometheus.GaugeOpts{
-			Namespace: "slicefeed", Subsystem: "inventory", Name: "source_last_contact_timestamp_seconds",
-			Help: "Unix time of the last message of the source, even one without changes; 0 if there was none yet.",
-		}),
+		observedAt: gauge(
+			"last_observation_timestamp_seconds",
+			"Unix time of the last complete observation; 0 if there was none yet.",
+		).WithLabelValues(),
+		lastContact: gauge(
+			"source_last_contact_timestamp_seconds",
+			"Unix time of the last message of the source, even one without changes; 0 if there was none yet.",
+		).WithLabelValues(),
 		propagation: propagation,
 	}
 	m.changedAt.Store(&time.Time{})
@@ -85,12 +85,8 @@ const (
 	stageSent   = "sent"
 )
 
-// recordChange records when the source reported the changes that are about to be stored. The time
-// is zero for addresses: a listing shows that they changed, but not when.
-func (m *metrics) recordChange(at time.Time) { m.changedAt.Store(&at) }
-
-func (m *metrics) recordStored() { m.observePropagation(stageStored) }
-
+// observePropagation observes the time since the source reported the changes that were stored last. It is not known for
+// addresses: a listing shows that they changed, but not when.
 func (m *metrics) observePropagation(stage string) {
 	if at := *m.changedAt.Load(); !at.IsZero() {
 		m.propagation.WithLabelValues(stage).Observe(time.Since(at).Seconds())

@@ -23,14 +23,14 @@ func TestMeasuresPropagationFromSourceChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(prometheus.NewRegistry(), NewPropagation(prometheus.NewRegistry()))
 		m.observePropagation(stageSent) // before any change
-		m.recordChange(time.Now())
+		m.changedAt.Store(new(time.Now()))
 		time.Sleep(time.Second)
-		m.recordStored()
+		m.observePropagation(stageStored)
 		time.Sleep(time.Second)
 		m.observePropagation(stageSent)
-		m.recordChange(time.Time{}) // an address from a listing of the cloud
+		m.changedAt.Store(&time.Time{}) // an address from a listing of the cloud
 		time.Sleep(time.Hour)
-		m.recordStored()
+		m.observePropagation(stageStored)
 		m.observePropagation(stageSent)
 		for stage, want := range map[string]float64{stageStored: 1, stageSent: 2} {
 			if sum, n := m.propagationSum(t, stage); sum != want || n != 1 {

@@ -96,7 +96,7 @@ type export struct {
 	ref         types.NamespacedName
 	set         *feed.Set
 	recheck     func()
-	metrics     registrations
+	metrics     *prometheus.Registry // of its stages; registered as one collector
 	stop        context.CancelFunc
 	users       map[link.SAN]int // calls under way, streams included, by client
 	unusedSince time.Time        // valid while there are none
@@ -259,10 +259,7 @@ func (e *Exports) takeCatalog(c Catalog) {
 
 // newExport returns a Service without stages.
 func (e *Exports) newExport(ref types.NamespacedName) *export {
-	x := &export{
-		ref: ref, users: map[link.SAN]int{},
-		metrics: registrations{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"service": ref.String()}, e.cfg.Registerer)},
-	}
+	x := &export{ref: ref, users: map[link.SAN]int{}, metrics: prometheus.NewRegistry()}
 	x.set = feed.NewSet(ref.String(), rand.Text())
 	x.set.OnDeltaSent = func() { x.RecordSent() }
 	return x
@@ -302,7 +299,8 @@ func (e *Exports) update(x *export) {
 
 // start creates and runs the stages of a Service.
 func (e *Exports) start(x *export) {
-	x.Collector, x.recheck = e.cfg.NewCollector(x.ref, x.set, &x.metrics)
+	x.Collector, x.recheck = e.cfg.NewCollector(x.ref, x.set, x.metrics)
+	e.registerer(x).MustRegister(x.metrics)
 	e.inUse++
 	running, stop := context.WithCancel(e.running)
 	x.stop = stop
@@ -312,6 +310,11 @@ func (e *Exports) start(x *export) {
 			e.cfg.Log.Error("the stages of a Service ended", "service", x.ref.String(), "error", err)
 		}
 	})
+}
+
+// registerer registers the metrics of a Service with its label.
+func (e *Exports) registerer(x *export) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"service": x.ref.String()}, e.cfg.Registerer)
 }
 
 // countUnexported returns how many Services that are not exported a client requests.
@@ -354,7 +357,7 @@ func (e *Exports) free(match func(*export) bool) (freed bool) {
 	for ref, x := range e.services {
 		if x.Collector != nil && len(x.users) == 0 && match(x) {
 			x.stop()
-			x.metrics.unregister()
+			e.registerer(x).Unregister(x.metrics)
 			e.freedRevisions += x.Set.Revision()
 			e.inUse--
 			delete(e.services, ref)
@@ -399,23 +402,4 @@ func (e *Exports) Find(service string) (p *collector.Collector, found bool) {
 		return nil, false
 	}
 	return x.Collector, true
-}
-
-// registrations is a Registerer that can take back what was registered with it.
-type registrations struct {
-	prometheus.Registerer
-
-	collectors []prometheus.Collector
-}
-
-// MustRegister implements prometheus.Registerer.
-func (r *registrations) MustRegister(all ...prometheus.Collector) {
-	r.Registerer.MustRegister(all...)
-	r.collectors = append(r.collectors, all...)
-}
-
-func (r *registrations) unregister() {
-	for _, c := range r.collectors {
-		r.Unregister(c)
-	}
 }

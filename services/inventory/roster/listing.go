@@ -9,7 +9,6 @@ type ListingResult struct {
 	StartedAt  time.Time
 	Listing    Listing // valid only without an error
 	Err        error
-	Duration   time.Duration // only shown
 	RetryAfter time.Duration // that the cloud requires; 0: none
 }
 
@@ -25,9 +24,9 @@ type listings struct {
 	requestedAt time.Time // the earliest time at which a node needs one; zero: none does
 }
 
-// ListingDone records the result of a listing. The changes of nodes that it causes come after it, and
+// listingDone records the result of a listing. The changes of nodes that it causes come after it, and
 // then CompleteListing.
-func (o *observer) ListingDone(now time.Time, result ListingResult) {
+func (o *observer) listingDone(now time.Time, result ListingResult) {
 	l := &o.listings
 	l.inFlight = false
 	l.startedAt = later(l.startedAt, result.StartedAt)
@@ -44,8 +43,8 @@ func (o *observer) ListingDone(now time.Time, result ListingResult) {
 	l.failures, l.err, l.completeAt, l.requestedAt = 0, "", result.StartedAt, time.Time{}
 }
 
-// CompleteListing completes the current observation with a complete listing, if the source was verified before it.
-func (o *observer) CompleteListing(now, startedAt time.Time) {
+// completeListing completes the current observation with a complete listing, if the source was verified before it.
+func (o *observer) completeListing(now, startedAt time.Time) {
 	v := &o.verifications
 	if v.first.IsZero() || startedAt.Before(v.first) || !o.isObservationDue(now) {
 		return
@@ -67,8 +66,8 @@ type misses struct {
 	first time.Time // when the first of them was started
 }
 
-// AddMiss records that a complete listing did not resolve a node.
-func (o *observer) AddMiss(m *misses, startedAt time.Time) {
+// addMiss records that a complete listing did not resolve a node.
+func (o *observer) addMiss(m *misses, startedAt time.Time) {
 	m.count++
 	if m.first.IsZero() {
 		m.first = startedAt
@@ -77,8 +76,8 @@ func (o *observer) AddMiss(m *misses, startedAt time.Time) {
 	m.Next = startedAt.Add(retryDelay(m.count, o.cfg.ConfirmInterval, o.cfg.ListInterval))
 }
 
-// RequestListing requests a listing on behalf of a node without an address.
-func (o *observer) RequestListing(at time.Time) {
+// requestListing requests a listing on behalf of a node without an address.
+func (o *observer) requestListing(at time.Time) {
 	if l := &o.listings; l.requestedAt.IsZero() || !at.IsZero() && at.Before(l.requestedAt) {
 		l.requestedAt = at
 	}

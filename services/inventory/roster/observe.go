@@ -32,8 +32,8 @@ type observer struct {
 
 // Actions are the requests to send now, and when to ask for the next ones.
 type Actions struct {
-	Verify Verification // its result is given to VerificationDone
-	List   bool         // the cloud; its result is given to ListingDone
+	Verify Verification // its result is given to Apply
+	List   bool         // the cloud; its result is given to Apply
 	Wake   time.Time    // call NextActions again at this time at the latest
 }
 
@@ -45,8 +45,8 @@ func newObserver(cfg Config) *observer {
 	return &observer{cfg: cfg, counts: newCounts()}
 }
 
-// SetCounts records how many nodes there are of each kind.
-func (o *observer) SetCounts(now time.Time, counts Counts) {
+// setCounts records how many nodes there are of each kind.
+func (o *observer) setCounts(now time.Time, counts Counts) {
 	o.counts = counts
 	o.reevaluate(now)
 }
@@ -60,7 +60,7 @@ func (o *observer) reevaluate(now time.Time) {
 		o.everPublished = o.everPublished || !o.usesCloud() || o.counts.unconfirmed == 0
 	}
 	switch {
-	case !o.Publishable():
+	case !o.isPublishable():
 		o.anomalies.active = anomalies{} // of a set that is not published
 	case o.anomalies.detect(o.counts.States[Ready]) && !o.restarted:
 		// An observation that was started before the anomaly says nothing about it. But one that was restarted already
@@ -84,9 +84,9 @@ func (o *observer) isObservationDue(now time.Time) bool {
 	return o.number == 0 || now.Sub(o.observedAt) >= observationGap
 }
 
-// Publishable reports whether the nodes can be published as complete. It is withdrawn while the source withholds them,
+// isPublishable reports whether the nodes can be published as complete. It is withdrawn while the source withholds them,
 // or there are eligible nodes and none has an address: then the addresses are unknown rather than gone.
-func (o *observer) Publishable() bool {
+func (o *observer) isPublishable() bool {
 	return o.everPublished && o.withheld == "" && (o.counts.eligible == 0 || o.counts.published > 0)
 }
 
@@ -100,8 +100,8 @@ func (o *observer) nextConfirmation() (at time.Time, wanted bool) {
 	return o.observedAt.Add(max(after, o.cfg.ConfirmInterval)), wanted
 }
 
-// NextActions returns the requests to send now, and when to call it again. A request counts as under way
-// until its result arrives.
+// NextActions returns the requests to send now, each of which must be answered once, and when to call it again. A
+// request counts as under way until its result arrives.
 func (o *observer) NextActions(now time.Time) Actions {
 	o.updateStatus(now)
 	actions := Actions{Wake: o.nextStatusChange(now)}

@@ -48,8 +48,8 @@ func TestASourceIsIdleTooLongAfterExactly150Seconds(t *testing.T) {
 		},
 	} {
 		o := newObserver(Config{})
-		o.UpdateSource(t0, Update{LastContact: t0})
-		o.VerificationDone(t0, VerificationResult{StartedAt: t0, Mode: FullVerification, Number: 1})
+		o.updateSource(t0, Update{LastContact: t0})
+		o.verificationDone(t0, VerificationResult{StartedAt: t0, Mode: FullVerification, Number: 1})
 		v := &o.verifications
 		if alter(v); o.Status(t0.Add(maxIdle)).Membership.Sync != Synced {
 			t.Errorf("%s: not synced after 150 s", name)

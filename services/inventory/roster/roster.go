@@ -33,9 +33,10 @@ type Config struct {
 
 // Roster has all nodes of the source. It is not safe for concurrent use.
 type Roster struct {
+	*observer
+
 	resolver resolver
 	assigner *assigner
-	observer *observer
 
 	exportLabels []string
 
@@ -83,7 +84,7 @@ func New(cfg Config) *Roster {
 func (r *Roster) Apply(now time.Time, input Input) []Change {
 	r.applySource(now, input.Source)
 	if input.Verification != nil {
-		r.observer.VerificationDone(now, *input.Verification)
+		r.verificationDone(now, *input.Verification)
 	}
 	if input.Listing != nil {
 		r.applyListing(now, *input.Listing)
@@ -101,13 +102,13 @@ func (r *Roster) applySource(now time.Time, update Update) {
 	r.assigner.settle(r.decide)
 	for _, n := range update.Changed {
 		if m := r.members[n.Name]; m != nil {
-			r.requestListing(m)
+			r.requestListingFor(m)
 		}
 	}
 	if len(update.Changed)+len(update.Removed) > 0 {
-		r.observer.SetCounts(now, r.countMembers())
+		r.setCounts(now, r.countMembers())
 	}
-	r.observer.UpdateSource(now, update)
+	r.updateSource(now, update)
 }
 
 // keepLastValid replaces a node whose data cannot be used by what is known of it.
@@ -180,7 +181,7 @@ func (r *Roster) resolveMember(m *member) {
 // applyListing resolves all members by a complete listing before any of them gets an address: whether
 // an owner gives way depends on what this listing gives it.
 func (r *Roster) applyListing(now time.Time, result ListingResult) {
-	r.observer.ListingDone(now, result)
+	r.listingDone(now, result)
 	if result.Err != nil {
 		return
 	}
@@ -191,12 +192,12 @@ func (r *Roster) applyListing(now time.Time, result ListingResult) {
 	r.assigner.settle(r.decide)
 	for _, m := range r.members {
 		if m.isUnresolved() && !result.StartedAt.Before(m.firstSeen) && !m.resolved.isUnreadable { // invalid data confirms nothing
-			r.observer.AddMiss(&m.misses, result.StartedAt)
+			r.addMiss(&m.misses, result.StartedAt)
 		}
-		r.requestListing(m)
+		r.requestListingFor(m)
 	}
-	r.observer.SetCounts(now, r.countMembers())
-	r.observer.CompleteListing(now, result.StartedAt)
+	r.setCounts(now, r.countMembers())
+	r.completeListing(now, result.StartedAt)
 }
 
 // remove removes a node. Its addresses go to the nodes that claim them.
@@ -208,7 +209,7 @@ func (r *Roster) remove(now time.Time, name string) {
 	r.assigner.release(m)
 	r.resolver.leave(m.serverID, now)
 	if m.IsPublished() {
-		r.observer.anomalies.remove(name)
+		r.anomalies.remove(name)
 	}
 	delete(r.members, name)
 	r.dirty[name] = struct{}{}
@@ -217,10 +218,10 @@ func (r *Roster) remove(now time.Time, name string) {
 // isUnresolved reports whether the member is eligible and has no address.
 func (m *member) isUnresolved() bool { return m.Excluded == 0 && !m.IsPublished() }
 
-// requestListing requests a listing if an eligible node has no address.
-func (r *Roster) requestListing(m *member) {
+// requestListingFor requests a listing if an eligible node has no address.
+func (r *Roster) requestListingFor(m *member) {
 	if m.isUnresolved() {
-		r.observer.RequestListing(m.misses.Next)
+		r.observer.requestListing(m.misses.Next)
 	}
 }
 
@@ -240,9 +241,9 @@ func (r *Roster) decide(m *member) {
 	switch was := m.IsPublished(); {
 	case !was && n.IsPublished():
 		m.misses = misses{}
-		r.observer.anomalies.add(m.Name)
+		r.anomalies.add(m.Name)
 	case was && !n.IsPublished():
-		r.observer.anomalies.remove(m.Name)
+		r.anomalies.remove(m.Name)
 	}
 	m.Node = &n
 	r.dirty[m.Name] = struct{}{}
@@ -262,7 +263,7 @@ type Counts struct {
 }
 
 // Counts returns the counts, which must not be modified. Its cost does not depend on the number of nodes.
-func (r *Roster) Counts() Counts { return r.observer.counts }
+func (r *Roster) Counts() Counts { return r.counts }
 
 func (r *Roster) countMembers() Counts {
 	c := newCounts()
@@ -313,12 +314,6 @@ func (c *Counts) Add(o Counts) {
 	}
 }
 
-// NextActions returns the requests to send now, each of which must be answered once, and when to call it again.
-func (r *Roster) NextActions(now time.Time) Actions { return r.observer.NextActions(now) }
-
-// Status returns the status at this time.
-func (r *Roster) Status(now time.Time) Status { return r.observer.Status(now) }
-
 // Change is the new state of one node; Node is nil if it is no longer published.
 type Change struct {
 	Name string
@@ -327,7 +322,7 @@ type Change struct {
 
 // takeChanges returns the nodes that changed since the last call, each once.
 func (r *Roster) takeChanges(now time.Time) []Change {
-	if len(r.dirty) == 0 || !r.observer.Publishable() {
+	if len(r.dirty) == 0 || !r.isPublishable() {
 		return nil
 	}
 	var changes []Change

@@ -29,6 +29,6 @@ type Status struct {
 	Observation uint64
 	ObservedAt  time.Time // when it was complete; zero: none yet
 
-	// Publishable is whether the roster may be published as complete: see observer.Publishable.
+	// Publishable is whether the roster may be published as complete: see isPublishable.
 	Publishable bool
 }

@@ -12,7 +12,7 @@ func (o *observer) Status(now time.Time) Status {
 	o.updateStatus(now)
 	return Status{
 		Membership: o.membership, Addresses: o.addresses,
-		Observation: o.number, ObservedAt: o.observedAt, Publishable: o.Publishable(),
+		Observation: o.number, ObservedAt: o.observedAt, Publishable: o.isPublishable(),
 	}
 }
 

@@ -43,8 +43,8 @@ type pendingVerification struct {
 	startedAt, endedAt time.Time
 }
 
-// UpdateSource records the contact and the errors of an update. The changes of its nodes come before it.
-func (o *observer) UpdateSource(now time.Time, update Update) {
+// updateSource records the contact and the errors of an update. The changes of its nodes come before it.
+func (o *observer) updateSource(now time.Time, update Update) {
 	o.partialError, o.withheld = sanitize(update.PartialError), sanitize(update.Withheld)
 	v := &o.verifications
 	if !update.LastContact.IsZero() {
@@ -63,9 +63,9 @@ func (o *observer) UpdateSource(now time.Time, update Update) {
 	o.reevaluate(now)
 }
 
-// VerificationDone records the result of a verification. What the source had reported when it ended
+// verificationDone records the result of a verification. What the source had reported when it ended
 // comes before it.
-func (o *observer) VerificationDone(now time.Time, result VerificationResult) {
+func (o *observer) verificationDone(now time.Time, result VerificationResult) {
 	v := &o.verifications
 	v.inFlight = false
 	isLight := result.Mode == LightVerification
