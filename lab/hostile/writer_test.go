@@ -39,7 +39,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
-	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -138,7 +138,7 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 		t.Fatal(err)
 	}
 	told := events.NewReporter(events.Config{Logger: log})
-	hooks := recorder.New(w.registry, told, nil).Hooks()
+	hooks := report.NewHooks(w.registry, told, nil)
 	config := reconciler.Config{
 		Sources: []reconciler.Source{{Name: "default", Feeds: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: probe.NewProber(log, w.registry), Lease: w,

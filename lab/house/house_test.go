@@ -107,7 +107,7 @@ func TestDataFlowsOneWay(t *testing.T) {
 	// constructs them all, is the only exception and is imported by main alone.
 	for half, flow := range map[string][]string{
 		inventory: {"roster", "sourcetest", "kube", "kubeservice", "records", "ionos", "feed", "collector", "exports", "report", "app"},
-		writer:    {"sources", "probe", "verdict", "subscriber", "targets", "endpoints", "election", "events", "report", "recorder", "reconciler", "app"},
+		writer:    {"sources", "probe", "verdict", "subscriber", "targets", "endpoints", "election", "events", "report", "reconciler", "app"},
 	} {
 		seen := map[string]bool{}
 		for _, p := range list(t, half+"/...") {

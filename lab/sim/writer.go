@@ -22,7 +22,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
-	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	writerreport "github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -149,7 +149,7 @@ func (w *writer) start() {
 	w.catalog = newCatalog(w, settings)
 	cfg.Targets, cfg.Prober, cfg.Lease = w.catalog, w.probes, w.lease
 	cfg.Reporter = events.NewReporter(events.Config{Logger: log})
-	hooks, of := recorder.New(registry, cfg.Reporter, nil).Hooks(), w.store
+	hooks, of := writerreport.NewHooks(registry, cfg.Reporter, nil), w.store
 	cfg.Applier = func() *applier.Applier {
 		w.applier = applier.New(applier.Config{
 			Store: of, Leading: w.lease.Leading, Confirm: of.confirm, Hooks: hooks, Logger: log,

@@ -34,7 +34,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
-	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	writerreport "github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -199,7 +198,7 @@ func (w *writer) connectCluster(config *rest.Config, namespace string, configure
 		return err
 	}
 	w.reconcilerConfig.Targets = w.targets
-	store, eventClient := applier.Kubernetes(client, recorder.FieldManager), kubernetes.Interface(client)
+	store, eventClient := applier.Kubernetes(client, targets.FieldManager), kubernetes.Interface(client)
 	if isDryRun { // neither takes the Lease nor records Events
 		w.dryRun = newDryRun(os.Stdout)
 		w.reconcilerConfig.Lease, w.reconcilerConfig.DryRun, eventClient = dryRunLease{time.Now()}, w.dryRun.put, nil
@@ -218,11 +217,11 @@ func (w *writer) connectCluster(config *rest.Config, namespace string, configure
 		confirm = w.lease.Confirm
 	}
 	reporter := events.NewReporter(events.Config{Client: eventClient, Instance: w.identity, Logger: w.log})
-	hooks := recorder.New(w.registerer, reporter, w.report.Writes).Hooks()
+	hooks := writerreport.NewHooks(w.registerer, reporter, w.report.Writes)
 	w.reconcilerConfig.Reporter = reporter
 	w.reconcilerConfig.Applier = func() *applier.Applier {
 		return applier.New(applier.Config{
-			Store: store, FieldManager: recorder.FieldManager, Leading: w.leading, Confirm: confirm, Hooks: hooks, Logger: w.log,
+			Store: store, FieldManager: targets.FieldManager, Leading: w.leading, Confirm: confirm, Hooks: hooks, Logger: w.log,
 		})
 	}
 	return nil

@@ -36,7 +36,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/reconciler"
-	"github.com/slicefeed/slicefeed/services/writer/recorder"
+	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -171,7 +171,7 @@ func (s *fakeStore) Get(ctx context.Context, namespace, name string) (*discovery
 }
 
 func (s *fakeStore) List(ctx context.Context, namespace string, with map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
-	all, _, err := applier.Kubernetes(s.client, recorder.FieldManager).List(ctx, namespace, with)
+	all, _, err := applier.Kubernetes(s.client, targets.FieldManager).List(ctx, namespace, with)
 	return all, strconv.FormatInt(s.version.Load(), 10), err
 }
 
@@ -202,7 +202,7 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 		Source: targets.DefaultSource, Dial: dial, Log: log, Metrics: subscriber.NewMetrics(registry),
 	})
 	reporter := events.NewReporter(events.Config{Logger: log})
-	hooks := recorder.New(registry, reporter, nil).Hooks()
+	hooks := report.NewHooks(registry, reporter, nil)
 	config := reconciler.Config{
 		Sources: []reconciler.Source{
 			{Feeds: feeds, Name: targets.DefaultSource, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}},

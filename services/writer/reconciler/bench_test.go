@@ -23,7 +23,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -194,7 +193,7 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 		},
 	}}
 	reporter := events.NewReporter(events.Config{Logger: log})
-	hooks := recorder.New(registry, reporter, &report.Writes{}).Hooks()
+	hooks := report.NewHooks(registry, reporter, &report.Writes{})
 	one := &shop{from: from, api: api}
 	one.Reconciler = New(Config{
 		Sources: []Source{{Name: "default", Feeds: from, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}},

@@ -24,7 +24,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
@@ -54,7 +53,7 @@ func newFixture(view targets.Resolution) *fixture {
 	}
 	log, registry := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	reporter := events.NewReporter(events.Config{Logger: log})
-	hooks := recorder.New(registry, reporter, nil).Hooks()
+	hooks := report.NewHooks(registry, reporter, nil)
 	f.Reconciler = New(Config{
 		Sources:    []Source{{Name: "default", Feeds: silentFeeds{}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}},
 		Targets:    f.service,

@@ -26,7 +26,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
 	"github.com/slicefeed/slicefeed/services/writer/probe"
-	"github.com/slicefeed/slicefeed/services/writer/recorder"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
@@ -55,7 +54,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 		t.Fatal(err)
 	}
 	reporter := events.NewReporter(events.Config{Logger: log})
-	hooks := recorder.New(registry, reporter, nil).Hooks()
+	hooks := report.NewHooks(registry, reporter, nil)
 	board := endpoints.NewStore("epoch")
 	registry.MustRegister(report.Metrics{Store: board})
 	return &cluster{New(Config{
@@ -65,7 +64,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 		Applier: func() *applier.Applier {
 			leading := func() bool { return !lease.LeadingSince().IsZero() }
 			return applier.New(
-				applier.Config{Store: applier.Kubernetes(client, recorder.FieldManager), Leading: leading, Hooks: hooks, Logger: log},
+				applier.Config{Store: applier.Kubernetes(client, targets.FieldManager), Leading: leading, Hooks: hooks, Logger: log},
 			)
 		},
 	}, nil, nil), watched, client, registry}
@@ -207,8 +206,8 @@ func (s *hangingStore) Delete(context.Context, *discoveryv1.EndpointSlice) error
 
 // hang has the deletes of a cluster hang.
 func (c *cluster) hang() *hangingStore {
-	store := &hangingStore{Store: applier.Kubernetes(c.client, recorder.FieldManager), respond: make(chan struct{})}
-	hooks := recorder.New(prometheus.NewRegistry(), c.Reporter, nil).Hooks()
+	store := &hangingStore{Store: applier.Kubernetes(c.client, targets.FieldManager), respond: make(chan struct{})}
+	hooks := report.NewHooks(prometheus.NewRegistry(), c.Reporter, nil)
 	c.Applier = func() *applier.Applier {
 		leading := func() bool { return !c.Lease.LeadingSince().IsZero() }
 		return applier.New(applier.Config{Store: store, Leading: leading, Hooks: hooks, Logger: c.Logger})

@@ -11,6 +11,9 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 )
 
+// FieldManager identifies the writer in managedFields.
+const FieldManager = "slicefeed"
+
 const (
 	// LabelSource is the label with the source of a slice's endpoints.
 	LabelSource = "slicefeed.dev/source"

@@ -1,13 +1,8 @@
-// Package recorder records what appliers do: as metrics, as Events on Services, and for reports. It
-// guarantees the labels of the metrics from the start, so that a rate sees the first one. It does not decide when
-// something is reported again: the applier and the reporter do.
-package recorder
+package report
 
 import (
 	"fmt"
 	"time"
-
-	"github.com/slicefeed/slicefeed/services/writer/targets"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -16,29 +11,32 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/internal/display"
-	problem "github.com/slicefeed/slicefeed/services/internal/report"
+	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/report"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
-// FieldManager identifies the writer in managedFields.
-const FieldManager = "slicefeed"
-
-// Recorder records what all Appliers of a process do.
-type Recorder struct {
+// recorder records what all Appliers of a process do: as metrics, as Events on Services, and for reports. It does not decide
+// when something is reported again: the applier and the reporter do.
+type recorder struct {
 	reporter *events.Reporter
-	kept     *report.Writes
+	kept     *Writes
 
 	writes   *prometheus.CounterVec
 	duration prometheus.Histogram
 	repairs  prometheus.Counter
 }
 
-// New registers the metrics. Without kept no write is kept for reports.
-func New(registerer prometheus.Registerer, reporter *events.Reporter, kept *report.Writes) *Recorder {
+// NewHooks registers the metrics of what Appliers do, and returns what they call. Without kept no write is kept for reports.
+func NewHooks(registerer prometheus.Registerer, reporter *events.Reporter, kept *Writes) applier.Hooks {
+	return newRecorder(registerer, reporter, kept).hooks()
+}
+
+// newRecorder registers the metrics with all their labels, so that a rate sees the first one.
+func newRecorder(registerer prometheus.Registerer, reporter *events.Reporter, kept *Writes) *recorder {
 	auto := promauto.With(registerer)
-	r := &Recorder{
+	r := &recorder{
 		reporter: reporter,
 		kept:     kept,
 		writes: auto.NewCounterVec(prometheus.CounterOpts{
@@ -65,8 +63,7 @@ func New(registerer prometheus.Registerer, reporter *events.Reporter, kept *repo
 	return r
 }
 
-// Hooks returns what the Appliers call.
-func (r *Recorder) Hooks() applier.Hooks {
+func (r *recorder) hooks() applier.Hooks {
 	return applier.Hooks{
 		Planned:       func(corev1.ObjectReference, planner.Plan) { tracepoint.Mark(tracepoint.Plan) },
 		Wrote:         r.recordWrite,
@@ -79,7 +76,7 @@ func (r *Recorder) Hooks() applier.Hooks {
 	}
 }
 
-func (r *Recorder) recordWrite(w applier.Write) {
+func (r *recorder) recordWrite(w applier.Write) {
 	tracepoint.Mark(tracepoint.Write)
 	r.writes.WithLabelValues(string(w.Verb), string(w.Result)).Inc()
 	r.duration.Observe(w.Took.Seconds())
@@ -89,8 +86,8 @@ func (r *Recorder) recordWrite(w applier.Write) {
 	if r.kept == nil {
 		return
 	}
-	write := report.Write{
-		WriteReport: report.NewWrite(w.Slice, string(w.Verb), string(w.Result), w.Old, w.New, w.ReasonFor),
+	write := Write{
+		WriteReport: NewWrite(w.Slice, string(w.Verb), string(w.Result), w.Old, w.New, w.ReasonFor),
 		At:          time.Now(), Namespace: w.Service.Namespace, Service: targets.TargetName(w.Service.Kind, w.Service.Name),
 	}
 	if w.Err != nil && w.Result != applier.ResultOK {
@@ -100,19 +97,19 @@ func (r *Recorder) recordWrite(w applier.Write) {
 }
 
 // writeRejected is a problem of a Service that ends once there is nothing left to write.
-func writeRejected(format string, args ...any) *problem.Problem {
-	return problem.NewProblem(problem.Error, "WriteRejected", "", format, args...)
+func writeRejected(format string, args ...any) *report.Problem {
+	return report.NewProblem(report.Error, "WriteRejected", "", format, args...)
 }
 
-func (r *Recorder) reportRejection(service corev1.ObjectReference, w applier.Write) bool {
+func (r *recorder) reportRejection(service corev1.ObjectReference, w applier.Write) bool {
 	p := writeRejected("API server rejected %s of EndpointSlice %s", w.Verb, w.Slice)
 	p.Message += fmt.Sprintf(": %v", w.Err) // however long: nothing else names the policy or the quota
 	return r.reporter.Report(service, p)
 }
 
-func (r *Recorder) reportRepairDelay(service corev1.ObjectReference, d applier.RepairDelay) {
-	r.reporter.Report(service, problem.NewProblem(
-		problem.Warning,
+func (r *recorder) reportRepairDelay(service corev1.ObjectReference, d applier.RepairDelay) {
+	r.reporter.Report(service, report.NewProblem(
+		report.Warning,
 		"RepairsBackedOff",
 		"",
 		"EndpointSlice %s was changed by %s over %d times a minute; next repair at %s.",

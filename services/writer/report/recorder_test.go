@@ -1,4 +1,4 @@
-package recorder
+package report
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/endpointslices/applier"
 	"github.com/slicefeed/slicefeed/services/endpointslices/planner"
 	"github.com/slicefeed/slicefeed/services/writer/events"
-	"github.com/slicefeed/slicefeed/services/writer/report"
+	"github.com/slicefeed/slicefeed/services/writer/targets"
 )
 
 var shop = corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: "shop", UID: "svc-1"}
@@ -71,18 +71,18 @@ func (s *memoryStore) List(context.Context, string, map[string]string) (all []*d
 // recorded is an Applier whose work is recorded.
 type recorded struct {
 	*applier.Applier
-	*Recorder
+	*recorder
 
 	store *memoryStore
-	kept  *report.Writes
+	kept  *Writes
 	log   *bytes.Buffer
 }
 
 func newRecorded() *recorded {
-	r := &recorded{store: &memoryStore{}, kept: &report.Writes{}, log: &bytes.Buffer{}}
+	r := &recorded{store: &memoryStore{}, kept: &Writes{}, log: &bytes.Buffer{}}
 	reporter := events.NewReporter(events.Config{Logger: slog.New(slog.NewTextHandler(r.log, nil))})
-	r.Recorder = New(prometheus.NewRegistry(), reporter, r.kept)
-	r.Applier = applier.New(applier.Config{Store: r.store, FieldManager: FieldManager, Hooks: r.Hooks()})
+	r.recorder = newRecorder(prometheus.NewRegistry(), reporter, r.kept)
+	r.Applier = applier.New(applier.Config{Store: r.store, FieldManager: targets.FieldManager, Hooks: r.hooks()})
 	return r
 }
 
@@ -217,7 +217,7 @@ func TestReportsRejectionsAndTheirEnd(t *testing.T) {
 
 func TestReportsDelayedRepairs(t *testing.T) {
 	r := newRecorded()
-	r.Hooks().
+	r.hooks().
 		RepairDelayed(shop, applier.RepairDelay{Slice: "shop-nodes", Editor: `field manager "kubectl-edit"`, Budget: 5, At: time.Unix(0, 0)})
 	for _, want := range []string{"reason=RepairsBackedOff", "shop-nodes was changed by field manager", "kubectl-edit", "over 5 times a minute"} {
 		if !strings.Contains(r.log.String(), want) {
