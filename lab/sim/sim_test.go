@@ -81,6 +81,7 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		739967: "the oracle did not see that a term gives what it found our own ports",
 		714357: "a slice that listed already, in another order, what others released to it was written as it was",
 		800174: "the oracle did not see that what left late was let go on the observation before",
+		805042: "the oracle did not see that what floor kept was let go on the observation before",
 		804129: "the oracle did not see that what somebody took corroborates a failure still",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {

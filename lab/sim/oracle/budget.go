@@ -3,6 +3,7 @@ package oracle
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -45,7 +46,7 @@ func (o *Oracle) budget(f Wrote, p *plan, c change, counts bool) {
 	var possible []window
 	var wrong excess
 	for _, last := range before {
-		next, why := o.spend(p, source, last, first)
+		next, why := o.spend(p, source, c.address, last, first)
 		if !counts {
 			next = append(next, last)
 		}
@@ -64,16 +65,18 @@ func (o *Oracle) budget(f Wrote, p *plan, c change, counts bool) {
 }
 
 // spend returns the windows that a departure may use, with it: the last one, a new one, or both; or what is wrong.
-func (o *Oracle) spend(p *plan, source string, last window, first time.Time) (next []window, wrong excess) {
+func (o *Oracle) spend(p *plan, source string, address netip.Addr, last window, first time.Time) (next []window, wrong excess) {
 	over := func(from time.Time) bool { return !p.at.Before(from.Add(p.config.ShrinkWindow)) }
 	if last.used > 0 && !over(last.opened) {
 		if last.used < max(1, last.size/2) {
 			more := last
 			more.used++
-			if booked := p.aim.booked[source]; booked.After(last.since) && booked.Before(p.at) {
-				next = append(next, more) // it may have been let go then, on the observation of then
-			}
 			if t := p.told[source]; t != nil {
+				if first, is := t.against[address]; is && t.Epoch == last.epoch {
+					early := more // it may have been let go then, and kept by another guard until now
+					early.observed = max(last.observed, first)
+					next = append(next, early)
+				}
 				more.epoch, more.observed = t.Epoch, t.Observation
 			}
 			next = append(next, more)

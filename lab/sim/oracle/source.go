@@ -56,7 +56,7 @@ func (o *Oracle) told(f Told) {
 	s, w := o.source(f.Source), o.writer(f.Writer)
 	before := w.told[f.Source]
 	now := &told{Told: f, index: index(f.Members, before)}
-	now.first = make(map[spot]time.Time, len(now.index))
+	now.first, now.against = make(map[spot]time.Time, len(now.index)), map[netip.Addr]uint64{}
 	honest := !s.lied
 	for a, m := range now.index {
 		where := spot{m.Name, a}
@@ -71,6 +71,17 @@ func (o *Oracle) told(f Told) {
 		if honest && f.Ever && !o.existed[a] && !s.ever[a] {
 			o.broke("I1", "invented", "an honest inventory tells no address that no machine ever had",
 				"%s told %s that %s is at %s", f.Source, f.Writer, m.Name, a)
+		}
+	}
+	for a := range w.lastTold[f.Source] {
+		if m := now.index[a]; m != nil && m.State == Ready {
+			continue
+		}
+		now.against[a] = f.Observation
+		if before != nil && before.Epoch == now.Epoch {
+			if first, is := before.against[a]; is {
+				now.against[a] = first
+			}
 		}
 	}
 	if before != nil && honest && now.sound() {
@@ -121,8 +132,9 @@ func (o *Oracle) shrunk(f Told, s *source, before, now *told) {
 type told struct {
 	Told
 
-	index map[netip.Addr]*Member
-	first map[spot]time.Time // since when it has been told without a break
+	index   map[netip.Addr]*Member
+	first   map[spot]time.Time    // since when it has been told without a break
+	against map[netip.Addr]uint64 // since which observation of the epoch it is told to be anything but READY
 }
 
 // index finds members by address; it is kept while the members are the same.
