@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,7 +27,7 @@ func nodeNames(nodes []*inventoryv1.Node) (names []string) {
 func TestListNodesReturnsTheSet(t *testing.T) {
 	runServer(t, func(h *harness) {
 		list := func(client string, req *inventoryv1.ListNodesRequest) (*inventoryv1.ListNodesResponse, error) {
-			return h.client.ListNodes(withClientName(h.t.Context(), client), req)
+			return h.client.ListNodes(testkit.WithClientName(h.t.Context(), client), req)
 		}
 		_, err := list("writer", &inventoryv1.ListNodesRequest{})
 		checkEqual(t, "before the first publication", status.Code(err), codes.Unavailable)

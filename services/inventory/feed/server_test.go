@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -16,18 +15,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
-	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/inventory/roster"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,59 +67,20 @@ type harness struct {
 	client inventoryv1.InventoryServiceClient
 }
 
-// identify takes the client's name from the metadata; "unknown" is not a client.
-func identify(ctx context.Context) (Client, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	name := append(md.Get("name"), "writer")[0]
-	if name == "unknown" {
-		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
-	}
-	return Client{SAN: link.SAN(name)}, nil
-}
-
-func withClientName(ctx context.Context, name string) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "name", name)
-}
-
 // runServer runs the service in a synctest bubble.
 func runServer(t *testing.T, test func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{t: t, nodes: NewSet("", "epoch"), sent: new(atomic.Int64), health: health.NewServer()}
 		h.nodes.OnDeltaSent = func() { h.sent.Add(1) }
 		h.server = New(Config{
-			Sets: h.nodes, Identify: identify, Health: h.health, Registerer: prometheus.NewRegistry(),
+			Sets: h.nodes, Identify: testkit.Identify, Health: h.health, Registerer: prometheus.NewRegistry(),
 			MaxStreamsPerClient: 4,
 		})
-		lis := bufconn.Listen(1 << 20)
-		srv := grpc.NewServer(grpc.WaitForHandlers(true))
-		h.server.Register(srv)
-		served, ran := make(chan error, 1), make(chan error, 1)
-		go func() { served <- srv.Serve(lis) }()
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { ran <- h.server.Run(ctx) }()
-		var conns []*grpc.ClientConn
-		h.dial = func() inventoryv1.InventoryServiceClient {
-			conn, err := grpc.NewClient("passthrough:///inventory",
-				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-				grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<20)) // windows that do not grow
-			if err != nil {
-				t.Fatal(err)
-			}
-			conns = append(conns, conn)
-			return inventoryv1.NewInventoryServiceClient(conn)
-		}
-		h.client = h.dial()
-		test(h)
-		cancel()
-		if err := <-ran; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		for _, c := range conns {
-			_ = c.Close()
-		}
-		srv.Stop()
-		<-served
+		testkit.Serve(t, h.server, func(dial func() *grpc.ClientConn) {
+			h.dial = func() inventoryv1.InventoryServiceClient { return inventoryv1.NewInventoryServiceClient(dial()) }
+			h.client = h.dial()
+			test(h)
+		})
 	})
 }
 
@@ -141,7 +98,7 @@ type client struct {
 
 func (h *harness) watch(req *inventoryv1.WatchNodesRequest, name string) *client {
 	h.t.Helper()
-	ctx, cancel := context.WithCancel(withClientName(h.t.Context(), name))
+	ctx, cancel := context.WithCancel(testkit.WithClientName(h.t.Context(), name))
 	stream, err := h.client.WatchNodes(ctx, req)
 	if err != nil {
 		h.t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 )
 
 // heapInUse returns the memory of objects and stacks in use, after a collection.
@@ -27,7 +28,10 @@ func TestMemoryPerClient(t *testing.T) {
 		}
 		r.store.MarkSynced()
 		come := func(i int) {
-			s, err := r.client.WatchEndpoints(withClientName(r.t.Context(), fmt.Sprint("asker-", i)), &writerv1.WatchEndpointsRequest{})
+			s, err := r.client.WatchEndpoints(
+				testkit.WithClientName(r.t.Context(), fmt.Sprint("asker-", i)),
+				&writerv1.WatchEndpointsRequest{},
+			)
 			for synced := false; !synced; {
 				if err != nil {
 					t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/subscriber"
 )
 
@@ -30,12 +31,12 @@ func ownedSlice(n int) *discoveryv1.EndpointSlice {
 func TestListsTargetsInPages(t *testing.T) {
 	runTestServer(t, func(r *testServer) {
 		list := func(name string, services ...*writerv1.ServiceSelector) (*writerv1.ListTargetsResponse, error) {
-			return r.client.ListTargets(withClientName(r.t.Context(), name), &writerv1.ListTargetsRequest{Services: services})
+			return r.client.ListTargets(testkit.WithClientName(r.t.Context(), name), &writerv1.ListTargetsRequest{Services: services})
 		}
 		early, err := list("proxy")
 		checkEqual(t, "error before the first decisions", err, nil)
 		checkEqual(t, "a reason then", early.GetStatus().GetReason() != "", true)
-		_, err = list("nobody")
+		_, err = list("unknown")
 		checkEqual(t, "a stranger", status.Code(err), codes.PermissionDenied)
 		_, err = list("proxy", &writerv1.ServiceSelector{})
 		checkEqual(t, "an empty selector", status.Code(err), codes.InvalidArgument)

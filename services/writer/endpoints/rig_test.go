@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -14,17 +13,14 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"pgregory.net/rapid"
 
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
-	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/stream"
+	"github.com/slicefeed/slicefeed/services/internal/testkit"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
 )
 
@@ -58,56 +54,23 @@ type testServer struct {
 	client writerv1.WriterServiceClient
 }
 
-// identifyByMetadata takes the client's name from the metadata; a client named "nobody" is unknown.
-func identifyByMetadata(ctx context.Context) (Client, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	name := append(md.Get("name"), "proxy")[0]
-	if name == "nobody" {
-		return Client{}, status.Error(codes.PermissionDenied, "client is not allowed")
-	}
-	return Client{SAN: link.SAN(name)}, nil
-}
-
-func withClientName(ctx context.Context, name string) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "name", name)
-}
-
 func runTestServer(t *testing.T, test func(r *testServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &testServer{t: t, store: NewStore("instance"), health: health.NewServer()}
 		r.server = NewServer(
 			ServerConfig{
 				Store:               r.store,
-				Identify:            identifyByMetadata,
+				Identify:            testkit.Identify,
 				Health:              r.health,
 				Registerer:          prometheus.NewRegistry(),
 				MaxStreamsPerClient: 4,
 				Report:              writerv1.UnimplementedWriterReportServiceServer{},
 			},
 		)
-		lis := bufconn.Listen(1 << 20)
-		srv := grpc.NewServer(grpc.WaitForHandlers(true))
-		r.server.Register(srv)
-		served, ran := make(chan error, 1), make(chan error, 1)
-		go func() { served <- srv.Serve(lis) }()
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { ran <- r.server.Run(ctx) }()
-		conn, err := grpc.NewClient("passthrough:///writer",
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<20)) // windows that do not grow
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.client = writerv1.NewWriterServiceClient(conn)
-		test(r)
-		cancel()
-		if err := <-ran; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		_ = conn.Close()
-		srv.Stop()
-		<-served
+		testkit.Serve(t, r.server, func(dial func() *grpc.ClientConn) {
+			r.client = writerv1.NewWriterServiceClient(dial())
+			test(r)
+		})
 	})
 }
 
@@ -126,7 +89,7 @@ type testClient struct {
 
 func (r *testServer) watchEndpoints(req *writerv1.WatchEndpointsRequest, name string) *testClient {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(withClientName(r.t.Context(), name))
+	ctx, cancel := context.WithCancel(testkit.WithClientName(r.t.Context(), name))
 	s, err := r.client.WatchEndpoints(ctx, req)
 	if err != nil {
 		r.t.Fatal(err)

@@ -261,7 +261,7 @@ func TestR11StopEndsStreamsWithUnavailable(t *testing.T) {
 
 func TestRejectsInvalidRequests(t *testing.T) {
 	runTestServer(t, func(r *testServer) {
-		checkEqual(t, "a stranger", r.watchEndpoints(allServices(), "nobody").waitForEnd(), codes.PermissionDenied)
+		checkEqual(t, "a stranger", r.watchEndpoints(allServices(), "unknown").waitForEnd(), codes.PermissionDenied)
 		checkEqual(
 			t,
 			"a digest without a cursor",
