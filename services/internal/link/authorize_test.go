@@ -96,6 +96,8 @@ func TestClosesConnectionsOfDelistedClients(t *testing.T) {
 	r := newTestLink(t, serverCert)
 	writer := must(r.dialTLS(t, r.clientCert(t, writerCert)))(t)
 	other := must(r.dialTLS(t, r.clientCert(t, operatorCert)))(t)
+	io.WriteString(writer, http2Preface+settingsFrame+pingFrame) // without them, the server would close it anyway
+	readReply(t, writer, false)
 	writeFile(t, r.listPath, []byte("clients:\n- {san: "+operatorDNS+", role: operator}\n"))
 	r.server.limits.revokedGrace = 0
 	r.server.id.reload()
