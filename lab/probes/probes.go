@@ -65,7 +65,7 @@ func Start() *Bench {
 				return
 			case <-b.Changed():
 				b.mu.Lock()
-				for _, target := range b.TakeChanged() {
+				for target := range b.TakeChanged() {
 					select {
 					case b.kicks[target] <- struct{}{}:
 					default: // it is told already, or none of ours

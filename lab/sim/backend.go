@@ -92,7 +92,7 @@ func (p *probes) Statuses(requests []probe.Request) (all []probe.Status) {
 }
 
 // TakeChanged returns nothing: the writer is poked.
-func (p *probes) TakeChanged() []string { return nil }
+func (p *probes) TakeChanged() map[string]struct{} { return nil }
 
 // Changed delivers nothing, for the same reason.
 func (p *probes) Changed() <-chan struct{} { return nil }

@@ -72,11 +72,12 @@ func (p *Prober) Statuses(requests []Request) []Status {
 // Changed is signaled after the status of a key has changed; TakeChanged returns the targets. It has one reader.
 func (p *Prober) Changed() <-chan struct{} { return p.changedCh }
 
-// TakeChanged returns the targets with a status that changed since the last call, sorted.
-func (p *Prober) TakeChanged() []string {
+// TakeChanged returns the targets with a status that changed since the last call.
+func (p *Prober) TakeChanged() (targets map[string]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.schedule.TakeChanged()
+	targets, p.schedule.changedTargets = p.schedule.changedTargets, map[string]struct{}{}
+	return targets
 }
 
 // Run probes until ctx is done, and returns after the last probe has ended.
@@ -107,16 +108,8 @@ func (p *Prober) startDueProbes(ctx context.Context, probes *sync.WaitGroup) (ti
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if keys := p.schedule.Expire(time.Now()); len(keys) > 0 {
-		p.log.WarnContext(
-			ctx,
-			"probe status expired without a conclusive probe; check the writer's open files and sockets",
-			"backends",
-			len(keys),
-			"first_backend",
-			keys[0].HostPort(),
-			"reason",
-			p.schedule.Status(keys[0]).Detail,
-		)
+		p.log.WarnContext(ctx, "probe status expired without a conclusive probe; check the writer's open files and sockets",
+			"backends", len(keys), "first_backend", keys[0].HostPort(), "reason", p.schedule.Status(keys[0]).Detail)
 		signal(p.changedCh)
 	}
 	for {

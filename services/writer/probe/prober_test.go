@@ -57,7 +57,7 @@ func TestStatusReachesAllSharingTargets(t *testing.T) {
 	dirty := map[string]bool{}
 	for p.statusOf(up).Health != Passing || p.statusOf(down).Health != Failing {
 		<-p.Changed()
-		for _, target := range p.TakeChanged() {
+		for target := range p.TakeChanged() {
 			dirty[target] = true
 		}
 	}
@@ -236,7 +236,7 @@ func TestUnusedSpecFieldsAreIgnored(t *testing.T) {
 		if got := p.statusOf(same).Health; started.Load() != 1 || got != Passing {
 			t.Errorf("%d probes for two targets of one key, which is %v", started.Load(), got)
 		}
-		if diff := cmp.Diff([]string{"web/a", "web/b"}, p.TakeChanged()); diff != "" {
+		if diff := cmp.Diff(map[string]struct{}{"web/a": {}, "web/b": {}}, p.TakeChanged()); diff != "" {
 			t.Errorf("changed targets (-want +got):\n%s", diff)
 		}
 

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -106,11 +105,4 @@ func (s *Schedule) assignShare(r *keyRecord) {
 	}
 	r.queue.due.update(r)
 	s.requeue(r.queue)
-}
-
-// TakeChanged returns the targets with a status that changed since the last call, sorted.
-func (s *Schedule) TakeChanged() []string {
-	changed := slices.Sorted(maps.Keys(s.changedTargets))
-	clear(s.changedTargets)
-	return changed
 }

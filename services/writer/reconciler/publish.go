@@ -1,6 +1,7 @@
 package reconciler
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/tracepoint"
 	"github.com/slicefeed/slicefeed/services/writer/endpoints"
 	"github.com/slicefeed/slicefeed/services/writer/events"
+	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/report"
 	"github.com/slicefeed/slicefeed/services/writer/targets"
 	"github.com/slicefeed/slicefeed/services/writer/verdict"
@@ -99,4 +101,24 @@ func (r *Reconciler) logDecision(s *state) {
 			slog.String("address", e.Address.String()), slog.String("verdict", e.Verdict.String()),
 			slog.String("rule", string(e.Rule)), slog.String("reason", e.Reason.String()))
 	}
+}
+
+// preview returns a decision that is not written.
+func (r *Reconciler) preview(s *state) report.Preview {
+	p := report.Preview{Key: s.key, View: s.basis.view, Decision: s.decision}
+	if !p.Managed() {
+		return p
+	}
+	p.Desired = r.desiredOf(&s.basis.view, s.decision)
+	for _, request := range s.probed { // as the decision has it: a probe may have passed since
+		if status, _ := s.basis.input.Probe(request.Key.Address, request.Key.Port); status.Health == probe.Pending {
+			p.PendingProbes++
+		}
+	}
+	for _, snapshot := range s.basis.snapshots {
+		if !snapshot.SyncedInStream {
+			p.Unsynced = fmt.Errorf("source %s did not sync (%s)", snapshot.FeedName(), snapshot.NotSyncedReason())
+		}
+	}
+	return p
 }

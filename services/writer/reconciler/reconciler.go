@@ -80,8 +80,8 @@ type Targets interface {
 type Prober interface {
 	Set(target string, requests []probe.Request) // replaces what is probed for a target
 	Statuses(requests []probe.Request) []probe.Status
-	TakeChanged() []string    // targets with a status that changed since the last call
-	Changed() <-chan struct{} // TakeChanged may return some; one reader
+	TakeChanged() map[string]struct{} // targets with a status that changed since the last call
+	Changed() <-chan struct{}         // TakeChanged may return some; one reader
 }
 
 // Lease decides which writer writes.

@@ -2,10 +2,7 @@ package reconciler
 
 import (
 	"context"
-	"iter"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -41,12 +38,10 @@ func (r *Reconciler) run(ctx context.Context, decisions, writes workQueue) {
 		group.Go(func() { work(ctx, writes, func(key targets.Key) { r.Write(ctx, key, time.Now()) }) })
 	}
 	for _, source := range r.sources {
-		group.Go(func() { onEach(ctx, source.Changed(), func() { r.decideNamed(maps.Keys(source.TakeChanged())) }) })
+		group.Go(func() { onEach(ctx, source.Changed(), func() { r.decideNamed(source.TakeChanged()) }) })
 	}
 	group.Go(func() { onEach(ctx, r.Lease.Changed(), r.decideAll) })
-	group.Go(func() {
-		onEach(ctx, r.Prober.Changed(), func() { r.decideNamed(slices.Values(r.Prober.TakeChanged())) })
-	})
+	group.Go(func() { onEach(ctx, r.Prober.Changed(), func() { r.decideNamed(r.Prober.TakeChanged()) }) })
 	group.Go(func() { onEach(ctx, r.Targets.Changed(), r.decideChanged) })
 	<-ctx.Done()
 }
@@ -87,7 +82,7 @@ func (r *Reconciler) decideAll() {
 }
 
 // decideNamed queues decisions about targets whose sources or probes have changed.
-func (r *Reconciler) decideNamed(names iter.Seq[string]) {
+func (r *Reconciler) decideNamed(names map[string]struct{}) {
 	for name := range names {
 		r.decisions.Add(targets.ParseKey(name))
 	}
