@@ -13,10 +13,14 @@ import (
 
 func TestTwoInstallationsOfOneClassDoNotFight(t *testing.T) {
 	f := e2e.NewLabeled(t, e2e.Options{Writer: map[string]string{"WATCH_NAMESPACES": pair.Namespace + "," + pair.OtherNamespace}})
+	const rivals = "rivals" // only the second watches it
 	f.Must(f.OpenNamespace(f.Ctx(), pair.OtherNamespace))
-	rival, err := f.AddRival(f.Ctx(), "default", pair.OtherNamespace)
+	f.Must(f.OpenNamespace(f.Ctx(), rivals))
+	rival, err := f.AddRival(f.Ctx(), "default", pair.OtherNamespace, rivals)
 	f.Must(err)
-	rival.Set("WATCH_NAMESPACES", pair.OtherNamespace)
+	rival.Set("WATCH_NAMESPACES", pair.OtherNamespace+","+rivals)
+	// A writer connects to a source that a Service uses, which a rejected one does not.
+	f.CreateService(e2e.NewLabeledService("theirs", e2e.InNamespace(rivals), e2e.Annotated("paused", "true")))
 	t.Cleanup(func() {
 		f.Must(rival.Kill())
 		f.CheckLog(rival)
