@@ -33,7 +33,7 @@ func TestDerivesNamesFromClassAndService(t *testing.T) {
 		t.Fatal(err)
 	}
 	named, _ := targets.Resolve(found, targets.Input{Key: targets.Key{Namespace: "web", Name: "shop"}})
-	if named.State == targets.Gone || named.Target.ManagedBy != "slicefeed-blue" || named.Target.FirstName != "shop-slicefeed" {
+	if named.State == targets.Gone || named.ManagedBy != "slicefeed-blue" || named.FirstName != "shop-slicefeed" {
 		t.Errorf("%+v", named)
 	}
 }

@@ -157,7 +157,7 @@ func (d *dryRun) synced(cfg reconciler.Config) (all []writerreport.Preview, err 
 			return nil, p.Unsynced
 		}
 		if p.Managed() {
-			p.ProbeTimeout = maxFirstStatusTime(p.View.Target.Settings.Probe)
+			p.ProbeTimeout = maxFirstStatusTime(p.View.Settings.Probe)
 		}
 		all = append(all, p)
 	}

@@ -215,7 +215,7 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 	for range 4 {
 		one.settle()
 	}
-	if got := len(planner.CurrentEndpoints(api.view.Target.Desired(), api.view.Slices)); got != nodes {
+	if got := len(planner.CurrentEndpoints(api.view.Desired(), api.view.Slices)); got != nodes {
 		b.Fatalf("%d endpoints are written", got)
 	}
 	return one

@@ -74,10 +74,10 @@ func (p *portProber) Statuses(requests []probe.Request) []probe.Status {
 // newPortedService returns a Service with these ports, whose targetPorts are 22. Its sources may use ports from 30000.
 func newPortedService(t *testing.T, ports ...string) *portedService {
 	view := managed()
-	view.Target.Settings = targets.Settings{PortsFromSource: true, ListUnready: true, Probe: probe.Spec{Mode: probe.TCP}}
+	view.Settings = targets.Settings{PortsFromSource: true, ListUnready: true, Probe: probe.Spec{Mode: probe.TCP}}
 	for _, name := range ports {
-		view.Target.Ports = append(
-			view.Target.Ports,
+		view.Ports = append(
+			view.Ports,
 			discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(22))},
 		)
 	}
@@ -109,7 +109,7 @@ func newPortedService(t *testing.T, ports ...string) *portedService {
 
 // report has a source report nodes such as "1 http:30080 admin:30081", each complete observation a newer one.
 func (w *portedService) report(source string, nodes ...string) {
-	w.service.view.Target.Settings.Sources = slices.Sorted(maps.Keys(map[string]bool{source: true, w.anySource(source): true}))
+	w.service.view.Settings.Sources = slices.Sorted(maps.Keys(map[string]bool{source: true, w.anySource(source): true}))
 	s := &w.reports[source].snapshot
 	s.Observation, s.Members = s.Observation+1, nil
 	for _, text := range nodes {
@@ -298,7 +298,7 @@ func TestEndpointsOfARejectedServiceAreProbedAtTheirOwnPort(t *testing.T) {
 	w.want("managed", listed)
 	view := &w.service.view
 	view.State, view.Rejection = targets.ProbesOnly, &targets.Rejection{Reason: "HasSelector"}
-	view.Target.Ports, view.Target.Settings.PortsFromSource = nil, false
+	view.Ports, view.Settings.PortsFromSource = nil, false
 	w.prober.failing = []uint16{30080}
 	clear(w.prober.probed)
 	w.forget(fixtureKey)

@@ -261,7 +261,7 @@ func TestDecisionDuringAWriteIsTakenAgainBeforeItIsWritten(t *testing.T) {
 	writes := 0
 	f.store.during = func() {
 		writes++
-		f.service.view.Target.Labels = map[string]string{"a": fmt.Sprint("b", writes)}
+		f.service.view.Labels = map[string]string{"a": fmt.Sprint("b", writes)}
 		f.Decide(fixtureKey, now)
 	}
 	f.Write(t.Context(), fixtureKey, now)
@@ -515,8 +515,8 @@ func TestLeaderThatCannotProbeStepsDown(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			view := withSlice()
-			view.Target.Settings.Probe.Mode = probe.TCP
-			view.Target.Settings.Sources = nil
+			view.Settings.Probe.Mode = probe.TCP
+			view.Settings.Sources = nil
 			f := newFixture(view)
 			f.prober.status = probe.Status{Health: probe.Passing}
 			now := time.Now()
@@ -608,7 +608,7 @@ func (f *serviceFeeds) Changed() <-chan struct{}         { return nil }
 
 func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 	view := managed()
-	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
+	view.Settings.Sources, view.Settings.SourceService = []string{"blue"}, "shop/web"
 	f := newFixture(view)
 	feeds, others := newServiceFeeds(), newServiceFeeds()
 	f.sources["blue"] = Source{Name: "blue", Feeds: feeds, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
@@ -632,7 +632,7 @@ func TestATargetUsesTheServiceThatItNames(t *testing.T) {
 		}
 	}
 	uses("shop/web", "10.0.0.1")
-	f.service.view.Target.Settings.SourceService = "shop/api"
+	f.service.view.Settings.SourceService = "shop/api"
 	f.Decide(fixtureKey, time.Now())
 	uses("shop/api", "10.0.0.2")
 	f.service.view.State = targets.Leaving
@@ -648,8 +648,8 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			view := withSlice()
 			view.Slices[0].Labels[targets.LabelSource] = "blue"
-			view.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
-			settings := &view.Target.Settings
+			view.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
+			settings := &view.Settings
 			settings.Sources, settings.SourceService, settings.PortsFromSource, settings.ProbePort = []string{"blue"}, "shop/web", true, 0
 			settings.Probe = probe.Spec{Mode: probe.TCP}
 			f := newFixture(view)
@@ -660,7 +660,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 			if !restart {
 				f.Decide(fixtureKey, time.Now())
 			}
-			f.service.view.Target.Settings.SourceService = "shop/api"
+			f.service.view.Settings.SourceService = "shop/api"
 			f.Decide(fixtureKey, time.Now()) // the new endpoint is probed
 			f.Decide(fixtureKey, time.Now())
 
@@ -696,7 +696,7 @@ func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	view := withSlice()
 	view.Slices[0].Labels[targets.LabelSource] = "blue"
 	view.State, view.Rejection = targets.ProbesOnly, &targets.Rejection{Reason: "HasSelector"}
-	settings := &view.Target.Settings
+	settings := &view.Settings
 	settings.Sources, settings.SourceService, settings.PortsFromSource, settings.ProbePort = []string{"blue"}, "shop/web", true, 0
 	settings.Probe = probe.Spec{Mode: probe.TCP}
 	f := newFixture(view)
@@ -712,7 +712,7 @@ func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 	if probed := f.state(fixtureKey).probed; len(probed) != 0 {
 		t.Errorf("probed: %v, at a port that the source may not use", probed)
 	}
-	f.service.view.Target.Settings.ProbePort = 30000
+	f.service.view.Settings.ProbePort = 30000
 	f.Decide(fixtureKey, time.Now())
 	if probed := f.state(fixtureKey).probed; len(probed) != 1 || probed[0].Key.Port != 30000 {
 		t.Errorf("probed: %v, at a port that the source may not use", probed)
@@ -721,7 +721,7 @@ func TestRejectedServiceIsProbedAtTheListedPorts(t *testing.T) {
 
 func TestARejectedTargetShowsNoSource(t *testing.T) {
 	view := managed()
-	view.Target.Settings.Sources, view.Target.Settings.SourceService = []string{"blue"}, "shop/web"
+	view.Settings.Sources, view.Settings.SourceService = []string{"blue"}, "shop/web"
 	f := newFixture(view)
 	f.sources["blue"] = Source{Name: "blue", Feeds: newServiceFeeds()}
 	sources := func() (names []string) {
@@ -735,7 +735,7 @@ func TestARejectedTargetShowsNoSource(t *testing.T) {
 	if got := sources(); !slices.Equal(got, []string{"blue/shop/web"}) {
 		t.Fatalf("managed: sources %v", got)
 	}
-	f.service.view.State, f.service.view.Rejection = targets.Rejected, &targets.Rejection{Reason: targets.ReasonUnknownSource}
+	f.service.view.State, f.service.view.Rejection = targets.Rejected, &targets.Rejection{Reason: "UnknownSource"}
 	f.Decide(fixtureKey, time.Now())
 	if got := sources(); len(got) != 0 {
 		t.Errorf("rejected: sources %v", got)
@@ -764,7 +764,7 @@ func TestASourceThatWithholdsAServiceDoesNotExpire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			view := withSlice()
 			view.Slices[0].Labels[targets.LabelSource] = "blue"
-			view.Target.Settings.Sources, view.Target.Settings.ExpireAfter = []string{"blue", "green"}, time.Hour
+			view.Settings.Sources, view.Settings.ExpireAfter = []string{"blue", "green"}, time.Hour
 			f := newFixture(view)
 			start := time.Now()
 			for _, snapshot := range []subscriber.Snapshot{

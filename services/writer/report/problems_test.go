@@ -65,9 +65,9 @@ func TestFindsTheProblemsOfAService(t *testing.T) {
 		"the label, and nothing is known": {alter: func(v *targets.Resolution, t *endpoints.Target) {
 			v.State, v.Rejection, t.State = targets.Rejected, rejection, endpoints.Rejected
 		}, want: []string{"ERROR ServiceHasSelector"}},
-		"slices of others":        {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.ForeignSlices = []string{"by-hand"} }, want: []string{"WARNING ForeignSlices"}},
-		"slices of another class": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.OtherClassSlices = []string{"blue-1"} }, want: []string{"WARNING OtherClass"}},
-		"trafficDistribution":     {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.TrafficDistribution = "PreferClose" }, want: []string{"NOTE TrafficDistribution"}},
+		"slices of others":        {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.ForeignSlices = []string{"by-hand"} }, want: []string{"WARNING ForeignSlices"}},
+		"slices of another class": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.OtherClassSlices = []string{"blue-1"} }, want: []string{"WARNING OtherClass"}},
+		"trafficDistribution":     {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.TrafficDistribution = "PreferClose" }, want: []string{"NOTE TrafficDistribution"}},
 		"admission adds a label":  {alter: func(_ *targets.Resolution, t *endpoints.Target) { t.Admitted = []string{"label team of shop-1"} }, want: []string{"NOTE ChangedByAdmission"}},
 		"admission adds an endpoint": {alter: func(_ *targets.Resolution, t *endpoints.Target) {
 			t.Admitted = []string{"label team of shop-1", "endpoint 10.0.0.9 of shop-1"}
@@ -76,9 +76,9 @@ func TestFindsTheProblemsOfAService(t *testing.T) {
 			t.Admitted = []string{"label kubernetes.io/service-name of shop-1"}
 		}, want: []string{"WARNING ChangedByAdmission"}},
 		"publishNotReadyAddresses": {alter: func(v *targets.Resolution, _ *endpoints.Target) {
-			v.Target.PublishNotReadyAddresses, v.Target.Settings.ListUnready = true, true
+			v.PublishNotReadyAddresses, v.Settings.ListUnready = true, true
 		}, want: []string{"NOTE PublishNotReadyAddresses"}},
-		"the same, and none are listed": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.Target.PublishNotReadyAddresses = true }},
+		"the same, and none are listed": {alter: func(v *targets.Resolution, _ *endpoints.Target) { v.PublishNotReadyAddresses = true }},
 		"ports of the source":           {alter: withPorts("TCP", 9090, 8080)},
 		"a port that it does not have":  {alter: withPorts("TCP", 9090), want: []string{"NOTE SourcePortMismatch"}},
 		"a port of another protocol":    {alter: withPorts("UDP", 8080), want: []string{"NOTE SourcePortMismatch"}},
@@ -133,7 +133,7 @@ func TestSaysWhyNoEndpointIsReady(t *testing.T) {
 		}, []string{"SourceNotSynced: Source blue has not synced; 1 is kept: request rejected: not you"}},
 		"the selector matches nothing": {func(v *targets.Resolution, t *endpoints.Target) {
 			noEndpoint(t).Nodes = 2
-			v.Target.Settings.NodeSelector = labels.Everything()
+			v.Settings.NodeSelector = labels.Everything()
 		}, []string{
 			"NoReadyEndpoints: No endpoint is ready: no source reports an address for it",
 			"NoNodeSelected: slicefeed.dev/node-selector selects none of 2 nodes",
@@ -174,7 +174,7 @@ func twoGuards() []verdict.Guard {
 // withPorts has the source report ports of a Service that targets 8080/TCP.
 func withPorts(protocol string, numbers ...uint16) func(*targets.Resolution, *endpoints.Target) {
 	return func(v *targets.Resolution, t *endpoints.Target) {
-		v.Target.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
+		v.Ports = []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}}
 		member := &verdict.Member{}
 		for _, number := range numbers {
 			member.Serves = append(member.Serves, contract.Port{Protocol: protocol, Number: number})

@@ -60,13 +60,13 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 				if resolution.Warning.Reason != tc.reason || !strings.Contains(resolution.Warning.Message, tc.part) {
 					t.Errorf("annotation error: %v %s", resolution.Warning.Reason, resolution.Warning)
 				}
-				s := resolution.Target.Settings
+				s := resolution.Settings
 				if diff := cmp.Diff(
 					[]string{"blue"},
 					s.Sources,
 				); diff != "" || s.Probe.Interval != 3*time.Second || s.Probe.Timeout != time.Second ||
-					resolution.Target.ProbePort != 30080 {
-					t.Errorf("%s settings %+v, probe port %d", diff, s, resolution.Target.ProbePort)
+					resolution.ProbePort != 30080 {
+					t.Errorf("%s settings %+v, probe port %d", diff, s, resolution.ProbePort)
 				}
 			}
 			t.Run("after a restart it is rejected", func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestInvalidAnnotationKeepsAcceptedSettings(t *testing.T) {
 				if resolution := h.resolve(
 					svc,
 				); resolution.Warning != nil ||
-					resolution.Target.Settings.Probe.Interval != 4*time.Second {
-					t.Errorf("annotation error %v, settings %+v", resolution.Warning, resolution.Target.Settings)
+					resolution.Settings.Probe.Interval != 4*time.Second {
+					t.Errorf("annotation error %v, settings %+v", resolution.Warning, resolution.Settings)
 				}
 			})
 		})
@@ -167,7 +167,7 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			resolution := h.resolve(svc, mine)
 			if resolution.Rejection == nil || (resolution.State == ProbesOnly) != (tc.probes != 0) ||
 				tc.probes != 0 &&
-					(probedAt(resolution, mine) != tc.probes || !cmp.Equal(resolution.Target.Settings.Sources, []string{"blue"})) {
+					(probedAt(resolution, mine) != tc.probes || !cmp.Equal(resolution.Settings.Sources, []string{"blue"})) {
 				t.Errorf("rejected %v, state %d at %d", resolution.Rejection, resolution.State, probedAt(resolution, mine))
 			}
 		})
@@ -188,7 +188,7 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			svc,
 			mine,
 		); resolution.Rejection == nil || resolution.State != ProbesOnly ||
-			resolution.Target.Settings.Probe.Interval != 3*time.Second {
+			resolution.Settings.Probe.Interval != 3*time.Second {
 			t.Errorf("rejected %v, state %d", resolution.Rejection, resolution.State)
 		}
 	})
@@ -203,7 +203,7 @@ func TestRejectedServiceFollowsItsProbes(t *testing.T) {
 			svc,
 			mine,
 		); resolution.State != ProbesOnly || probedAt(resolution, mine) != 30443 ||
-			resolution.Target.Settings.Probe.Mode != probe.TCP {
+			resolution.Settings.Probe.Mode != probe.TCP {
 			t.Errorf("state %d at %d", resolution.State, probedAt(resolution, mine))
 		}
 	})

@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,7 @@ type Settings struct {
 	ProbePort       uint16        // 0: the first TCP port of the Service
 	ExpireAfter     time.Duration // how long a source may not be trusted before its endpoints leave; 0: any time
 	ListUnready     bool          // list endpoints that are not ready
+	Publish         bool          // of a Service that is no target: what its slices list is published
 	Paused          bool          // a person acts by hand: nothing is written, even if other annotations are invalid
 }
 
@@ -47,13 +49,8 @@ const pausedAnnotation = "paused"
 // publishAnnotation is the only one that counts on a Service that is no target.
 const publishAnnotation = "publish"
 
-// sourceServiceAnnotation names the exported Service whose endpoints a target uses.
-const sourceServiceAnnotation = "source-service"
-
-const (
-	portsAnnotation   = "ports"
-	portsOfAnnotation = "ports." // followed by a source
-)
+// portsOfAnnotation is followed by a source.
+const portsOfAnnotation = "ports."
 
 // Bounds of the annotations; the settings with the same meaning have the same bounds.
 const (
@@ -70,34 +67,23 @@ type annotationSpec struct {
 	accepts     string
 	defaultText string // what applies without it
 	description string
-	set         func(s *Settings, text string) bool
+	set         func(s *Settings, text string) bool // reports whether the text is valid
 }
 
-// probeModeNames returns the names of the probe modes, as a sentence lists them.
-func probeModeNames() string {
-	var names []string
-	for _, mode := range probe.Modes() {
-		names = append(names, mode.String())
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
+const acceptsBool = "true or false"
 
 // knownAnnotations are all annotations, in the order of the documentation's table.
 var knownAnnotations = []annotationSpec{
 	{
 		"source", "the name of a source, or several separated by commas", "the only configured source", "where its endpoints come from",
-		func(s *Settings, text string) bool {
-			names := splitNames(text)
+		setField(func(s *Settings) *[]string { return &s.Sources }, func(text string) ([]string, error) {
+			names, err := parseNames(text)
 			slices.Sort(names)
-			s.Sources = slices.Compact(names)
-			return s.Sources[0] != "" // sorted, so an empty one is the first
-		},
+			return slices.Compact(names), err
+		}),
 	},
 	{
-		sourceServiceAnnotation,
-		"namespace/name of a Service",
-		"none",
+		"source-service", "namespace/name of a Service", "none",
 		"the Service whose endpoints are used: each source of this Service has to export it",
 		func(s *Settings, text string) bool {
 			_, ok := contract.ParseService(text)
@@ -108,23 +94,15 @@ var knownAnnotations = []annotationSpec{
 	{
 		"failover", "the name of a source, or several in the order in which they are needed, separated by commas", "none",
 		"sources whose endpoints are listed only while those before them have too few ready ones",
-		func(s *Settings, text string) bool {
-			s.Failover = splitNames(text)
-			return !slices.Contains(s.Failover, "")
-		},
+		setField(func(s *Settings) *[]string { return &s.Failover }, parseNames),
 	},
-	numberAnnotation(
-		"failover-below",
-		minBelow,
-		maxBelow,
-		"1",
-		"so many ready endpoints of the earlier sources keep a later one out",
-		func(s *Settings) *int { return &s.FailoverBelow },
-	),
 	{
-		"node-selector",
-		"a label selector such as pool=blue,disk!=slow",
-		"all members",
+		"failover-below", fmt.Sprintf("a number from %d to %d", minBelow, maxBelow), "1",
+		"so many ready endpoints of the earlier sources keep a later one out",
+		setField(func(s *Settings) *int { return &s.FailoverBelow }, within(minBelow, maxBelow, strconv.Atoi)),
+	},
+	{
+		"node-selector", "a label selector such as pool=blue,disk!=slow", "all members",
 		"which members of a source are used, by the labels that its inventory exports (`EXPORT_LABELS`)",
 		func(s *Settings, text string) bool {
 			selector, err := labels.Parse(text)
@@ -133,9 +111,7 @@ var knownAnnotations = []annotationSpec{
 		},
 	},
 	{
-		portsAnnotation,
-		"from-source",
-		"the Service's targetPorts",
+		"ports", "from-source", "the Service's targetPorts",
 		"sources of kind service: the port numbers are those that the source reports, found by name",
 		func(s *Settings, text string) bool {
 			s.PortsFromSource = true
@@ -151,91 +127,103 @@ var knownAnnotations = []annotationSpec{
 	},
 	{
 		"probe", probeModeNames(), "`HEALTH_CHECK_MODE`", "how each endpoint is probed",
-		func(s *Settings, text string) bool {
-			mode, err := probe.ParseMode(text)
-			s.Probe.Mode = mode
-			return err == nil
-		},
+		setField(func(s *Settings) *probe.Mode { return &s.Probe.Mode }, probe.ParseMode),
 	},
 	{
 		"probe-port", "a port from 1 to 65535", "the first TCP port written", "the port to probe; required if there is no TCP port",
-		func(s *Settings, text string) bool {
-			port, err := strconv.ParseUint(text, 10, 16)
-			s.ProbePort = uint16(port)
-			return err == nil && port > 0
-		},
+		setField(func(s *Settings) *uint16 { return &s.ProbePort }, parsePort),
 	},
 	{
 		"probe-path", "a path such as /healthz", "`HEALTH_CHECK_PATH`", "http, https: the path to request",
-		func(s *Settings, text string) bool {
-			s.Probe.Path = text
-			return probe.Spec{Path: text}.Validate() == nil
-		},
+		setProbe(func(p *probe.Spec) *string { return &p.Path }),
 	},
 	{
-		"probe-host",
-		"a host name, with or without a port",
-		"the address; no SNI",
+		"probe-host", "a host name, with or without a port", "the address; no SNI",
 		"http, https, grpc: the Host header, and over TLS the SNI",
-		func(s *Settings, text string) bool {
-			s.Probe.Host = text
-			return probe.Spec{Host: text}.Validate() == nil
-		},
+		setProbe(func(p *probe.Spec) *string { return &p.Host }),
 	},
 	{
 		"probe-service", "the name of a gRPC service such as shop.v1.Orders", "the server as a whole", "grpc: the service to query",
-		func(s *Settings, text string) bool {
-			s.Probe.Service = text
-			return probe.Spec{Service: text}.Validate() == nil
-		},
+		setProbe(func(p *probe.Spec) *string { return &p.Service }),
 	},
-	boolAnnotation("probe-tls", "false", "grpc: over TLS", func(s *Settings) *bool { return &s.Probe.TLS }),
-	durationAnnotation(
-		"probe-interval",
-		minInterval,
-		maxInterval,
-		"`HEALTH_CHECK_INTERVAL`",
-		"how often each endpoint is probed",
-		func(s *Settings) *time.Duration { return &s.Probe.Interval },
-	),
-	durationAnnotation(
-		"probe-timeout",
-		minTimeout,
-		maxTimeout,
-		"`HEALTH_CHECK_TIMEOUT`",
+	{
+		"probe-tls", acceptsBool, "false", "grpc: over TLS",
+		setField(func(s *Settings) *bool { return &s.Probe.TLS }, strconv.ParseBool),
+	},
+	{
+		"probe-interval", acceptsDuration(minInterval, maxInterval), "`HEALTH_CHECK_INTERVAL`", "how often each endpoint is probed",
+		setField(func(s *Settings) *time.Duration { return &s.Probe.Interval }, within(minInterval, maxInterval, time.ParseDuration)),
+	},
+	{
+		"probe-timeout", acceptsDuration(minTimeout, maxTimeout), "`HEALTH_CHECK_TIMEOUT`",
 		"how long a probe waits for a response; it may be longer than the interval",
-		func(s *Settings) *time.Duration { return &s.Probe.Timeout },
-	),
-	durationAnnotation(
-		"expire-after",
-		minExpiry,
-		maxExpiry,
-		"never",
+		setField(func(s *Settings) *time.Duration { return &s.Probe.Timeout }, within(minTimeout, maxTimeout, time.ParseDuration)),
+	},
+	{
+		"expire-after", acceptsDuration(minExpiry, maxExpiry), "never",
 		"how long a source may not be trusted before its endpoints are removed, if another source has ready ones",
-		func(s *Settings) *time.Duration { return &s.ExpireAfter },
-	),
-	boolAnnotation(
-		"list-unready",
-		"true",
-		"whether endpoints that are not ready are listed, so that people see them",
-		func(s *Settings) *bool { return &s.ListUnready },
-	),
+		setField(func(s *Settings) *time.Duration { return &s.ExpireAfter }, within(minExpiry, maxExpiry, time.ParseDuration)),
+	},
+	{
+		"list-unready", acceptsBool, "true", "whether endpoints that are not ready are listed, so that people see them",
+		setField(func(s *Settings) *bool { return &s.ListUnready }, strconv.ParseBool),
+	},
 	{
 		publishAnnotation,
-		"true or false",
+		acceptsBool,
 		"false",
 		"a Service that this writer does not manage, such as one with a selector: the endpoint API publishes what its slices list; nothing is written",
-		func(_ *Settings, text string) bool { // see Resolution.publish: without effect on a target, which is published anyway
-			_, err := strconv.ParseBool(text)
-			return err == nil
-		},
+		setField(func(s *Settings) *bool { return &s.Publish }, strconv.ParseBool),
 	},
-	boolAnnotation(
-		pausedAnnotation,
-		"false",
-		"nothing is written, while a person acts by hand",
-		func(s *Settings) *bool { return &s.Paused },
-	),
+	{
+		pausedAnnotation, acceptsBool, "false", "nothing is written, while a person acts by hand",
+		setField(func(s *Settings) *bool { return &s.Paused }, strconv.ParseBool),
+	},
+}
+
+// setField returns what sets a field of the settings to what is parsed.
+func setField[T any](of func(*Settings) *T, parse func(text string) (T, error)) func(*Settings, string) bool {
+	return func(s *Settings, text string) bool {
+		value, err := parse(text)
+		*of(s) = value
+		return err == nil
+	}
+}
+
+// setProbe returns what sets a field of the probe.
+func setProbe(of func(*probe.Spec) *string) func(*Settings, string) bool {
+	return setField(func(s *Settings) *string { return of(&s.Probe) }, func(text string) (string, error) {
+		var alone probe.Spec
+		*of(&alone) = text
+		return text, alone.Validate()
+	})
+}
+
+var errNotAccepted = errors.New("not accepted")
+
+// within returns what parses a value between two bounds.
+func within[T int | time.Duration](lower, upper T, parse func(text string) (T, error)) func(string) (T, error) {
+	return func(text string) (T, error) {
+		value, err := parse(text)
+		if err == nil && (value < lower || value > upper) {
+			err = errNotAccepted
+		}
+		return value, err
+	}
+}
+
+func acceptsDuration(lower, upper time.Duration) string {
+	return fmt.Sprintf("a duration from %s to %s", formatDuration(lower), formatDuration(upper))
+}
+
+// probeModeNames returns the names of the probe modes, as a sentence lists them.
+func probeModeNames() string {
+	var names []string
+	for _, mode := range probe.Modes() {
+		names = append(names, mode.String())
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // setPorts sets the port numbers at one source.
@@ -250,38 +238,24 @@ func (s *Settings) setPorts(source, text string) bool {
 	return ok
 }
 
-// splitNames returns the names in a list separated by commas.
-func splitNames(text string) []string {
+// parseNames returns the names in a list separated by commas.
+func parseNames(text string) ([]string, error) {
 	names := strings.Split(text, ",")
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 	}
-	return names
+	if slices.Contains(names, "") {
+		return names, errNotAccepted
+	}
+	return names, nil
 }
 
-func numberAnnotation(name string, lower, upper int, unset, means string, of func(*Settings) *int) annotationSpec {
-	return annotationSpec{name, fmt.Sprintf("a number from %d to %d", lower, upper), unset, means, func(s *Settings, text string) bool {
-		n, err := strconv.Atoi(text)
-		*of(s) = n
-		return err == nil && lower <= n && n <= upper
-	}}
-}
-
-func boolAnnotation(name, unset, means string, of func(*Settings) *bool) annotationSpec {
-	return annotationSpec{name, "true or false", unset, means, func(s *Settings, text string) bool {
-		value, err := strconv.ParseBool(text)
-		*of(s) = value
-		return err == nil
-	}}
-}
-
-func durationAnnotation(name string, lower, upper time.Duration, unset, means string, of func(*Settings) *time.Duration) annotationSpec {
-	takes := fmt.Sprintf("a duration from %s to %s", formatDuration(lower), formatDuration(upper))
-	return annotationSpec{name, takes, unset, means, func(s *Settings, text string) bool {
-		d, err := time.ParseDuration(text)
-		*of(s) = d
-		return err == nil && lower <= d && d <= upper
-	}}
+func parsePort(text string) (uint16, error) {
+	port, err := strconv.ParseUint(text, 10, 16)
+	if port == 0 && err == nil {
+		err = errNotAccepted
+	}
+	return uint16(port), err
 }
 
 // parseAnnotations reads the settings of a Service. Each problem names the annotation, its value and

@@ -48,7 +48,7 @@ func TestEachAnnotationChangesItsSetting(t *testing.T) {
 		"probe-interval": {" 10s ", func(s *Settings) { s.Probe.Interval = 10 * time.Second }},
 		"probe-timeout":  {"3s", func(s *Settings) { s.Probe.Timeout = 3 * time.Second }}, // longer than the interval, which is 2s
 		"list-unready":   {"false", func(s *Settings) { s.ListUnready = false }},
-		"publish":        {"true", func(*Settings) {}}, // a target is published anyway
+		"publish":        {"true", func(s *Settings) { s.Publish = true }},
 		"paused":         {"true", func(s *Settings) { s.Paused = true }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func BenchmarkResolve(b *testing.B) {
 			found.Slices = append(found.Slices, &discoveryv1.EndpointSlice{ObjectMeta: newSlice("theirs", "another").ObjectMeta})
 			b.ReportAllocs()
 			for b.Loop() {
-				if resolution, _ := Resolve(cfg, found); resolution.Rejection != nil || len(resolution.Target.ForeignSlices) != 1 {
+				if resolution, _ := Resolve(cfg, found); resolution.Rejection != nil || len(resolution.ForeignSlices) != 1 {
 					b.Fatalf("%+v", resolution)
 				}
 			}

@@ -16,20 +16,20 @@ const (
 	maxName       = 253
 )
 
-// indexKeys returns the Services that a slice affects, by Key and by uidKey: the one in the slice's
-// label, those that own it, and those for which the planner might use its name. With this index
-// resolving one Service does not read all slices of its namespace.
-func (cfg *Config) indexKeys(slice *discoveryv1.EndpointSlice) []string {
-	var all []string
-	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
-		all = append(all, Key{Namespace: slice.Namespace, Name: service}.String())
+// affected returns the targets that a slice affects: the ones in the slice's labels, those for which the planner might use
+// its name, and, by ownerKey, those that own it. With an index of these, resolving one target does not read all slices of
+// its namespace.
+func (cfg *Config) affected(slice *discoveryv1.EndpointSlice) (keys []Key, owners []string) {
+	add := func(key Key) {
+		if key.Name != "" && (!key.Import || cfg.ServiceImports) {
+			keys = append(keys, key)
+		}
 	}
-	if name := slice.Labels[LabelServiceImport]; name != "" && cfg.ServiceImports {
-		all = append(all, Key{Namespace: slice.Namespace, Name: name, Import: true}.String())
-	}
+	add(Key{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
+	add(Key{Namespace: slice.Namespace, Name: slice.Labels[LabelServiceImport], Import: true})
 	for _, owner := range slice.OwnerReferences {
 		if isTarget(owner) {
-			all = append(all, uidKey(slice.Namespace, owner.UID))
+			owners = append(owners, ownerKey(slice.Namespace, owner.UID))
 		}
 	}
 	// The planner's names are the first name, alone or followed by a dash and more.
@@ -39,10 +39,8 @@ func (cfg *Config) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 			break
 		}
 		at += from
-		if rest := slice.Name[at+len(firstNameSuffix):]; at > 0 && (rest == "" || rest[0] == '-') {
-			if key := ParseKey(slice.Namespace + "/" + slice.Name[:at]); !key.Import || cfg.ServiceImports {
-				all = append(all, key.String())
-			}
+		if rest := slice.Name[at+len(firstNameSuffix):]; rest == "" || rest[0] == '-' {
+			add(ParseKey(slice.Namespace + "/" + slice.Name[:at]))
 		}
 		from = at + 1
 	}
@@ -53,14 +51,14 @@ func (cfg *Config) indexKeys(slice *discoveryv1.EndpointSlice) []string {
 			prefix = strings.TrimRight(named.FirstName[:room], "-.")
 		}
 		if strings.HasPrefix(slice.Name+"-", prefix) {
-			all = append(all, named.String())
+			add(named.Key)
 		}
 	}
-	return all
+	return keys, owners
 }
 
-// uidKey is the index key of an owner; no Key contains "#".
-func uidKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
+// ownerKey is the index key of an owner; no Key contains "#".
+func ownerKey(namespace string, uid types.UID) string { return namespace + "#" + string(uid) }
 
 // trimService returns what the cache keeps of a Service: all that is ever read if it is or was a target.
 // There may be many others: of those it keeps what is needed to recognize them, and their ClusterIPs,

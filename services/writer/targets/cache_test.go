@@ -30,19 +30,19 @@ func TestIndexKeysNameEveryAffectedService(t *testing.T) {
 		"nodesby":                  {"web/shop"},
 		"nodes-slicefeed-ipv6-a-b": {"web/shop", "web/nodes", "web/front"},
 	} {
-		if diff := cmp.Diff(want, c.indexKeys(newSlice(name, "hand"))); diff != "" {
+		if diff := cmp.Diff(want, indexKeys(c, newSlice(name, "hand"))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 	owned := ownedSlice("cart-slicefeed", "svc-7")
 	owned.OwnerReferences = append(owned.OwnerReferences, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", UID: "d"})
 	delete(owned.Labels, discoveryv1.LabelServiceName)
-	if diff := cmp.Diff([]string{"web#svc-7", "web/cart"}, c.indexKeys(owned)); diff != "" {
+	if diff := cmp.Diff([]string{"web/cart", "web#svc-7"}, indexKeys(c, owned)); diff != "" {
 		t.Error(diff)
 	}
 	elsewhere := newSlice("nodes", "hand")
 	elsewhere.Namespace = "api"
-	if diff := cmp.Diff([]string{"api/shop"}, c.indexKeys(elsewhere)); diff != "" {
+	if diff := cmp.Diff([]string{"api/shop"}, indexKeys(c, elsewhere)); diff != "" {
 		t.Errorf("names count in their namespace: %s", diff)
 	}
 }
@@ -79,7 +79,7 @@ func TestIndexKeysCoverPlannerSliceNames(t *testing.T) {
 		for _, made := range planner.Compute(withEndpoints(d, source), taken).Create {
 			made.Labels = nil // all but the name could be another's
 			made.OwnerReferences = nil
-			if all := cfg.indexKeys(made); !slices.Contains(all, key.String()) {
+			if all := indexKeys(cfg, made); !slices.Contains(all, key.String()) {
 				t.Fatalf("%s does not concern %s, only %v", made.Name, key, all)
 			}
 		}
@@ -95,7 +95,7 @@ func withEndpoints(d planner.Desired, source string) planner.Desired {
 
 func TestIndexKeysCoverTruncatedNames(t *testing.T) {
 	c := Config{NamedTarget: Target{Key: Key{Namespace: "web", Name: "front"}, FirstName: "a" + strings.Repeat("-", 251) + "b"}}
-	if got := c.indexKeys(newSlice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
+	if got := indexKeys(c, newSlice("a-blue-2", "hand")); !slices.Contains(got, "web/front") {
 		t.Errorf("the planner cuts trailing dashes off: %v", got)
 	}
 }

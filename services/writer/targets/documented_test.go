@@ -101,8 +101,8 @@ func TestDocumentedServiceIsAccepted(t *testing.T) {
 		}
 		resolution := resolve(cfg, &svc)
 		if resolution.State != Managed || resolution.Warning != nil ||
-			resolution.Target.ProbePort != 30080 ||
-			resolution.Target.FirstName != "shop-slicefeed" {
+			resolution.ProbePort != 30080 ||
+			resolution.FirstName != "shop-slicefeed" {
 			t.Errorf("%+v: rejected %v", resolution.Target, resolution.Rejection)
 		}
 	}

@@ -57,15 +57,18 @@ func isImport(svc *corev1.Service) bool { return svc.Kind == KindServiceImport }
 // validateImport rejects what the API server rejects in a Service, but not in a ServiceImport: slices with it could not
 // be written, or consumers would not find them.
 func validateImport(svc *corev1.Service) *Rejection {
+	invalid := func(format string, args ...any) *Rejection {
+		return newRejection("InvalidServiceImport", format, args...)
+	}
 	if len(validation.IsDNS1123Label(svc.Name)) > 0 {
-		return newRejection(ReasonInvalidServiceImport, "The name is no DNS label of at most 63 characters, which slices have as a label.")
+		return invalid("The name is no DNS label of at most 63 characters, which slices have as a label.")
 	}
 	if svc.Spec.Type != typeClusterSetIP && svc.Spec.Type != typeHeadless {
-		return newRejection(ReasonInvalidServiceImport, "spec.type is %.30q: want %s or %s.", svc.Spec.Type, typeClusterSetIP, typeHeadless)
+		return invalid("spec.type is %.30q: want %s or %s.", svc.Spec.Type, typeClusterSetIP, typeHeadless)
 	}
 	for i, family := range svc.Spec.IPFamilies {
 		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol || slices.Contains(svc.Spec.IPFamilies[:i], family) {
-			return newRejection(ReasonInvalidServiceImport, "spec.ipFamilies has %.30q: want IPv4, IPv6 or both, each once.", family)
+			return invalid("spec.ipFamilies has %.30q: want IPv4, IPv6 or both, each once.", family)
 		}
 	}
 	names := map[string]bool{}
@@ -74,22 +77,13 @@ func validateImport(svc *corev1.Service) *Rejection {
 		protocols := []corev1.Protocol{"", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 		switch {
 		case names[p.Name]:
-			return newRejection(ReasonInvalidServiceImport, "Two ports have the name %.63q.", p.Name)
+			return invalid("Two ports have the name %.63q.", p.Name)
 		case p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0:
-			return newRejection(
-				ReasonInvalidServiceImport,
-				"Port name %.30q is no DNS label of lower-case letters, digits and dashes.",
-				p.Name,
-			)
+			return invalid("Port name %.30q is no DNS label of lower-case letters, digits and dashes.", p.Name)
 		case !slices.Contains(protocols, p.Protocol):
-			return newRejection(ReasonInvalidServiceImport, "Protocol %.20q of port %s: want TCP, UDP or SCTP.", p.Protocol, shownName(p))
+			return invalid("Protocol %.20q of port %s: want TCP, UDP or SCTP.", p.Protocol, shownName(p))
 		case p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0:
-			return newRejection(
-				ReasonInvalidServiceImport,
-				"appProtocol %.20q of port %s: want a name such as kubernetes.io/h2c.",
-				*p.AppProtocol,
-				shownName(p),
-			)
+			return invalid("appProtocol %.20q of port %s: want a name such as kubernetes.io/h2c.", *p.AppProtocol, shownName(p))
 		}
 		names[p.Name] = true
 	}

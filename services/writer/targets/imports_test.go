@@ -239,7 +239,7 @@ func TestServiceAndServiceImportOfOneNameHaveTheirOwnSlices(t *testing.T) {
 				resolution  Resolution
 				owned, none *discoveryv1.EndpointSlice
 			}{{service, ofService, ofImport}, {imported, ofImport, ofService}} {
-				desired := tc.resolution.Target.Desired()
+				desired := tc.resolution.Desired()
 				if tc.resolution.Rejection != nil || !desired.Owns(tc.owned) || desired.Owns(tc.none) {
 					t.Errorf(
 						"%s: rejected %v, owns %t and %t",
@@ -251,10 +251,10 @@ func TestServiceAndServiceImportOfOneNameHaveTheirOwnSlices(t *testing.T) {
 				}
 				for _, slice := range []*discoveryv1.EndpointSlice{ofService, ofImport} {
 					if keys := strings.Join(
-						cfg.indexKeys(slice),
+						indexKeys(cfg, slice),
 						" ",
 					); slice == tc.owned &&
-						!strings.Contains(keys+" ", tc.resolution.Target.String()+" ") {
+						!strings.Contains(keys+" ", tc.resolution.String()+" ") {
 						t.Errorf("%s does not affect %s, only %s", slice.Name, tc.resolution.Target, keys)
 					}
 				}
@@ -270,9 +270,9 @@ func TestServiceImportsAreIndexedOnlyIfTheyAreTargets(t *testing.T) {
 		want []string
 	}{
 		{newConfig(), []string{"web#import-1"}},
-		{configWithImports(), []string{"web/shop.serviceimport", "web#import-1", "web/shop.serviceimport"}},
+		{configWithImports(), []string{"web/shop.serviceimport", "web/shop.serviceimport", "web#import-1"}},
 	} {
-		if diff := cmp.Diff(tc.want, tc.cfg.indexKeys(slice)); diff != "" {
+		if diff := cmp.Diff(tc.want, indexKeys(tc.cfg, slice)); diff != "" {
 			t.Error(diff)
 		}
 	}

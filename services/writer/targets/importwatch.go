@@ -41,19 +41,14 @@ func readImports[T any](
 	return result, fmt.Errorf("%w: %w", errImportsNotServed, err)
 }
 
-// newImportInformer returns an informer of ServiceImports. It keeps them as Services once configureInformer has set its
-// transformation. The last answer about whether they are served is put into notServed.
-func newImportInformer(
-	client dynamic.Interface,
-	namespace string,
-	notServed *atomic.Bool,
-	indexers cache.Indexers,
-) cache.SharedIndexInformer {
+// newImportRequests returns the requests of an informer of ServiceImports. The last answer about whether they are served
+// is put into notServed.
+func newImportRequests(client dynamic.Interface, namespace string, notServed *atomic.Bool) cache.ListerWatcher {
 	record := func(err error) error {
 		notServed.Store(errors.Is(err, errImportsNotServed))
 		return err
 	}
-	source := cluster.KeepCurrent(&cache.ListWatch{
+	return cluster.KeepCurrent(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := readImports(client, namespace, func(imports dynamic.ResourceInterface) (*unstructured.UnstructuredList, error) {
 				return imports.List(ctx, options)
@@ -67,5 +62,4 @@ func newImportInformer(
 			return stream, record(err)
 		},
 	}, client)
-	return cache.NewSharedIndexInformer(source, &unstructured.Unstructured{}, 0, indexers)
 }

@@ -89,7 +89,7 @@ func TestFollowsServiceImports(t *testing.T) {
 				imports,
 			)
 			resolution := r.waitFor(shopImport, "the ServiceImport", isServed)
-			if resolution.Target.Owner.Kind != "ServiceImport" || resolution.Target.Owner.APIVersion != "multicluster.x-k8s.io/"+version ||
+			if resolution.Owner.Kind != "ServiceImport" || resolution.Owner.APIVersion != "multicluster.x-k8s.io/"+version ||
 				len(resolution.Slices) != 0 {
 				t.Errorf("%+v", resolution)
 			}
@@ -97,7 +97,7 @@ func TestFollowsServiceImports(t *testing.T) {
 				t.Error("the IP of the ServiceImport could become an endpoint")
 			}
 			r.poll("the Service is known", func() bool { return r.Get(shop).State != Unknown })
-			if resolution := r.Get(shop); len(resolution.Slices) != 1 || resolution.Target.Owner.Kind != "Service" {
+			if resolution := r.Get(shop); len(resolution.Slices) != 1 || resolution.Owner.Kind != "Service" {
 				t.Errorf("the Service of the same name: %+v", resolution)
 			}
 

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -23,25 +24,29 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// Names of the indexes: slices by the Services that they affect, Services and ServiceImports by UID, Services by cluster
-// IP.
+// Names of the indexes: slices by the targets that they affect, Services and ServiceImports by their ownerKey, Services
+// by cluster IP.
 const (
-	indexByService   = "service"
-	indexByUID       = "uid"
+	indexByTarget    = "target"
+	indexByOwnerKey  = "owner"
 	indexByClusterIP = "cluster-ip"
 )
 
+// informer keeps the objects of one kind. It is complete once its handler has processed the first list.
+type informer struct {
+	cache.SharedIndexInformer
+
+	handler cache.ResourceEventHandlerRegistration
+}
+
+func (i *informer) synced() bool { return i.handler.HasSynced() }
+
 // namespaceInformers holds the informers of one namespace, or of all.
 type namespaceInformers struct {
-	watcher   *Watcher
-	namespace string
-	services  cache.SharedIndexInformer
-	slices    cache.SharedIndexInformer
-	imports   cache.SharedIndexInformer // of ServiceImports, as Services; nil: they are not targets
-	// Handlers of Services and slices that have processed the complete first list: only then is the cache complete.
-	handlers []cache.ResourceEventHandlerRegistration
-	// That of ServiceImports: without these, Services are managed all the same.
-	importHandler    cache.ResourceEventHandlerRegistration
+	watcher          *Watcher
+	namespace        string
+	services, slices *informer
+	imports          *informer // of ServiceImports, as Services; nil: they are not targets
 	importsNotServed atomic.Bool
 
 	mu          sync.Mutex
@@ -52,30 +57,31 @@ func newNamespaceInformers(
 	w *Watcher, client kubernetes.Interface, imports dynamic.Interface, namespace string,
 ) (*namespaceInformers, error) {
 	a := &namespaceInformers{watcher: w, namespace: namespace, watchErrors: map[string]string{}}
-	indexByUIDFunc := indexFunc(func(svc *corev1.Service) []string { return []string{uidKey(svc.Namespace, svc.UID)} })
 	trim := func(svc *corev1.Service) *corev1.Service { return w.cfg.trimService(svc, w.recordLabel(svc)) }
-	requests := cluster.KeepCurrent(cluster.NewRequests(client.CoreV1().Services(namespace), "", ""), client)
-	a.services = cache.NewSharedIndexInformer(requests, &corev1.Service{}, 0, cache.Indexers{
-		indexByUID: indexByUIDFunc, indexByClusterIP: indexFunc(clusterIPs),
+	byOwnerKey := indexFunc(func(svc *corev1.Service) []string { return []string{ownerKey(svc.Namespace, svc.UID)} })
+	byTarget := indexFunc(func(slice *discoveryv1.EndpointSlice) []string {
+		keys, all := w.cfg.affected(slice)
+		for _, key := range keys {
+			all = append(all, key.String())
+		}
+		return all
 	})
+	var errs [3]error
+	requests := cluster.KeepCurrent(cluster.NewRequests(client.CoreV1().Services(namespace), "", ""), client)
+	indexes := cache.Indexers{indexByOwnerKey: byOwnerKey, indexByClusterIP: indexFunc(clusterIPs)}
+	a.services, errs[0] = newInformer(a, "Services", requests, &corev1.Service{}, indexes, trim, a.onServiceChange)
 	// All slices: an owned slice whose labels someone modified must still be repaired, and the names of
 	// other slices must not be taken.
 	requests = cluster.KeepCurrent(cluster.NewRequests(client.DiscoveryV1().EndpointSlices(namespace), "", ""), client)
-	a.slices = cache.NewSharedIndexInformer(requests, &discoveryv1.EndpointSlice{}, 0, cache.Indexers{
-		indexByService: indexFunc(w.cfg.indexKeys),
-	})
-	services, errServices := configureInformer(a, "Services", a.services, trim, a.onServiceChange)
-	slices, errSlices := configureInformer(a, "EndpointSlices", a.slices, w.cfg.trimSlice, a.onSliceChange)
-	a.handlers = []cache.ResourceEventHandlerRegistration{services, slices}
-	var errImports error
+	indexes = cache.Indexers{indexByTarget: byTarget}
+	a.slices, errs[1] = newInformer(a, "EndpointSlices", requests, &discoveryv1.EndpointSlice{}, indexes, w.cfg.trimSlice, a.onSliceChange)
 	if w.cfg.ServiceImports {
-		a.imports = newImportInformer(imports, namespace, &a.importsNotServed, cache.Indexers{
-			indexByUID: indexByUIDFunc, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-		})
-		trimImport := func(object *unstructured.Unstructured) *corev1.Service { return trim(serviceOfImport(object)) }
-		a.importHandler, errImports = configureInformer(a, "ServiceImports", a.imports, trimImport, a.onServiceChange)
+		requests = newImportRequests(imports, namespace, &a.importsNotServed)
+		indexes = cache.Indexers{indexByOwnerKey: byOwnerKey, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		object, trimImport := &unstructured.Unstructured{}, func(o *unstructured.Unstructured) *corev1.Service { return trim(serviceOfImport(o)) }
+		a.imports, errs[2] = newInformer(a, "ServiceImports", requests, object, indexes, trimImport, a.onServiceChange)
 	}
-	return a, errors.Join(errServices, errSlices, errImports)
+	return a, errors.Join(errs[:]...)
 }
 
 func indexFunc[T metav1.Object](keys func(T) []string) cache.IndexFunc {
@@ -89,19 +95,21 @@ func clusterIPs(svc *corev1.Service) []string {
 	return []string{svc.Spec.ClusterIP}
 }
 
-// configureInformer sets up an informer: what it keeps of each object, and what it does with changes and errors. The
-// handler gets the object before and after a change, or nil.
-func configureInformer[R any, T metav1.Object](
-	a *namespaceInformers, resource string, informer cache.SharedIndexInformer, trim func(R) T, handle func(before, after T),
-) (cache.ResourceEventHandlerRegistration, error) {
+// newInformer returns an informer of objects R, which keeps what trim returns of each. The handler gets the object before
+// and after a change, or nil.
+func newInformer[R runtime.Object, T metav1.Object](
+	a *namespaceInformers, resource string, requests cache.ListerWatcher, object R, indexers cache.Indexers,
+	trim func(R) T, handle func(before, after T),
+) (*informer, error) {
 	var none T
-	errTransform := informer.SetTransform(func(obj any) (any, error) {
+	of := cache.NewSharedIndexInformer(requests, object, 0, indexers)
+	errTransform := of.SetTransform(func(obj any) (any, error) {
 		if object, ok := obj.(R); ok {
 			return trim(object), nil
 		}
 		return obj, nil // of a deletion that the watch missed
 	})
-	errHandler := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	errHandler := of.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if apierrors.IsResourceExpired(err) { // it lists again now
 			return
 		}
@@ -111,7 +119,7 @@ func configureInformer[R any, T metav1.Object](
 		defer a.mu.Unlock()
 		a.watchErrors[resource] = err.Error()
 	})
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler, err := of.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(after any) { handle(none, after.(T)) },
 		UpdateFunc: func(before, after any) {
 			if b, a := before.(T), after.(T); !equalVersions(b, a) {
@@ -125,7 +133,7 @@ func configureInformer[R any, T metav1.Object](
 			handle(before.(T), none)
 		},
 	})
-	return registration, errors.Join(errTransform, errHandler, err)
+	return &informer{of, handler}, errors.Join(errTransform, errHandler, err)
 }
 
 // equalVersions reports whether nothing changed: a relist repeats known objects.
@@ -134,33 +142,43 @@ func equalVersions(before, after metav1.Object) bool {
 		after.GetResourceVersion() == before.GetResourceVersion()
 }
 
-func (a *namespaceInformers) synced() bool {
-	return !slices.ContainsFunc(a.handlers, func(h cache.ResourceEventHandlerRegistration) bool { return !h.HasSynced() })
-}
+func (a *namespaceInformers) synced() bool { return a.services.synced() && a.slices.synced() }
 
-// importsSynced reports whether all ServiceImports are known. There are none if the API server does not serve them.
+// importsSynced reports whether all ServiceImports are known. There are none if the API server does not serve them, and
+// Services are managed without.
 func (a *namespaceInformers) importsSynced() bool {
-	return a.imports == nil || a.importHandler.HasSynced() || a.importsNotServed.Load()
+	return a.imports == nil || a.imports.synced() || a.importsNotServed.Load()
 }
 
 // knows reports whether the caches have all that the resolution of a target needs.
 func (a *namespaceInformers) knows(key Key) bool {
-	return a.synced() && (!key.Import || a.imports != nil && a.importHandler.HasSynced())
+	return a.synced() && (!key.Import || a.imports != nil && a.imports.synced())
 }
 
-// signalSync makes the watcher signal what became dirty before all is known.
-func (a *namespaceInformers) signalSync(ctx context.Context, known func() bool) {
-	if cache.WaitForCacheSync(ctx.Done(), known) {
-		a.watcher.markDirty()
+// run watches until the context ends. It has the watcher signal what became dirty before all was known.
+func (a *namespaceInformers) run(ctx context.Context, wg *sync.WaitGroup) {
+	known := []cache.InformerSynced{a.synced}
+	if a.imports != nil {
+		known = append(known, a.importsSynced, a.imports.synced) // the second one later, if they are served later
+	}
+	for _, known := range known {
+		wg.Go(func() {
+			if cache.WaitForCacheSync(ctx.Done(), known) {
+				a.watcher.markDirty()
+			}
+		})
+	}
+	for _, informer := range append(a.targetInformers(), a.slices) {
+		wg.Go(func() { informer.RunWithContext(ctx) })
 	}
 }
 
 // targetInformers returns the informers of what may be a target.
-func (a *namespaceInformers) targetInformers() []cache.SharedIndexInformer {
+func (a *namespaceInformers) targetInformers() []*informer {
 	if a.imports == nil {
-		return []cache.SharedIndexInformer{a.services}
+		return []*informer{a.services}
 	}
-	return []cache.SharedIndexInformer{a.services, a.imports}
+	return []*informer{a.services, a.imports}
 }
 
 // importIPs returns the IPs of the ServiceImports of a namespace.
@@ -206,18 +224,16 @@ func (a *namespaceInformers) getService(key Key) *corev1.Service {
 	return obj.(*corev1.Service)
 }
 
-// slicesFor returns the slices that a Service needs, by name.
-func (a *namespaceInformers) slicesFor(key Key, svc *corev1.Service) []*discoveryv1.EndpointSlice {
-	values := []string{key.String()}
+// slicesFor returns the slices that a target needs, by name.
+func (a *namespaceInformers) slicesFor(key Key, svc *corev1.Service) (all []*discoveryv1.EndpointSlice) {
+	indexer := a.slices.GetIndexer()
+	found, _ := indexer.ByIndex(indexByTarget, key.String()) // its only error: no such index
 	if svc != nil {
-		values = append(values, uidKey(svc.Namespace, svc.UID))
+		owned, _ := indexer.ByIndex(indexByTarget, ownerKey(svc.Namespace, svc.UID))
+		found = append(found, owned...)
 	}
-	var all []*discoveryv1.EndpointSlice
-	for _, value := range values {
-		found, _ := a.slices.GetIndexer().ByIndex(indexByService, value) // its only error: no such index
-		for _, obj := range found {
-			all = append(all, obj.(*discoveryv1.EndpointSlice))
-		}
+	for _, obj := range found {
+		all = append(all, obj.(*discoveryv1.EndpointSlice))
 	}
 	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b *discoveryv1.EndpointSlice) bool { return a.Name == b.Name })
@@ -236,27 +252,25 @@ func (a *namespaceInformers) onServiceChange(before, after *corev1.Service) {
 	a.watcher.markDirty(keyOf(after))
 }
 
-// onSliceChange marks the Services dirty that the slice affected before and affects now.
+// onSliceChange marks the targets dirty that the slice affected before and affects now.
 func (a *namespaceInformers) onSliceChange(before, after *discoveryv1.EndpointSlice) {
-	var keys []Key
+	var all []Key
 	for _, slice := range []*discoveryv1.EndpointSlice{before, after} {
 		if slice == nil {
 			continue
 		}
-		for _, value := range a.watcher.cfg.indexKeys(slice) {
-			if strings.Contains(value, "/") {
-				keys = append(keys, ParseKey(value))
-				continue
-			}
+		keys, owners := a.watcher.cfg.affected(slice)
+		all = append(all, keys...)
+		for _, owner := range owners {
 			for _, informer := range a.targetInformers() {
-				owners, _ := informer.GetIndexer().ByIndex(indexByUID, value)
-				for _, owner := range owners {
-					keys = append(keys, keyOf(owner.(*corev1.Service)))
+				found, _ := informer.GetIndexer().ByIndex(indexByOwnerKey, owner)
+				for _, svc := range found {
+					all = append(all, keyOf(svc.(*corev1.Service)))
 				}
 			}
 		}
 	}
-	if len(keys) > 0 {
-		a.watcher.markDirty(keys...)
+	if len(all) > 0 {
+		a.watcher.markDirty(all...)
 	}
 }

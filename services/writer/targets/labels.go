@@ -58,7 +58,7 @@ func NameLabel(kind string) string {
 var OwnerKinds = []schema.GroupKind{{Kind: "Service"}, {Group: GroupServiceImport, Kind: KindServiceImport}}
 
 // Desired converts the target to the planner's input, without endpoints and their port groups.
-func (t Target) Desired() planner.Desired {
+func (t *Target) Desired() planner.Desired {
 	d := planner.Desired{
 		Namespace: t.Namespace, Service: t.Name, NameLabel: NameLabel(t.kind()), FirstName: t.FirstName,
 		ManagedBy: t.ManagedBy, InstanceLabels: map[string]string{LabelWriter: t.Writer},

@@ -53,7 +53,8 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 		resolution.reject(rejectOrphanedSlices(leftovers))
 		return resolution, Memory{}
 	}
-	memory := Memory{UID: before.UID, Settings: before.Settings, ProbePort: before.ProbePort, Labeled: true, UnlabeledSince: since}
+	memory := before
+	memory.Labeled, memory.UnlabeledSince = true, since
 	if certain := expired || class == ClassNone; certain || class != "" && resolution.IsReplaced(class, in.Slices) {
 		resolution.State, resolution.Slices = Leaving, leftovers
 		if !certain {
@@ -70,6 +71,26 @@ func (cfg *Config) resolveOptOut(resolution Resolution, in Input, candidates set
 	cfg.resolveService(&resolution, in, candidates)
 	resolution.Warning, resolution.OtherClassSlices = notice, nil // the notice says that another class takes over
 	return resolution, memory
+}
+
+// publish makes the resolution of a Service that is no target one that is published, if the Service asks for that. Its
+// other annotations do not count.
+func (r *Resolution) publish(svc *corev1.Service) {
+	const name = annotationPrefix + publishAnnotation
+	text, given := svc.Annotations[name]
+	if !given {
+		return
+	}
+	settings, problems := parseAnnotations(Settings{}, map[string]string{name: text})
+	switch {
+	case len(problems) > 0:
+		r.reject(newAnnotationRejection(problems))
+	case settings.Publish:
+		r.State = ReadOnly
+		r.Slices = slices.DeleteFunc(slices.Clone(r.Slices), func(s *discoveryv1.EndpointSlice) bool {
+			return s.Labels[discoveryv1.LabelServiceName] != svc.Name
+		})
+	}
 }
 
 // formerSlices returns the slices of a Service that this installation wrote when TARGET_MANAGED_BY was another one.
@@ -103,9 +124,9 @@ func isUsable(e discoveryv1.Endpoint) bool {
 // optOutNotice explains that a Service stays managed for a while.
 func optOutNotice(svc *corev1.Service) *Rejection {
 	if class := svc.Labels[LabelClass]; class != "" {
-		return newRejection(ReasonClassChanged, "Label %s now names class %s, which takes over within a minute.", LabelClass, class)
+		return newRejection("ClassChanged", "Label %s now names class %s, which takes over within a minute.", LabelClass, class)
 	}
-	return newRejection(ReasonLabelRemoved, "Label %s was removed; the slices are deleted after a minute.", LabelClass)
+	return newRejection("LabelRemoved", "Label %s was removed; the slices are deleted after a minute.", LabelClass)
 }
 
 // rejectOrphanedSlices rejects a Service that has owned slices for an unknown reason.
@@ -115,7 +136,7 @@ func rejectOrphanedSlices(leftovers []*discoveryv1.EndpointSlice) *Rejection {
 		names[i] = slice.Name
 	}
 	slices.Sort(names)
-	return newRejection(ReasonOrphanedSlices, "It is no target and has slices of this writer: %s.", display.List(names))
+	return newRejection("OrphanedSlices", "It is no target and has slices of this writer: %s.", display.List(names))
 }
 
 // isOtherClass reports whether another installation writes a slice.

@@ -224,12 +224,12 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 				t.Errorf("successor %q, want %q", resolution.Successor, want)
 			}
 			if !tc.leaves &&
-				(resolution.Rejection != nil || resolution.Warning == nil || resolution.Warning.Reason != "ClassChanged" || len(resolution.Target.ForeignSlices) > 0) {
+				(resolution.Rejection != nil || resolution.Warning == nil || resolution.Warning.Reason != "ClassChanged" || len(resolution.ForeignSlices) > 0) {
 				t.Errorf(
 					"rejected %v, departing %v, foreign %v",
 					resolution.Rejection,
 					resolution.Warning,
-					resolution.Target.ForeignSlices,
+					resolution.ForeignSlices,
 				)
 			}
 			h.now = h.now.Add(time.Minute)
@@ -299,10 +299,10 @@ func TestChangedClassKeepsSlicesUntilReplaced(t *testing.T) {
 
 func TestOtherClassSlicesAreNotForeign(t *testing.T) {
 	resolution := resolve(newConfig(), newService(), newSlice("by-hand", "hand"), newSlice("of-blue", "slicefeed-blue"))
-	if diff := cmp.Diff([]string{"by-hand"}, resolution.Target.ForeignSlices); diff != "" {
+	if diff := cmp.Diff([]string{"by-hand"}, resolution.ForeignSlices); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"of-blue"}, resolution.Target.OtherClassSlices); diff != "" {
+	if diff := cmp.Diff([]string{"of-blue"}, resolution.OtherClassSlices); diff != "" {
 		t.Error(diff)
 	}
 }

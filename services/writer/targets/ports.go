@@ -109,17 +109,7 @@ func (t *Target) FollowsPorts(source string) bool {
 
 // PortRule is equal for two targets only if PortsOf returns the same for them, with the same allowlists.
 func (t *Target) PortRule() string {
-	s := &t.Settings
-	return fmt.Sprint(
-		t.State == ProbesOnly,
-		s.PortsFromSource,
-		s.Ports,
-		portsText(t.Ports),
-		s.ProbePort,
-		t.ProbePort,
-		t.FixedPort,
-		s.Probe.Mode == probe.Off,
-	)
+	return fmt.Sprint(t.State, t.Settings, portsText(t.Ports), t.ProbePort, t.FixedPort)
 }
 
 // ListedPorts returns the ports of a slice that have a number.
@@ -206,7 +196,7 @@ func (t *Target) checkSourcePorts(given []corev1.ServicePort) *Rejection {
 				of = "of"
 			}
 			return newRejection(
-				ReasonPortNotAllowed,
+				"PortNotAllowed",
 				"Port %d (%s port %s) is not allowed for source %s.",
 				*p.Port,
 				of,
@@ -215,7 +205,7 @@ func (t *Target) checkSourcePorts(given []corev1.ServicePort) *Rejection {
 			)
 		}
 		if port := t.probePortAmong(ports); port != 0 && !t.Allows(source, port) {
-			return newRejection(ReasonPortNotAllowed, "Port %d (probe port) is not allowed for source %s.", port, source)
+			return newRejection("PortNotAllowed", "Port %d (probe port) is not allowed for source %s.", port, source)
 		}
 	}
 	return nil
@@ -226,7 +216,7 @@ func (t *Target) checkPortNames() *Rejection {
 	for _, source := range slices.Sorted(maps.Keys(t.Settings.Ports)) {
 		if !slices.Contains(t.Settings.AllSources(), source) {
 			return newRejection(
-				ReasonInvalidAnnotation, "%sports.%.40s names a source that this %s does not use.", annotationPrefix, source, t.kind(),
+				reasonInvalidAnnotation, "%sports.%.40s names a source that this %s does not use.", annotationPrefix, source, t.kind(),
 			)
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.Settings.Ports[source])) {
@@ -234,7 +224,7 @@ func (t *Target) checkPortNames() *Rejection {
 				slices.ContainsFunc(t.Ports, func(p discoveryv1.EndpointPort) bool { return *p.Name == name })
 			if !known {
 				return newRejection(
-					ReasonInvalidAnnotation,
+					reasonInvalidAnnotation,
 					"%sports.%.30s names port %.20q, which the %s does not have.", annotationPrefix, source, name, t.kind(),
 				)
 			}
@@ -255,11 +245,11 @@ func parsePorts(text string) (map[string]uint16, bool) {
 			name, value = "", part
 		}
 		name = strings.TrimSpace(name)
-		number, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16)
-		if _, twice := ports[name]; twice || err != nil || number == 0 || named && name == "" {
+		number, err := parsePort(strings.TrimSpace(value))
+		if _, twice := ports[name]; twice || err != nil || named && name == "" {
 			return nil, false
 		}
-		ports[name] = uint16(number)
+		ports[name] = number
 	}
 	return ports, true
 }

@@ -8,35 +8,17 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/display"
 )
 
-// Reasons of rejections and annotation errors, as Events have them.
+// Reasons that are compared, or that have several causes.
 const (
-	ReasonServiceNotFound      = "ServiceNotFound"
-	ReasonServiceTerminating   = "ServiceTerminating"
-	ReasonServiceHasSelector   = "ServiceHasSelector"
-	ReasonExternalName         = "ExternalName"
-	ReasonLocalTrafficPolicy   = "LocalTrafficPolicy"
-	ReasonTooManyPorts         = "TooManyPorts"
-	ReasonNamedTargetPort      = "NamedTargetPort"
-	ReasonInvalidTargetPort    = "InvalidTargetPort"
-	ReasonAmbiguousTargetPort  = "AmbiguousTargetPort"
-	ReasonNoProbePort          = "NoProbePort"
-	ReasonInvalidServiceImport = "InvalidServiceImport"
-	ReasonLegacyEndpoints      = "LegacyEndpoints"
-	ReasonOwnedByOtherWriter   = "OwnedByOtherWriter"
-	ReasonOrphanedSlices       = "OrphanedSlices"
-	ReasonInvalidAnnotation    = "InvalidAnnotation"
-	ReasonSourceRequired       = "SourceRequired"
-	ReasonUnknownSource        = "UnknownSource"
-	ReasonNamespaceNotAllowed  = "NamespaceNotAllowed"
-	ReasonPortNotAllowed       = "PortNotAllowed"
-	ReasonLabelRemoved         = "LabelRemoved"
-	ReasonClassChanged         = "ClassChanged"
+	reasonInvalidAnnotation  = "InvalidAnnotation"
+	reasonOwnedByOtherWriter = "OwnedByOtherWriter"
+	reasonServiceTerminating = "ServiceTerminating"
 )
 
 // Rejection is why a Service is not managed. While it lasts nothing is written and nothing is deleted:
 // the slices stay as they are until someone decides.
 type Rejection struct {
-	Reason  string   // CamelCase, as an Event's reason
+	Reason  string   // CamelCase, as the reason of the Event
 	Message string   // what is wrong
 	Parts   []string // of the message, if several things are wrong
 }
@@ -57,5 +39,5 @@ func newAnnotationRejection(problems []string) *Rejection {
 	if more := len(problems) - maxParts; more > 0 {
 		parts = append(parts[:maxParts], display.Count(more, "more annotation is invalid", "more annotations are invalid"))
 	}
-	return &Rejection{Reason: ReasonInvalidAnnotation, Message: strings.Join(parts, "; "), Parts: parts}
+	return &Rejection{Reason: reasonInvalidAnnotation, Message: strings.Join(parts, "; "), Parts: parts}
 }

@@ -52,7 +52,7 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		// The slices of a deleted Service are deleted with it, by their owner reference.
 		resolution.State = Gone
 		if in.Key == cfg.NamedTarget.Key {
-			resolution.reject(newRejection(ReasonServiceNotFound, "The Service does not exist."))
+			resolution.reject(newRejection("ServiceNotFound", "The Service does not exist."))
 		}
 		return resolution, Memory{}
 	}
@@ -87,14 +87,14 @@ func Resolve(cfg Config, in Input) (Resolution, Memory) {
 		candidates.annotated = &settings
 	}
 	memory := cfg.resolveService(&resolution, in, candidates)
-	memory.Labeled = true
+	memory.Labeled, memory.UnlabeledSince = true, time.Time{}
 	return resolution, memory
 }
 
 // resolveService completes the resolution of a target, or rejects it. It returns what to remember as
 // accepted.
 func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates settingsCandidates) Memory {
-	svc, memory := in.Service, Memory{UID: in.Previous.UID, Settings: in.Previous.Settings, ProbePort: in.Previous.ProbePort}
+	svc, memory := in.Service, in.Previous
 	target, warning, rejection := cfg.chooseSettings(resolution.Target, svc, candidates)
 	if candidates.annotated != nil && warning == nil && rejection == nil {
 		settings := target.Settings
@@ -117,7 +117,7 @@ func (cfg *Config) resolveService(resolution *Resolution, in Input, candidates s
 	switch {
 	case rejection == nil:
 		target.State, resolution.Warning = Managed, warning
-	case rejection.Reason == ReasonServiceTerminating || rejection.Reason == ReasonOwnedByOtherWriter:
+	case rejection.Reason == reasonServiceTerminating || rejection.Reason == reasonOwnedByOtherWriter:
 		target.State = Rejected
 	default:
 		cfg.resolveProbesOnly(&target, in, candidates)
@@ -168,7 +168,7 @@ func (cfg *Config) resolveTarget(t Target, svc *corev1.Service, settings Setting
 		return t, rejection
 	}
 	if t.ProbePort = t.probePortAmong(t.Ports); t.ProbePort == 0 && settings.Probe.Mode != probe.Off {
-		return t, newRejection(ReasonNoProbePort, "%s has no TCP port to probe.", t.kind())
+		return t, newRejection("NoProbePort", "%s has no TCP port to probe.", t.kind())
 	}
 	return t, t.checkSourcePorts(svc.Spec.Ports)
 }
@@ -182,20 +182,20 @@ func (cfg *Config) checkSources(t *Target) *Rejection {
 	slices.Sort(all)
 	used := t.Settings.AllSources()
 	if len(t.Settings.Sources) == 0 {
-		return newRejection(ReasonSourceRequired, "It names none of the sources: %s.", display.List(all))
+		return newRejection("SourceRequired", "It names none of the sources: %s.", display.List(all))
 	}
 	for i, name := range used {
 		if slices.Contains(used[:i], name) {
 			return newRejection(
-				ReasonInvalidAnnotation, "Source %.40q is named twice in %[2]ssource and %[2]sfailover.", name, annotationPrefix,
+				reasonInvalidAnnotation, "Source %.40q is named twice in %[2]ssource and %[2]sfailover.", name, annotationPrefix,
 			)
 		}
 		at := slices.IndexFunc(cfg.Sources, func(s sources.Source) bool { return s.Name == name })
 		if at < 0 {
-			return newRejection(ReasonUnknownSource, "Source %.40q does not exist; there are %s.", name, display.List(all))
+			return newRejection("UnknownSource", "Source %.40q does not exist; there are %s.", name, display.List(all))
 		}
 		if allowed := cfg.Sources[at].Namespaces; len(allowed) > 0 && !slices.Contains(allowed, t.Namespace) {
-			return newRejection(ReasonNamespaceNotAllowed, "Source %s may not be used in namespace %s.", name, t.Namespace)
+			return newRejection("NamespaceNotAllowed", "Source %s may not be used in namespace %s.", name, t.Namespace)
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ func TestResolvesTargetOfService(t *testing.T) {
 	if diff := cmp.Diff(want, resolution.Target); diff != "" {
 		t.Error(diff)
 	}
-	desired := resolution.Target.Desired()
+	desired := resolution.Desired()
 	if desired.Namespace != "web" || desired.Service != "shop" || desired.FirstName != "shop-slicefeed" || len(desired.Ports) != 1 {
 		t.Errorf("%+v", desired)
 	}
@@ -60,16 +60,16 @@ func TestNamedServiceIsTargetWithAnyLabel(t *testing.T) {
 		svc := newService()
 		svc.Labels = map[string]string{LabelClass: class}
 		resolution := resolve(cfg, svc)
-		if resolution.State != Managed || resolution.Target.ManagedBy != "custom" ||
-			resolution.Target.FirstName != "shop-nodes" {
+		if resolution.State != Managed || resolution.ManagedBy != "custom" ||
+			resolution.FirstName != "shop-nodes" {
 			t.Errorf("with the class %q: %+v", class, resolution)
 		}
 	}
 	if resolution := resolve(
 		cfg,
 		namedService("cart", "svc-2"),
-	); resolution.Target.ManagedBy != "slicefeed-default" ||
-		resolution.Target.FirstName != "cart-slicefeed" {
+	); resolution.ManagedBy != "slicefeed-default" ||
+		resolution.FirstName != "cart-slicefeed" {
 		t.Errorf("a labeled one has the managed-by of the class: %+v", resolution.Target)
 	}
 }
@@ -330,8 +330,8 @@ func TestReportsOrRejectsForeignSlices(t *testing.T) {
 	elsewhere.Labels[discoveryv1.LabelServiceName] = "cart"
 	t.Run("foreign ones are named", func(t *testing.T) {
 		resolution := resolve(newConfig(), newService(), mine, foreign, elsewhere)
-		if resolution.Rejection != nil || !cmp.Equal(resolution.Target.ForeignSlices, []string{"by-hand"}) {
-			t.Errorf("%v, rejected: %v", resolution.Target.ForeignSlices, resolution.Rejection)
+		if resolution.Rejection != nil || !cmp.Equal(resolution.ForeignSlices, []string{"by-hand"}) {
+			t.Errorf("%v, rejected: %v", resolution.ForeignSlices, resolution.Rejection)
 		}
 	})
 	t.Run("a mirrored slice rejects the Service", func(t *testing.T) {
@@ -446,8 +446,8 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	svc.Annotations["slicefeed.dev/probe-interval"] = "3"
 	svc.Annotations["slicefeed.dev/paused"] = "true"
 	resolution, after := Resolve(newConfig(), Input{Key: shop, Service: svc, Previous: before})
-	if resolution.Rejection != nil || resolution.Target.Settings.Probe.Interval.String() != "3s" || resolution.Target.ProbePort != 30080 {
-		t.Errorf("rejected %v, settings %+v", resolution.Rejection, resolution.Target.Settings)
+	if resolution.Rejection != nil || resolution.Settings.Probe.Interval.String() != "3s" || resolution.ProbePort != 30080 {
+		t.Errorf("rejected %v, settings %+v", resolution.Rejection, resolution.Settings)
 	}
 	if resolution.Warning == nil || resolution.Warning.Reason != "InvalidAnnotation" ||
 		!strings.HasPrefix(
@@ -461,11 +461,7 @@ func TestAnnotationErrorKeepsPreviousSettings(t *testing.T) {
 	}
 
 	delete(svc.Annotations, "slicefeed.dev/paused")
-	if resolution, _ := Resolve(
-		newConfig(),
-		Input{Key: shop, Service: svc, Previous: after},
-	); resolution.Settings.Paused ||
-		resolution.Target.Settings.Paused {
+	if resolution, _ := Resolve(newConfig(), Input{Key: shop, Service: svc, Previous: after}); resolution.Settings.Paused {
 		t.Error("and so must going on")
 	}
 }
@@ -484,10 +480,10 @@ func TestMaximumLengthNamesFit(t *testing.T) {
 	if resolution.Rejection != nil {
 		t.Fatal(resolution.Rejection)
 	}
-	if problems := validation.IsDNS1123Subdomain(resolution.Target.FirstName); problems != nil {
+	if problems := validation.IsDNS1123Subdomain(resolution.FirstName); problems != nil {
 		t.Errorf("the first name: %v", problems)
 	}
-	for _, value := range []string{resolution.Target.ManagedBy, resolution.Target.Writer} {
+	for _, value := range []string{resolution.ManagedBy, resolution.Writer} {
 		if problems := validation.IsValidLabelValue(value); problems != nil {
 			t.Errorf("a label: %v", problems)
 		}

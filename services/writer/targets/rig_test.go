@@ -3,6 +3,8 @@ package targets
 import (
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
+
 	"github.com/slicefeed/slicefeed/services/writer/probe"
 	"github.com/slicefeed/slicefeed/services/writer/sources"
 )
@@ -35,4 +37,13 @@ func configWithNamedTarget() Config {
 	cfg := newConfig()
 	cfg.NamedTarget = Target{Key: Key{Namespace: "web", Name: "shop"}, FirstName: "shop-nodes"}
 	return cfg
+}
+
+// indexKeys returns the targets that a slice affects, and then its owners.
+func indexKeys(cfg Config, slice *discoveryv1.EndpointSlice) (all []string) {
+	keys, owners := cfg.affected(slice)
+	for _, key := range keys {
+		all = append(all, key.String())
+	}
+	return append(all, owners...)
 }

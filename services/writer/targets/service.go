@@ -20,24 +20,24 @@ func validateService(service *corev1.Service) *Rejection {
 	svc := &service.Spec
 	switch {
 	case service.DeletionTimestamp != nil:
-		return newRejection(ReasonServiceTerminating, "%s is being deleted; nothing more is written.", keyOf(service).kind())
+		return newRejection(reasonServiceTerminating, "%s is being deleted; nothing more is written.", keyOf(service).kind())
 	case svc.Type == corev1.ServiceTypeExternalName:
-		return newRejection(ReasonExternalName, "Services of type ExternalName have no endpoints.")
+		return newRejection("ExternalName", "Services of type ExternalName have no endpoints.")
 	case len(svc.Selector) > 0:
-		return newRejection(ReasonServiceHasSelector, "Service has a selector, so Kubernetes writes its slices.")
+		return newRejection("ServiceHasSelector", "Service has a selector, so Kubernetes writes its slices.")
 	case svc.InternalTrafficPolicy != nil && *svc.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
 		return newRejection(
-			ReasonLocalTrafficPolicy,
+			"LocalTrafficPolicy",
 			"internalTrafficPolicy Local only uses endpoints on the client's node; ours are on none.",
 		)
 	case svc.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal:
 		return newRejection(
-			ReasonLocalTrafficPolicy,
+			"LocalTrafficPolicy",
 			"externalTrafficPolicy Local only uses endpoints on the receiving node; ours are on none.",
 		)
 	case len(svc.Ports) > MaxPorts:
 		return newRejection(
-			ReasonTooManyPorts,
+			"TooManyPorts",
 			"%s has %d ports; at most %d are possible.",
 			keyOf(service).kind(),
 			len(svc.Ports),
@@ -60,7 +60,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 		if desired.Owns(slice) {
 			if writer := slice.Labels[LabelWriter]; t.Writer != "" && writer != "" && writer != t.Writer {
 				return newRejection(
-					ReasonOwnedByOtherWriter,
+					reasonOwnedByOtherWriter,
 					"EndpointSlice %s is written by the installation in namespace %s, too.",
 					slice.Name,
 					writer,
@@ -73,7 +73,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 		}
 		switch {
 		case slice.Labels[discoveryv1.LabelManagedBy] == mirroringController && slice.DeletionTimestamp == nil:
-			return newRejection(ReasonLegacyEndpoints, "Service has a legacy Endpoints object, mirrored as slice %s.", slice.Name)
+			return newRejection("LegacyEndpoints", "Service has a legacy Endpoints object, mirrored as slice %s.", slice.Name)
 		case isOtherClass(slice):
 			t.OtherClassSlices = append(t.OtherClassSlices, slice.Name)
 		default:
@@ -87,7 +87,7 @@ func checkOtherSlices(t *Target, existing []*discoveryv1.EndpointSlice) *Rejecti
 // name and protocol, and sends traffic to the number in the slice.
 func (t *Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.EndpointPort, *Rejection) {
 	if t.FixedPort != 0 && len(given) != 1 {
-		return nil, newRejection(ReasonAmbiguousTargetPort, "TARGET_PORT requires a Service with one port; this one has %d.", len(given))
+		return nil, newRejection("AmbiguousTargetPort", "TARGET_PORT requires a Service with one port; this one has %d.", len(given))
 	}
 	var out []discoveryv1.EndpointPort
 	for _, p := range given {
@@ -97,7 +97,7 @@ func (t *Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.Endpoin
 			number = int32(t.FixedPort)
 		case p.TargetPort.Type == intstr.String:
 			return nil, newRejection(
-				ReasonNamedTargetPort,
+				"NamedTargetPort",
 				"targetPort %q of port %s is a name; only Pods can resolve it.",
 				p.TargetPort.StrVal,
 				shown,
@@ -106,7 +106,7 @@ func (t *Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.Endpoin
 			number = p.Port // as the API server defaults it
 		}
 		if number < 1 || number > 65535 {
-			return nil, newRejection(ReasonInvalidTargetPort, "targetPort %d of port %s is out of range.", number, shown)
+			return nil, newRejection("InvalidTargetPort", "targetPort %d of port %s is out of range.", number, shown)
 		}
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
@@ -114,6 +114,15 @@ func (t *Target) resolvePorts(given []corev1.ServicePort) ([]discoveryv1.Endpoin
 		out = append(out, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &number, AppProtocol: p.AppProtocol})
 	}
 	return out, nil
+}
+
+// servicePorts returns the numbers of the Service's own ports, by name.
+func servicePorts(svc *corev1.Service) map[string]uint16 {
+	ports := make(map[string]uint16, len(svc.Spec.Ports))
+	for _, p := range svc.Spec.Ports {
+		ports[p.Name] = uint16(p.Port)
+	}
+	return ports
 }
 
 func addressTypes(svc *corev1.ServiceSpec) []discoveryv1.AddressType {

@@ -40,15 +40,13 @@ func New(client kubernetes.Interface, imports dynamic.Interface, cfg Config, log
 		cfg: cfg, log: log, informers: map[string]*namespaceInformers{}, changed: make(chan struct{}, 1),
 		dirty: map[Key]struct{}{}, memories: map[Key]Memory{},
 	}
-	namespaces := slices.DeleteFunc(slices.Clone(cfg.Namespaces), func(n string) bool { return n == "" })
-	if slices.Contains(namespaces, "*") {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	if len(namespaces) == 0 {
+	if len(cfg.Namespaces) == 0 || slices.Contains(cfg.Namespaces, "") {
 		return nil, errors.New("no namespace to watch")
 	}
-	slices.Sort(namespaces)
-	for _, namespace := range slices.Compact(namespaces) {
+	for _, namespace := range cfg.Namespaces {
+		if namespace == "*" {
+			namespace = metav1.NamespaceAll
+		}
 		a, err := newNamespaceInformers(w, client, imports, namespace)
 		if err != nil {
 			return nil, err
@@ -66,15 +64,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, a := range w.informers {
-		wg.Go(func() { a.slices.RunWithContext(ctx) })
-		for _, informer := range a.targetInformers() {
-			wg.Go(func() { informer.RunWithContext(ctx) })
-		}
-		wg.Go(func() { a.signalSync(ctx, a.synced) })
-		if a.imports != nil {
-			wg.Go(func() { a.signalSync(ctx, a.importsSynced) })
-			wg.Go(func() { a.signalSync(ctx, a.importHandler.HasSynced) }) // later, if they are served later
-		}
+		a.run(ctx, &wg)
 	}
 	<-ctx.Done()
 	return nil
@@ -122,7 +112,7 @@ func (w *Watcher) Synced() error {
 // Services are managed all the same, and ServiceImports once they are served.
 func (w *Watcher) ImportsServed() error {
 	for _, a := range w.informers {
-		if a.importsNotServed.Load() && !a.importHandler.HasSynced() {
+		if a.importsNotServed.Load() && !a.imports.synced() {
 			return errImportsNotServed
 		}
 	}

@@ -59,7 +59,7 @@ func TestFollowsNamedTarget(t *testing.T) {
 	again := unlabeled.DeepCopy()
 	again.UID = "svc-2"
 	r.applyService(again)
-	r.waitFor(shop, "the Service created again", func(v Resolution) bool { return isServed(v) && v.Target.Owner.UID == "svc-2" })
+	r.waitFor(shop, "the Service created again", func(v Resolution) bool { return isServed(v) && v.Owner.UID == "svc-2" })
 	r.applySlice(newSlice("shop-nodes", "slicefeed-default"))
 	resolution = r.waitFor(
 		shop,
@@ -129,7 +129,7 @@ func TestRecreatedServiceHasNoMemory(t *testing.T) {
 	again.Annotations = nil
 	r.applyService(again)
 	resolution = r.waitFor(shop, "the repaired one", isServed)
-	if desired := resolution.Target.Desired(); len(resolution.Slices) != 1 || !desired.Owns(resolution.Slices[0]) ||
+	if desired := resolution.Desired(); len(resolution.Slices) != 1 || !desired.Owns(resolution.Slices[0]) ||
 		desired.Owner.UID != "svc-2" {
 		t.Errorf("the old slice is not owned: %+v", resolution.Slices)
 	}
@@ -157,7 +157,7 @@ func TestWatchesConfiguredNamespaces(t *testing.T) {
 		namespaces []string
 		want       []string
 	}{
-		"some": {[]string{"a", "b", "a"}, []string{"a", "b"}},
+		"some": {[]string{"a", "b"}, []string{"a", "b"}},
 		"all":  {[]string{"*"}, []string{"a", "b", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,8 +176,10 @@ func TestWatchesConfiguredNamespaces(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(fake.NewClientset(), nil, Config{}, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("no namespace at all makes no sense")
+	for _, none := range [][]string{nil, {""}, {"a", ""}} {
+		if _, err := New(fake.NewClientset(), nil, Config{Namespaces: none}, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("%q: no namespace at all makes no sense", none)
+		}
 	}
 }
 
@@ -231,7 +233,7 @@ func TestCollectsClusterIPsOfWatchedServices(t *testing.T) {
 	mine := newService()
 	mine.Annotations["slicefeed.dev/list-unready"] = "false"
 	r.applyService(mine)
-	after := r.waitFor(shop, "a change after that", func(v Resolution) bool { return !v.Target.Settings.ListUnready }).ClusterIPs
+	after := r.waitFor(shop, "a change after that", func(v Resolution) bool { return !v.Settings.ListUnready }).ClusterIPs
 	if len(after) != 1 || len(before) != 3 {
 		t.Errorf("now %v; what was given before must not change: %v", after, before)
 	}
@@ -282,7 +284,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	}
 	a := watcher.informers["web"]
 	c := &countingIndexer{Indexer: a.slices.GetIndexer(), t: t}
-	a.slices = countingInformer{a.slices, c}
+	a.slices.SharedIndexInformer = countingInformer{a.slices.SharedIndexInformer, c}
 	r := startCluster(t, watcher, client)
 	r.takeAll(many)
 	r.taken, c.returned = nil, 0
@@ -307,7 +309,7 @@ func TestGetReadsOneServiceOnly(t *testing.T) {
 	another := namedService("svc-321", "uid-svc-321")
 	another.Annotations["slicefeed.dev/list-unready"] = "false"
 	r.applyService(another)
-	r.waitFor(keyOf(another), "the change of a Service", func(v Resolution) bool { return !v.Target.Settings.ListUnready })
+	r.waitFor(keyOf(another), "the change of a Service", func(v Resolution) bool { return !v.Settings.ListUnready })
 	if diff := cmp.Diff([]Key{keyOf(another)}, r.taken); diff != "" {
 		t.Error(diff)
 	}
@@ -393,7 +395,7 @@ func TestRemovedLabelKeepsServiceManageable(t *testing.T) {
 		r.applyService(without)
 		synctest.Wait()
 		resolution := r.Get(shop)
-		if !isServed(resolution) || resolution.Warning == nil || len(resolution.Target.Ports) != 1 {
+		if !isServed(resolution) || resolution.Warning == nil || len(resolution.Ports) != 1 {
 			t.Fatalf("the Service cannot be managed on: %+v, rejected %v", resolution, resolution.Rejection)
 		}
 		if others := resolution.Slices[0]; others.Name != "of-blue" || len(others.Endpoints) != 3 ||
