@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -111,23 +110,15 @@ func TestDocumentedServiceIsAccepted(t *testing.T) {
 // An annotation has the bounds of the setting with the same meaning. Those are struct tags, so only a
 // test can compare them.
 func TestAnnotationBoundsMatchSettings(t *testing.T) {
-	files, err := filepath.Glob("../config/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no code of the settings: %v", err)
-	}
-	var code strings.Builder
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		code.Write(text)
+	code, err := os.ReadFile("../app/config.go")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for flag, want := range map[string][2]string{
 		"health-check-interval": {formatDuration(minInterval), formatDuration(maxInterval)},
 		"health-check-timeout":  {formatDuration(minTimeout), formatDuration(maxTimeout)},
 	} {
-		tag := regexp.MustCompile("flag:\"" + flag + "\"[^`]*min:\"([^\"]*)\" +max:\"([^\"]*)\"").FindStringSubmatch(code.String())
+		tag := regexp.MustCompile("flag:\"" + flag + "\"[^`]*min:\"([^\"]*)\" +max:\"([^\"]*)\"").FindStringSubmatch(string(code))
 		if tag == nil || [2]string(tag[1:]) != want {
 			t.Errorf("%s: the setting has %v, the annotation %v", flag, tag, want)
 		}
