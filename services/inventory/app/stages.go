@@ -41,14 +41,7 @@ func newSource(cfg *Config, version string, log *slog.Logger, registry prometheu
 		return nil, err
 	}
 	if cfg.SourceKind == "service" {
-		service, ok := contract.ParseService(cfg.SourceService)
-		if !ok {
-			return nil, &settings.Problem{
-				Setting:  "SOURCE_SERVICE",
-				Value:    cfg.SourceService,
-				Expected: "the Service to read, such as shop/web",
-			}
-		}
+		service, _ := contract.ParseService(cfg.SourceService) // package settings accepts no other form
 		return newServiceSource(cfg, client, service, log, kube.NewMetrics(registry)), nil
 	}
 	rules, err := newNodeRules(cfg)
