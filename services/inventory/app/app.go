@@ -21,7 +21,6 @@ import (
 	"github.com/slicefeed/slicefeed/services/internal/link"
 	"github.com/slicefeed/slicefeed/services/internal/report"
 	"github.com/slicefeed/slicefeed/services/internal/settings"
-	"github.com/slicefeed/slicefeed/services/inventory/exports"
 	"github.com/slicefeed/slicefeed/services/inventory/feed"
 	inventoryreport "github.com/slicefeed/slicefeed/services/inventory/report"
 )
@@ -119,16 +118,9 @@ func (i *inventory) publishServices(version string, registerer prometheus.Regist
 	if err != nil {
 		return err
 	}
-	i.sets, i.runSources, i.report.Exports = exported, exported.Run, exportedServices{exported}
+	i.sets, i.runSources, i.report.Exports = exported, exported.Run, exported
+	i.report.Find = func(service string) (inventoryreport.Set, bool) { return exported.Find(service) }
 	return nil
-}
-
-// exportedServices are the Services of a report.
-type exportedServices struct{ *exports.Exports }
-
-// Find implements report.Exports.
-func (e exportedServices) Find(service string) (inventoryreport.Set, bool) {
-	return e.Exports.Find(service)
 }
 
 // Run serves until ctx is done.

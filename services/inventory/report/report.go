@@ -34,8 +34,9 @@ type Builder struct {
 	Version, Instance string // of this replica
 	Kind              string // SOURCE_KIND
 
-	Set         Set     // the only set
-	Exports     Exports // the exported Services
+	Set         Set                                        // the only set
+	Exports     Exports                                    // the exported Services
+	Find        func(service string) (set Set, found bool) // one of them
 	Subscribers func() []feed.Subscriber
 	Cloud       Cloud // nil if addresses come from elsewhere
 }
@@ -48,8 +49,7 @@ type Set interface {
 
 // Exports are the exported Services in use.
 type Exports interface {
-	InUse() []string // sorted
-	Find(service string) (set Set, found bool)
+	InUse() []string       // sorted
 	CheckReachable() error // nil once the secured cluster has responded
 }
 
@@ -147,7 +147,7 @@ func (b *Builder) addServices(
 ) (lines []nodeLine) {
 	var all roster.Counts
 	for _, name := range b.Exports.InUse() {
-		set, found := b.Exports.Find(name)
+		set, found := b.Find(name)
 		if !found {
 			continue // freed since
 		}

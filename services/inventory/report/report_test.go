@@ -333,7 +333,7 @@ func TestShowsExportedServices(t *testing.T) {
 	api := newFixture()
 	api.state.Status.Membership = roster.PartStatus{Sync: roster.Unsynced, Since: now, Reason: "service pay/api is not exported"}
 	all := &fakeExports{sets: map[string]*fixture{"shop/web": newFixture(), "pay/api": api, "shop-2/x": newFixture()}}
-	b := &Builder{Exports: all, Kind: "service", Subscribers: func() []feed.Subscriber {
+	b := &Builder{Exports: all, Find: all.Find, Kind: "service", Subscribers: func() []feed.Subscriber {
 		return []feed.Subscriber{
 			{Name: "a", Service: "pay/api", Since: now, LastSentAt: now}, {Name: "a", Service: "shop/web", Since: now, LastSentAt: now},
 		}
