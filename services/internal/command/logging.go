@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,14 +21,11 @@ type LogSettings struct {
 
 // NewLogger returns a logger that writes one line per record to w, with a limit for equal messages; see flood.
 func (s LogSettings) NewLogger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{ReplaceAttr: readable}
-	if s.Level != "" {
-		var level slog.Level
-		if err := level.UnmarshalText([]byte(s.Level)); err != nil {
-			panic(err) // package settings accepts no other level
-		}
-		options.Level = level
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cmp.Or(s.Level, "info"))); err != nil {
+		panic(err) // package settings accepts no other level
 	}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	if s.Format == "text" {
 		return slog.New(newFlood(slog.NewTextHandler(w, options)))
 	}
