@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -299,8 +301,7 @@ func TestPrintsWhatServeWouldWriteWheneverThatChanges(t *testing.T) {
 			if _, err := dry.plan(ctx, config, newBuilder(config), time.Second); len(dry.previews) != 1 {
 				t.Fatal(err)
 			}
-			for _, p = range dry.previews {
-			}
+			p = slices.Collect(maps.Values(dry.previews))[0]
 		})
 		return p
 	}
