@@ -35,11 +35,11 @@ type service struct {
 }
 
 func (s *service) addf(level report.Level, reason, format string, args ...any) {
-	s.addOfSource("", level, reason, format, args...)
+	s.addOfSourcef("", level, reason, format, args...)
 }
 
-// addOfSource adds a problem that concerns one source of the Service, unless its name is empty.
-func (s *service) addOfSource(source string, level report.Level, reason, format string, args ...any) {
+// addOfSourcef adds a problem that concerns one source of the Service, unless its name is empty.
+func (s *service) addOfSourcef(source string, level report.Level, reason, format string, args ...any) {
 	object := s.object
 	if source != "" {
 		object += ", source " + source
@@ -113,11 +113,11 @@ func (s *service) addDecision(view targets.Resolution, t *endpoints.Target, writ
 		if !d.Write {
 			level = report.Error // nothing is written until a person corrects a setting
 		}
-		s.addOfSource(g.Source, level, GuardReasons[g.Rule], "%s", g.Message)
+		s.addOfSourcef(g.Source, level, GuardReasons[g.Rule], "%s", g.Message)
 	}
 	for i := range t.Sources { // also of a source for which nothing is held
 		if source := &t.Sources[i]; !source.EverSynced {
-			s.addOfSource(source.Source, report.Warning, "SourceNotSynced", "%s: %s",
+			s.addOfSourcef(source.Source, report.Warning, "SourceNotSynced", "%s: %s",
 				cmp.Or(held[source.Source], "Source "+source.Source+" has not synced"), source.NotSyncedReason())
 		}
 	}
@@ -202,7 +202,7 @@ func (s *service) addPortMismatch(source *subscriber.Snapshot, t targets.Target)
 	for _, p := range reported {
 		have = append(have, fmt.Sprintf("%d/%.8s", p.Number, p.Protocol))
 	}
-	s.addOfSource(source.Source, report.Note, "SourcePortMismatch", "Endpoints of source %s use %s, this Service %s.",
+	s.addOfSourcef(source.Source, report.Note, "SourcePortMismatch", "Endpoints of source %s use %s, this Service %s.",
 		source.Source, display.List(have), display.List(missing))
 }
 
