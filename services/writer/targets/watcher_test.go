@@ -143,7 +143,7 @@ func TestRelabeledSliceStillAffectsOwner(t *testing.T) {
 	altered.ResourceVersion = "7"
 	r.applySlice(altered)
 	r.waitFor(shop, "the alteration", func(v Resolution) bool {
-		return len(v.Slices) == 1 && v.Slices[0].Labels["kubernetes.io/service-name"] == "cart" && v.Target.Desired().Owns(v.Slices[0])
+		return len(v.Slices) == 1 && v.Slices[0].Labels["kubernetes.io/service-name"] == "cart" && v.Desired().Owns(v.Slices[0])
 	})
 }
 
