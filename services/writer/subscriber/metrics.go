@@ -61,13 +61,11 @@ func (m *Metrics) initSource(source string) {
 
 // forget removes the series of the set of an exported Service.
 func (m *Metrics) forget(feed string) {
-	for _, g := range []*prometheus.GaugeVec{m.connected, m.synced, m.members, m.membership, m.addresses, m.lastMessage, m.lastMembershipSync, m.lastObservation} {
-		g.DeleteLabelValues(feed)
-	}
-	m.messages.DeleteLabelValues(feed)
-	m.reconnects.DeleteLabelValues(feed)
-	for _, k := range ViolationKinds {
-		m.violations.DeleteLabelValues(feed, string(k))
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.connected, m.synced, m.members, m.membership, m.addresses, m.lastMessage, m.lastMembershipSync, m.lastObservation,
+		m.messages, m.reconnects, m.violations,
+	} {
+		v.DeletePartialMatch(prometheus.Labels{"source": feed})
 	}
 }
 

@@ -80,7 +80,7 @@ func (mirror *Mirror) BeginStream() {
 // (rule R13).
 func (mirror *Mirror) ClearCursor() {
 	mirror.BeginStream()
-	mirror.current.Cursor, mirror.current.Digest = Cursor{}, contract.Digest{}
+	mirror.current.Cursor = Cursor{}
 	mirror.observationUnchecked = true
 }
 
@@ -285,7 +285,6 @@ func (mirror *Mirror) commitStaged(received time.Time, m *inventoryv1.WatchNodes
 	}
 	current.Members, current.Nodes = members, s.count
 	mirror.digest, mirror.memoryCost = s.digest, s.memoryCost
-	current.Digest = s.digest
 	current.Cursor = Cursor{Epoch: m.GetCursor().GetEpoch(), Revision: m.GetCursor().GetRevision()}
 	current.EverSynced, current.SyncedInStream = true, true
 	if number := m.GetStatus().GetObservation(); number != current.Observation || current.Cursor.Epoch != current.ObservationEpoch {

@@ -64,10 +64,9 @@ type Snapshot struct {
 	// Synced. They are the same set while the source is trusted.
 	TrustedMembers []*verdict.Member
 
-	// Cursor and Digest identify the last synced set; the cursor's epoch also identifies the run of
-	// the inventory. After a protocol violation both are zero until the next synced set.
+	// Cursor identifies the last synced set; its epoch also identifies the run of the inventory. After a protocol violation
+	// it is zero until the next synced set.
 	Cursor Cursor
-	Digest contract.Digest
 
 	// Membership (which nodes exist) and Addresses (where they are) are the status of the last
 	// message, synced or not.
