@@ -293,10 +293,8 @@ func TestRequestsAreOnRecord(t *testing.T) {
 	s.mustGet("/version")
 	var got []string
 	for _, r := range s.RequestsSince(mark) {
-		got = append(
-			got,
-			fmt.Sprintf("%s %s %d, bookmarks %d, bytes %t, over %t", r.Verb, r.Path, r.Status, r.Bookmarks, r.Bytes > 0, r.Over),
-		)
+		got = append(got,
+			fmt.Sprintf("%s %s %d, bookmarks %d, bytes %t, over %t", r.Verb, r.Path, r.Status, r.Bookmarks, r.Bytes > 0, r.Over))
 	}
 	want := []string{"watch /api/v1/nodes 200, bookmarks 1, bytes true, over false", "GET /version 200, bookmarks 0, bytes true, over true"}
 	if got[1] = strings.Replace(

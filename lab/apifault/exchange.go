@@ -151,12 +151,8 @@ func (x *exchange) refused(f Fault) (status int, body []byte) {
 	case f.Refuse != 0:
 		return f.Refuse, failure(f.Refuse, reason(f.Refuse), "the server was told to fail", f.RetryAfter)
 	case f.Torn && x.seen.Query.Get("continue") != "":
-		return http.StatusGone, failure(
-			http.StatusGone,
-			"Expired",
-			"The provided continue parameter is too old to display a consistent list result.",
-			0,
-		)
+		return http.StatusGone, failure(http.StatusGone, "Expired",
+			"The provided continue parameter is too old to display a consistent list result.", 0)
 	}
 	return 0, nil
 }

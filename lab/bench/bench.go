@@ -113,14 +113,8 @@ func run(cmd *cobra.Command, only []string, quick bool, to string) error {
 	if !quick {
 		with = dependencies(ctx)
 	}
-	fmt.Fprintf(
-		out,
-		"Measured %s at %s, on %s, %s.\n",
-		time.Now().UTC().Format("2006-01-02 15:04"),
-		sourceVersion(ctx, root),
-		figures.Machine(),
-		with,
-	)
+	fmt.Fprintf(out, "Measured %s at %s, on %s, %s.\n", time.Now().UTC().Format("2006-01-02 15:04"), sourceVersion(ctx, root),
+		figures.Machine(), with)
 	var failed []error
 	for _, s := range sections {
 		if len(only) > 0 && !slices.Contains(only, s.name) {

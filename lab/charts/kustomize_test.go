@@ -77,10 +77,8 @@ func TestAnotherReleaseHasObjectsOfItsOwn(t *testing.T) {
 		if chart == writer {
 			flags = " --set settings.WATCH_NAMESPACES=*,policy.namespaces={shop}"
 		}
-		text, err := Run(
-			t.Context(),
-			"helm template slicefeed -n "+namespace+" -f deploy/"+chart+"/examples/minimal.yaml deploy/"+chart+flags,
-		)
+		text, err := Run(t.Context(),
+			"helm template slicefeed -n "+namespace+" -f deploy/"+chart+"/examples/minimal.yaml deploy/"+chart+flags)
 		if err != nil {
 			t.Fatal(err)
 		}

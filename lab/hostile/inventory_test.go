@@ -88,11 +88,8 @@ func startInventory(t *testing.T, nodes int) *inventory {
 	i.must(err)
 	allowed := filepath.Join(dir, "clients.yaml")
 	i.must(
-		os.WriteFile(
-			allowed,
-			fmt.Appendf(nil, "clients:\n- {san: %s, role: subscriber}\n- {san: %s, role: subscriber}\n", honest, enemy),
-			0o600,
-		),
+		os.WriteFile(allowed, fmt.Appendf(nil, "clients:\n- {san: %s, role: subscriber}\n- {san: %s, role: subscriber}\n", honest, enemy),
+			0o600),
 	)
 	i.tls = &tls.Config{RootCAs: own.Pool(), ServerName: "inventory.example", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS13}
 

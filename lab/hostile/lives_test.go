@@ -58,15 +58,8 @@ func TestHostileInventoryIsHeldByAllowlistAndGuards(t *testing.T) {
 			})
 		}
 	})
-	t.Logf(
-		"%d lives of %s: %d writes, at most %d in a life, at most %d lines of the log; breaches: %v",
-		n,
-		lasts,
-		writes,
-		most,
-		lines,
-		kinds,
-	)
+	t.Logf("%d lives of %s: %d writes, at most %d in a life, at most %d lines of the log; breaches: %v", n, lasts, writes, most, lines,
+		kinds)
 	if n < 60 {
 		return
 	}
@@ -173,10 +166,8 @@ func (b *budget) spend(one sight, before map[string]bool) (wrong []string) {
 		*b = budget{opened: one.at, most: max(1, len(before)/2)}
 	}
 	if b.left += left; b.left > b.most {
-		wrong = append(
-			wrong,
-			fmt.Sprintf("%d left ready within %s of the window's begin, and at most %d may", b.left, one.at.Sub(b.opened), b.most),
-		)
+		wrong = append(wrong,
+			fmt.Sprintf("%d left ready within %s of the window's begin, and at most %d may", b.left, one.at.Sub(b.opened), b.most))
 	}
 	return wrong
 }

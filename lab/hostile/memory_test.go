@@ -49,10 +49,8 @@ func (g *glutton) WatchNodes(_ *inventoryv1.WatchNodesRequest, to grpc.ServerStr
 
 // crammed is a node with as much as the contract allows.
 func crammed(i int) *node {
-	n := aNode(
-		fmt.Sprintf("node-%06d-%s", i, strings.Repeat("n", 200)),
-		netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}).String(),
-	)
+	n := aNode(fmt.Sprintf("node-%06d-%s", i, strings.Repeat("n", 200)),
+		netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}).String())
 	n.Uid, n.Labels = "", map[string]string{}
 	for k := range 256 {
 		n.Labels[fmt.Sprintf("%03d%s", k, strings.Repeat("k", 300))] = strings.Repeat("v", 63)

@@ -61,12 +61,8 @@ var attacks = []attack{
 	{name: "headers of 15 KB", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
 		conn := i.dial(enemy)
 		for ctx.Err() == nil {
-			call(
-				metadata.AppendToOutgoingContext(ctx, "x", strings.Repeat("y", 15<<10)),
-				conn,
-				&inventoryv1.WatchNodesRequest{},
-				50*time.Millisecond,
-			)
+			call(metadata.AppendToOutgoingContext(ctx, "x", strings.Repeat("y", 15<<10)), conn, &inventoryv1.WatchNodesRequest{},
+				50*time.Millisecond)
 		}
 	}},
 	{name: "streams that are never read", does: func(ctx context.Context, i *inventory, _ *rand.Rand) {

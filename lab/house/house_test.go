@@ -37,16 +37,8 @@ type pkg struct {
 
 // packages returns those of the product and the oracle, and all that they depend on.
 var packages = sync.OnceValues(func() (all []pkg, err error) {
-	cmd := exec.Command(
-		"go",
-		"list",
-		"-deps",
-		"-export",
-		"-json=ImportPath,Dir,Export,GoFiles,Imports,Deps",
-		"./services/...",
-		"./services/endpointslices/...",
-		"./lab/sim/oracle",
-	)
+	cmd := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,Imports,Deps", "./services/...",
+		"./services/endpointslices/...", "./lab/sim/oracle")
 	cmd.Dir = root
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

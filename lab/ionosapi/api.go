@@ -146,14 +146,8 @@ func (a *api) servers(rd renderer, d Datacenter, q query, hit faults) collection
 	if hit.has(Repeat) {
 		served.offset = max(q.offset-q.limit, 0)
 	}
-	c := page(
-		rd,
-		d.ID+"/servers",
-		"/datacenters/"+d.ID+"/servers",
-		len(d.Servers),
-		served,
-		func(i, l int) resource { return rd.server(d.ID, d.Servers[i], l) },
-	)
+	c := page(rd, d.ID+"/servers", "/datacenters/"+d.ID+"/servers", len(d.Servers), served,
+		func(i, l int) resource { return rd.server(d.ID, d.Servers[i], l) })
 	c.Offset = &q.offset
 	if hit.has(NoLinks) {
 		c.Links = nil

@@ -31,12 +31,8 @@ func (a *api) replaced(w *recorder, r *http.Request, hit faults) bool {
 		case ServerError:
 			refuse(w, refusal{http.StatusInternalServerError, "500", "Internal server error"})
 		case BadGatewayHTML:
-			send(
-				w,
-				http.StatusBadGateway,
-				"text/html",
-				[]byte("<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"),
-			)
+			send(w, http.StatusBadGateway, "text/html",
+				[]byte("<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>\n"))
 		case Unavailable:
 			refuse(w, refusal{http.StatusServiceUnavailable, "503", "Service unavailable"})
 		case Unauthorized:

@@ -41,12 +41,8 @@ func everybodyComes(s *scene) {
 	before := s.memory()
 	took := s.come()
 	after := s.memory()
-	fmt.Fprintf(
-		os.Stdout,
-		"    all have the whole set after %s, half of them after %s\n",
-		took.Last().Round(time.Millisecond),
-		took.Half().Round(time.Millisecond),
-	)
+	fmt.Fprintf(os.Stdout, "    all have the whole set after %s, half of them after %s\n", took.Last().Round(time.Millisecond),
+		took.Half().Round(time.Millisecond))
 	s.atMost("live memory per subscriber, in KB", (after.Live-before.Live)*1024/subscribers, 200)
 	s.atMost(
 		"peak memory per subscriber while all get the whole set, in KB",

@@ -191,18 +191,8 @@ func Panels(text []byte) ([]Panel, error) {
 	if err := json.Unmarshal(text, &board); err != nil {
 		return nil, err
 	}
-	fill := strings.NewReplacer(
-		"$__rate_interval",
-		(10 * Interval).String(),
-		"$cluster",
-		".*",
-		"$job",
-		".*",
-		"$namespace",
-		".*",
-		"$service",
-		".*",
-	)
+	fill := strings.NewReplacer("$__rate_interval", (10 * Interval).String(), "$cluster", ".*", "$job", ".*", "$namespace", ".*",
+		"$service", ".*")
 	var all []Panel
 	for _, p := range board.Panels {
 		one := Panel{Title: p.Title}

@@ -74,14 +74,8 @@ func TestTheRulesAreSoundAndPassTheirTests(t *testing.T) {
 func TestTheConfigurationsForDockerComposeAreSound(t *testing.T) {
 	promtool, deploy := tool(t, "promtool")
 	for _, side := range []string{"secured", "consuming"} {
-		cmd := exec.CommandContext(
-			t.Context(),
-			promtool,
-			"check",
-			"config",
-			"--syntax-only",
-			filepath.Join(deploy, "compose/observability", side+".yaml"),
-		)
+		cmd := exec.CommandContext(t.Context(), promtool, "check", "config", "--syntax-only",
+			filepath.Join(deploy, "compose/observability", side+".yaml"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", side, err, out)
 		}

@@ -109,30 +109,12 @@ func (p *Pair) AddRival(ctx context.Context, class string, namespaces ...string)
 }
 
 func (p *Pair) addRival(ctx context.Context, class string, namespaces []string) (*Component, error) {
-	err := p.applyManifest(
-		ctx,
-		"writer-rbac.yaml",
-		"namespace: "+Namespace+"\n",
-		"namespace: "+rivalNamespace+"\n",
-		"name: "+Namespace+"\n",
-		"name: "+rivalNamespace+"\n",
-		"slicefeed-default",
-		"slicefeed-"+class,
-	)
+	err := p.applyManifest(ctx, "writer-rbac.yaml", "namespace: "+Namespace+"\n", "namespace: "+rivalNamespace+"\n",
+		"name: "+Namespace+"\n", "name: "+rivalNamespace+"\n", "slicefeed-default", "slicefeed-"+class)
 	if err == nil {
-		err = p.applyPolicy(
-			ctx,
-			WriterUser,
-			RivalUser,
-			"."+Namespace+"\n",
-			"."+rivalNamespace+"\n",
-			"namespace: "+Namespace+"\n",
-			"namespace: "+rivalNamespace+"\n",
-			"'"+Namespace+"/slicefeed-default'",
-			"'"+rivalNamespace+"/slicefeed-"+class+"'",
-			"slicefeed-default",
-			"slicefeed-"+class,
-		)
+		err = p.applyPolicy(ctx, WriterUser, RivalUser, "."+Namespace+"\n", "."+rivalNamespace+"\n", "namespace: "+Namespace+"\n",
+			"namespace: "+rivalNamespace+"\n", "'"+Namespace+"/slicefeed-default'", "'"+rivalNamespace+"/slicefeed-"+class+"'",
+			"slicefeed-default", "slicefeed-"+class)
 	}
 	if err != nil {
 		return nil, err

@@ -178,9 +178,7 @@ func grown(name, server string, internal netip.Addr) *corev1.Node {
 			status = corev1.ConditionTrue
 		}
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-			Type: corev1.NodeConditionType(
-				c.kind,
-			),
+			Type:               corev1.NodeConditionType(c.kind),
 			Status:             status,
 			Reason:             c.reason,
 			Message:            c.message,

@@ -122,14 +122,8 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 			figures.Percentile(c.redeemed, 99).Seconds(),
 		)
 		if len(c.noticed) != backends*deaths || len(c.redeemed) != backends*deaths {
-			clock.complainf(
-				"%s, %s: %d deaths and %d recoveries were noticed, want %d of each",
-				c.mode,
-				c.failure,
-				len(c.noticed),
-				len(c.redeemed),
-				backends*deaths,
-			)
+			clock.complainf("%s, %s: %d deaths and %d recoveries were noticed, want %d of each", c.mode, c.failure, len(c.noticed),
+				len(c.redeemed), backends*deaths)
 		}
 		// The bounds are the prober's; the slack is for machines that have other things to do.
 		if limit := time.Duration(slack*float64(c.within)) + more; p99 > limit {
@@ -195,14 +189,8 @@ func TestHiccupsChangeNothing(t *testing.T) {
 						}
 						judged.Add(1)
 						if w := b.Statuses(requestsFor(s.Key))[0]; w.Health != probe.Passing || w.Since.After(before) {
-							clock.complainf(
-								"%s, %s: a hiccup of %v, and %v since %v after it began",
-								how.Mode,
-								mode,
-								lasted,
-								w.Health,
-								w.Since.Sub(began),
-							)
+							clock.complainf("%s, %s: a hiccup of %v, and %v since %v after it began", how.Mode, mode, lasted, w.Health,
+								w.Since.Sub(began))
 						}
 					}
 				})

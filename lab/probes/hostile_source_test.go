@@ -270,10 +270,7 @@ func TestASourceOfRefusingNodesDoesNotDelayAnotherService(t *testing.T) {
 	first, second := listen(
 		t,
 		netip.AddrPortFrom(honest[0], honestPort).String(),
-	), listen(
-		t,
-		netip.AddrPortFrom(honest[1], honestPort).String(),
-	)
+	), listen(t, netip.AddrPortFrom(honest[1], honestPort).String())
 	defer func() { _, _ = first.Close(), second.Close() }()
 	c.changed <- struct{}{}
 	noticed := func() (slowest time.Duration) {

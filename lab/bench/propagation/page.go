@@ -46,10 +46,8 @@ func (b *bench) report(sizes []*size) report.Report {
 		}},
 	}
 	for _, s := range sizes {
-		r.Goals = append(
-			r.Goals,
-			report.Goal{Text: fmt.Sprintf("writes for one change with %d nodes", s.nodes), Figure: s.writes, AtMost: 1},
-		)
+		r.Goals = append(r.Goals,
+			report.Goal{Text: fmt.Sprintf("writes for one change with %d nodes", s.nodes), Figure: s.writes, AtMost: 1})
 		row := []string{strconv.Itoa(s.nodes)}
 		for _, percentile := range []int{50, 99} {
 			for _, side := range [][]time.Duration{s.floor, s.pair} {

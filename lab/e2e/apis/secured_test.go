@@ -45,10 +45,8 @@ func TestProofOfLife(t *testing.T) {
 			p.says(membership, degraded, "source verification failed")
 		})
 		p.proxy.Set(apifault.Fault{})
-		p.T.Logf(
-			"the deleted Node left %s after the API server answered again",
-			p.Await("it is gone", pair.Are(pair.Absent, p.scout.Address)),
-		)
+		p.T.Logf("the deleted Node left %s after the API server answered again",
+			p.Await("it is gone", pair.Are(pair.Absent, p.scout.Address)))
 		p.says(membership, synced)
 		p.returns()
 	})

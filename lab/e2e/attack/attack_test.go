@@ -223,10 +223,8 @@ func full(slice *discoveryv1.EndpointSlice) {
 	}
 	for i := range 100 {
 		name := fmt.Sprint("port-", i)
-		slice.Ports = append(
-			slice.Ports,
-			discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(32000 + i))},
-		)
+		slice.Ports = append(slice.Ports,
+			discoveryv1.EndpointPort{Name: &name, Protocol: new(corev1.ProtocolTCP), Port: new(int32(32000 + i))})
 	}
 	slice.AddressType = discoveryv1.AddressTypeIPv6
 }

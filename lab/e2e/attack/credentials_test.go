@@ -43,18 +43,12 @@ func rotate(s *e2e.Setup, expires time.Time) authorities {
 	})
 	authority(s, writer, s.Inventory.Dir())
 	for _, component := range s.Replicas() {
-		s.Issue(
-			writer,
-			component.Dir(),
-			pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client, NotAfter: expires},
-		)
+		s.Issue(writer, component.Dir(),
+			pki.Cert{CommonName: "writer", URIs: []string{pair.WriterSAN}, Usage: pki.Client, NotAfter: expires})
 		authority(s, inventory, component.Dir())
 	}
-	s.Issue(
-		writer,
-		filepath.Dir(s.Operator.CertFile),
-		pki.Cert{CommonName: "operator", URIs: []string{pair.OperatorSAN}, Usage: pki.Client},
-	)
+	s.Issue(writer, filepath.Dir(s.Operator.CertFile),
+		pki.Cert{CommonName: "operator", URIs: []string{pair.OperatorSAN}, Usage: pki.Client})
 	authority(s, inventory, filepath.Dir(s.Operator.CertFile))
 	return authorities{inventory, writer}
 }

@@ -152,21 +152,9 @@ func (f *fuzzer) try(a drawn) {
 	after := f.all()
 	complain := func(format string, values ...any) {
 		f.T.Helper()
-		f.T.Errorf(
-			"%s\n%s %v of %s/%s\n%s %s?%s (dry: %t)\n%s\nanswer %d: %s",
-			fmt.Sprintf(format, values...),
-			a.verb,
-			a.kinds,
-			planted.Namespace,
-			planted.Name,
-			asked.method,
-			asked.path,
-			asked.query.Encode(),
-			a.dry,
-			clip(string(asked.body)),
-			got.code,
-			clip(got.message),
-		)
+		f.T.Errorf("%s\n%s %v of %s/%s\n%s %s?%s (dry: %t)\n%s\nanswer %d: %s", fmt.Sprintf(format, values...), a.verb, a.kinds,
+			planted.Namespace, planted.Name, asked.method, asked.path, asked.query.Encode(), a.dry, clip(string(asked.body)), got.code,
+			clip(got.message))
 	}
 
 	why := f.forbidden(a, planted, wouldBe, before)
@@ -267,13 +255,8 @@ func (f *fuzzer) tidy(all map[string]*discoveryv1.EndpointSlice) {
 		}
 		slices := f.client.DiscoveryV1().EndpointSlices(one.Namespace)
 		if len(one.Finalizers) > 0 {
-			_, err := slices.Patch(
-				f.Ctx(),
-				one.Name,
-				types.MergePatchType,
-				[]byte(`{"metadata":{"finalizers":null}}`),
-				metav1.PatchOptions{},
-			)
+			_, err := slices.Patch(f.Ctx(), one.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+				metav1.PatchOptions{})
 			f.Must(err)
 		}
 		if err := slices.Delete(f.Ctx(), one.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

@@ -25,9 +25,7 @@ func leaseOf(alter ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pair.Namespace, Name: "slicefeed-default"},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new(
-				"thief_ABCDEFGH",
-			),
+			HolderIdentity:       new("thief_ABCDEFGH"),
 			LeaseDurationSeconds: new(int32(12)),
 			AcquireTime:          &now,
 			RenewTime:            &now,

@@ -87,10 +87,8 @@ func TestAttackSlicesLargerThanAnyOfTheWriters(t *testing.T) {
 	refusedByPolicy(s, "slicefeed-writer", []attack{
 		{"1.25 MB of endpoints", create(changed(template, full, func(slice *discoveryv1.EndpointSlice) {
 			for i := range 900 {
-				slice.Endpoints = append(
-					slice.Endpoints,
-					discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("fd00:1::b:%x", i)}, Zone: new(strings.Repeat("z", 1250))},
-				)
+				slice.Endpoints = append(slice.Endpoints,
+					discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("fd00:1::b:%x", i)}, Zone: new(strings.Repeat("z", 1250))})
 			}
 		})), "at most 100 endpoints"},
 		{"one endpoint too many", create(changed(template, full, oneMore)), "at most 100 endpoints"},

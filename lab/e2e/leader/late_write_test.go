@@ -221,10 +221,8 @@ func TestLateWriteToUntouchedSliceIsRepairedWithOneWrite(t *testing.T) {
 			}
 			before := s.WriteCount()
 			lands(s, held, http.StatusOK)
-			s.Await(
-				"it is repaired",
-				func(all []*discoveryv1.EndpointSlice) bool { return serve(all) && all[0].ResourceVersion != version },
-			)
+			s.Await("it is repaired",
+				func(all []*discoveryv1.EndpointSlice) bool { return serve(all) && all[0].ResourceVersion != version })
 			repaired(s, before)
 
 			s.Must(s.Writers[0].Start(s.Ctx())) // it leads again

@@ -333,10 +333,7 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 		writer.Set("STORE_KIND", "memory")
 		m.serve(writer, "STORE_KIND=memory")
 		m.AwaitMetric(writer, e2e.SourceSynced, e2e.Equals(1))
-		m.Until(
-			"it has printed what it would write",
-			func() bool { return e2e.ContainsAll(m.LogOf(writer), "shop-nodes: update planned") },
-		)
+		m.Until("it has printed what it would write", func() bool { return e2e.ContainsAll(m.LogOf(writer), "shop-nodes: update planned") })
 		m.Must(writer.Terminate(e2e.Patience))
 		writer.Set("STORE_KIND", m.old["STORE_KIND"])
 		if n := m.count("update") - updates; n != 0 || m.Leader() != "" {
@@ -360,11 +357,8 @@ func TestMigratesFromThePollingControllerByThePage(t *testing.T) {
 		}
 	})
 	step("it is right, as the page says", func(m *migration) {
-		m.says(
-			"jsonpath='{.metadata.labels}",
-			`"endpointslice.kubernetes.io/managed-by":"endpoint-updater"`,
-			`"slicefeed.dev/writer":"web"`,
-		)
+		m.says("jsonpath='{.metadata.labels}", `"endpointslice.kubernetes.io/managed-by":"endpoint-updater"`,
+			`"slicefeed.dev/writer":"web"`)
 		m.says("kubectl -n web get lease slicefeed-default", "slicefeed-default")
 		m.says("kubectl -n web events") // of Services of this name in earlier tests, too
 		events, err := m.ConsumingClient().EventsV1().Events(pair.Namespace).List(m.Ctx(), metav1.ListOptions{})

@@ -162,12 +162,8 @@ type server struct {
 func (c *controller) servers(ctx context.Context) ([]server, error) {
 	var all []server
 	for {
-		url := fmt.Sprintf(
-			"%s/cloudapi/v6/datacenters/%s/servers?depth=3&offset=%d",
-			c.Env["IONOS_API_URL"],
-			c.Env["IONOS_DATACENTER_ID"],
-			len(all),
-		)
+		url := fmt.Sprintf("%s/cloudapi/v6/datacenters/%s/servers?depth=3&offset=%d", c.Env["IONOS_API_URL"], c.Env["IONOS_DATACENTER_ID"],
+			len(all))
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return nil, err

@@ -35,11 +35,8 @@ func TestNoMoreThanHalfLeavesAtOnceAndNotTheLast(t *testing.T) {
 		begun, before := time.Now(), s.WriteCount()
 		s.Must(writer.Start(s.Ctx()))
 		for _, left := range []int{2, 1} {
-			_, err := s.WaitSlicesSince(
-				s.Ctx(),
-				begun,
-				func(all []*discoveryv1.EndpointSlice) bool { return len(pair.Conditions(all)) == left },
-			)
+			_, err := s.WaitSlicesSince(s.Ctx(), begun,
+				func(all []*discoveryv1.EndpointSlice) bool { return len(pair.Conditions(all)) == left })
 			s.Must(err)
 		}
 		s.Await("the one that stays is ready", pair.AreJust(pair.Ready, workers[0].Address))

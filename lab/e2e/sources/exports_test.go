@@ -253,10 +253,7 @@ func TestServicesAreExportedByOneInventory(t *testing.T) {
 	x.step("a Service that is no longer granted keeps its endpoints", func(x *exports) {
 		before := x.VersionsOf(x.Service)
 		x.allow("[shop/api]")
-		x.Until(
-			"the writer logs why",
-			func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "service shop/web is not granted") },
-		)
+		x.Until("the writer logs why", func() bool { return strings.Contains(x.LogOf(x.Writers[0]), "service shop/web is not granted") })
 		for name, version := range x.VersionsOf(x.Service) {
 			if before[name] != version {
 				x.T.Errorf("slice %s was written", name)

@@ -103,20 +103,13 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 	s.CreateShop()
 	a, b, c := s.Machine(pair.WorkerOptions{}), s.Machine(pair.WorkerOptions{}), s.Machine(pair.WorkerOptions{})
 	v6 := netip.MustParseAddr("fd00:1::1")
-	s.PutShopSlice(
-		"web-x7k2q",
-		discoveryv1.AddressTypeIPv4,
-		8443,
-		e2e.Backing("web-0", a.Address, pair.Ready),
-		e2e.Backing("web-1", b.Address, pair.Ready),
-	)
+	s.PutShopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 8443, e2e.Backing("web-0", a.Address, pair.Ready),
+		e2e.Backing("web-1", b.Address, pair.Ready))
 	s.PutShopSlice("handmade", discoveryv1.AddressTypeIPv4, 8443, e2e.Backing("web-2", c.Address, pair.Out))
 	s.PutShopSlice("web-6-9wz", discoveryv1.AddressTypeIPv6, 8443, e2e.Backing("web-0", v6, pair.Ready))
 	s.StartAll()
-	s.Await(
-		"all three serve: the data plane answers for the one that is not ready",
-		pair.AreJust(pair.Ready, e2e.Addresses([]*pair.Worker{a, b, c})...),
-	)
+	s.Await("all three serve: the data plane answers for the one that is not ready",
+		pair.AreJust(pair.Ready, e2e.Addresses([]*pair.Worker{a, b, c})...))
 
 	s.Step("each address of a Pod is a node", func(s *e2e.Setup) {
 		nodes := s.ListNodes(s.OperatorConn()).GetNodes()
@@ -133,13 +126,8 @@ func TestTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 	})
 	s.Step("an update of a slice that is not named like its Service is seen", func(s *e2e.Setup) {
 		s.PutShopSlice("web-6-9wz", discoveryv1.AddressTypeIPv6, 8443, e2e.Backing("web-0", v6, pair.Draining))
-		s.PutShopSlice(
-			"web-x7k2q",
-			discoveryv1.AddressTypeIPv4,
-			8443,
-			e2e.Backing("web-0", a.Address, pair.Draining),
-			e2e.Backing("web-1", b.Address, pair.Ready),
-		)
+		s.PutShopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 8443, e2e.Backing("web-0", a.Address, pair.Draining),
+			e2e.Backing("web-1", b.Address, pair.Ready))
 		s.Await("the one drains", pair.Are(pair.Draining, a.Address))
 		s.PutShopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 8443, e2e.Backing("web-1", b.Address, pair.Ready))
 		s.PutShopSlice("web-6-9wz", discoveryv1.AddressTypeIPv6, 8443)
@@ -188,10 +176,7 @@ func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 		"web-x7k2q",
 		discoveryv1.AddressTypeIPv4,
 		80,
-		e2e.Named(
-			e2e.Backing("web-0", a.Address, pair.Ready),
-			"db-0",
-		),
+		e2e.Named(e2e.Backing("web-0", a.Address, pair.Ready), "db-0"),
 		e2e.Named(e2e.Backing("web-1", b.Address, pair.Ready), "db-1"),
 		e2e.Backing("web-2", c.Address, pair.Ready),
 	)
@@ -207,10 +192,7 @@ func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 			"web-x7k2q",
 			discoveryv1.AddressTypeIPv4,
 			80,
-			e2e.Named(
-				e2e.Backing("web-0", a.Address, pair.Ready),
-				"db-0",
-			),
+			e2e.Named(e2e.Backing("web-0", a.Address, pair.Ready), "db-0"),
 			e2e.Backing("web-1", b.Address, pair.Ready),
 			e2e.Named(e2e.Backing("web-2", c.Address, pair.Ready), "db-2"),
 		)
@@ -235,10 +217,7 @@ func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 			"web-x7k2q",
 			discoveryv1.AddressTypeIPv4,
 			80,
-			e2e.Named(
-				e2e.Backing("web-0", a.Address, pair.Draining),
-				"db-0",
-			),
+			e2e.Named(e2e.Backing("web-0", a.Address, pair.Draining), "db-0"),
 			e2e.Backing("web-1", b.Address, pair.Ready),
 			e2e.Named(e2e.Backing("web-2", c.Address, pair.Ready), "db-2"),
 		)

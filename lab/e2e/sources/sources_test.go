@@ -105,14 +105,8 @@ func sourceOf(metric, source string) string {
 }
 
 func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
-	f := enterSources(
-		t,
-		e2e.Options{Service: e2e.Annotated("source", "east,north,west")},
-		nil,
-		plot{"east", 14, 1},
-		plot{"west", 15, 2},
-		plot{"north", 16, 3},
-	)
+	f := enterSources(t, e2e.Options{Service: e2e.Annotated("source", "east,north,west")}, nil, plot{"east", 14, 1}, plot{"west", 15, 2},
+		plot{"north", 16, 3})
 	east, west, north := f.all["east"], f.all["west"], f.all["north"]
 	easts, wests, norths := f.workers(1, 1, 3), f.workers(2, 1, 3), f.workers(3, 1, 1)
 	f.Must(east.Tell(easts[:2]...))
@@ -189,11 +183,8 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 			{Name: wests[0].Name, Address: wests[0].Address, Ready: true, Worker: true},
 			{Name: wests[1].Name, Address: wests[1].Address, Ready: true, Worker: true},
 		}
-		lie = append(
-			lie,
-			pair.Record{Name: "x", Address: easts[2].Address, Ready: true, Worker: true},
-			pair.Record{Name: "y", Address: easts[0].Address, Worker: true},
-		)
+		lie = append(lie, pair.Record{Name: "x", Address: easts[2].Address, Ready: true, Worker: true},
+			pair.Record{Name: "y", Address: easts[0].Address, Worker: true})
 		f.Must(west.TellRecords(lie...))
 		f.T.Log(f.AwaitEventOn(f.Service, "AddressNotAllowed", "west", "2 addresses", easts[0].Address.String()).Note)
 		f.Await("nothing came of it", pair.AreJust(pair.Ready, append(e2e.Addresses(easts[:2]), theirs...)...))
@@ -221,13 +212,8 @@ func TestSeveralSourcesAreAUnionAndEachHarmsOnlyItsOwn(t *testing.T) {
 func TestASourceThatAServiceNoLongerNamesIsLeftAtOnce(t *testing.T) {
 	e2e.Long(t)
 	// Not even the guard against too many leaving holds that up: it is our own wish.
-	f := enterSources(
-		t,
-		e2e.Options{Writer: map[string]string{"SHRINK_WINDOW": "1h"}, Service: e2e.Annotated("source", "east, west")},
-		nil,
-		plot{"east", 14, 1},
-		plot{"west", 15, 2},
-	)
+	f := enterSources(t, e2e.Options{Writer: map[string]string{"SHRINK_WINDOW": "1h"}, Service: e2e.Annotated("source", "east, west")}, nil,
+		plot{"east", 14, 1}, plot{"west", 15, 2})
 	easts, wests := f.workers(1, 11, 1), f.workers(2, 11, 3)
 	f.Must(f.all["east"].Tell(easts...))
 	f.Must(f.all["west"].Tell(wests...))
@@ -288,10 +274,8 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	})
 	f.step("what the one leaves out and the other tells moves to it without a gap", func(f *sources) {
 		f.Must(first.Tell(both[0]))
-		f.Await(
-			"it has moved",
-			whose(map[string]string{one: both[0].Address.String() + " ready", two: both[1].Address.String() + " ready"}),
-		)
+		f.Await("it has moved",
+			whose(map[string]string{one: both[0].Address.String() + " ready", two: both[1].Address.String() + " ready"}))
 		if f.Saw(
 			began,
 			e2e.NameOf(f.Service),

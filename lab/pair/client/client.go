@@ -242,11 +242,8 @@ func (j Judge) Cause(r Request) (Cause, string) {
 			continue
 		}
 		if due := j.due(death); r.Began.After(due) && anyAlive { // else there was no better endpoint
-			return Wrong, fmt.Sprintf(
-				"dead since %s, detection was due at %s",
-				death.From.Format("15:04:05.000"),
-				due.Format("15:04:05.000"),
-			)
+			return Wrong, fmt.Sprintf("dead since %s, detection was due at %s", death.From.Format("15:04:05.000"),
+				due.Format("15:04:05.000"))
 		}
 		return JustDied, ""
 	}

@@ -147,13 +147,8 @@ func (s *state) take(staged map[string]*inventoryv1.Node, m *inventoryv1.WatchNo
 		}
 	}
 	if !bytes.Equal(digest, m.GetDigest()) || int(m.GetCount()) != len(staged) {
-		return nil, fmt.Errorf(
-			"breach: %d nodes with the digest %x are told as %d with %x",
-			len(staged),
-			digest,
-			m.GetCount(),
-			m.GetDigest(),
-		)
+		return nil, fmt.Errorf("breach: %d nodes with the digest %x are told as %d with %x", len(staged), digest, m.GetCount(),
+			m.GetDigest())
 	}
 	s.set, s.cursor, s.digest = staged, m.GetCursor(), m.GetDigest()
 	return nil, nil
@@ -205,15 +200,8 @@ func (r *Recorder) Wait(ctx context.Context, mark int, is func(Word) bool) (Word
 			last := "nothing"
 			if len(words) > 0 {
 				w := words[len(words)-1]
-				last = fmt.Sprintf(
-					"synced %t, %d nodes %q, membership %v, addresses %v, observation %d",
-					w.Synced,
-					len(w.Set),
-					w.Names(),
-					w.Membership,
-					w.Addresses,
-					w.Observation,
-				)
+				last = fmt.Sprintf("synced %t, %d nodes %q, membership %v, addresses %v, observation %d", w.Synced, len(w.Set), w.Names(),
+					w.Membership, w.Addresses, w.Observation)
 			}
 			return Word{}, fmt.Errorf("the feed does not say so; its last word is: %s: %w", last, context.Cause(ctx))
 		}

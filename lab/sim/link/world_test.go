@@ -261,11 +261,8 @@ func (w *world) quiet() {
 	}
 	w.checked++
 	if got, want := told(s), r.set(); got != want {
-		w.wrongf(
-			"the subscriber says that it is in step with %s, and its set differs (-want +got):\n%s",
-			life,
-			cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")),
-		)
+		w.wrongf("the subscriber says that it is in step with %s, and its set differs (-want +got):\n%s", life,
+			cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
 	}
 	if s.Observation != r.status.Observation || int(s.Membership.State) != syncs[r.status.Membership.Sync] ||
 		int(s.Addresses.State) != syncs[r.status.Addresses.Sync] {
@@ -331,12 +328,7 @@ func (w *world) wrongf(format string, args ...any) {
 func (w *world) tale() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	head := fmt.Sprintf(
-		"seed %d: connections end at the age of %s, %d nodes in the end",
-		w.seed,
-		w.age,
-		len(w.truth),
-	)
+	head := fmt.Sprintf("seed %d: connections end at the age of %s, %d nodes in the end", w.seed, w.age, len(w.truth))
 	return head + "\n" + strings.Join(w.story, "\n")
 }
 

@@ -178,12 +178,8 @@ func (s *shell) run(ctx context.Context, command string) (string, error) {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = syscall.Kill(-s.bash.Process.Pid, syscall.SIGKILL) })()
 	// The trap leaves the block at the first failure, and not the shell.
-	_, err := fmt.Fprintf(
-		s.stdin,
-		"trap 'return $?' ERR; . '%s' >'%s' 2>&1 3>&- </dev/null; code=$?; trap - ERR; echo $code >&3\n",
-		block,
-		out,
-	)
+	_, err := fmt.Fprintf(s.stdin, "trap 'return $?' ERR; . '%s' >'%s' 2>&1 3>&- </dev/null; code=$?; trap - ERR; echo $code >&3\n", block,
+		out)
 	if err != nil {
 		return "", err
 	}

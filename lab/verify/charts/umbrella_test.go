@@ -55,10 +55,7 @@ func TestEachChartRendersInUmbrellaAsItDoesAlone(t *testing.T) {
 		if diff := cmp.Diff(alone, strings.ReplaceAll(run(below), "# Source: platform/charts/", "# Source: ")); diff != "" {
 			t.Errorf("%s (-alone +in an umbrella chart):\n%s", chart, diff)
 		}
-		if _, err := charts.Run(
-			t.Context(),
-			below+" --set "+chart+".enabledd=true",
-		); err == nil ||
+		if _, err := charts.Run(t.Context(), below+" --set "+chart+".enabledd=true"); err == nil ||
 			!strings.Contains(err.Error(), "enabledd") {
 			t.Errorf("a value that neither chart knows was accepted: %v", err)
 		}

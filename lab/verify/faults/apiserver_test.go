@@ -198,10 +198,8 @@ func (r *run) addWebhook(at netip.AddrPort, ca []byte, writes ...admissionv1.Rul
 		TimeoutSeconds: &second, AdmissionReviewVersions: []string{"v1"},
 	}
 	for _, rule := range writes {
-		webhook.Rules = append(
-			webhook.Rules,
-			admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.OperationAll}, Rule: rule},
-		)
+		webhook.Rules = append(webhook.Rules,
+			admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.OperationAll}, Rule: rule})
 	}
 	config := &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -110,11 +110,8 @@ func (e *env) addMachine(c cluster) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.toBackend[address], err = newFaultProxy(
-		"probes of "+worker.Name,
-		netip.AddrPortFrom(address, probedPort),
-		netip.AddrPortFrom(address, pair.NodePort),
-	)
+	e.toBackend[address], err = newFaultProxy("probes of "+worker.Name, netip.AddrPortFrom(address, probedPort),
+		netip.AddrPortFrom(address, pair.NodePort))
 	if err != nil {
 		return nil, errors.Join(err, worker.Destroy())
 	}

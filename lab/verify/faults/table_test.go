@@ -32,9 +32,7 @@ func (r row) tableRow(f figures) string {
 		f.requests,
 		wrong,
 		f.lost.JustDied,
-		seconds(
-			f.correctAfter,
-		),
+		seconds(f.correctAfter),
 		seconds(r.correctAfter),
 		during,
 		duringBound,

@@ -199,11 +199,8 @@ func TestGarbageCollectorDeletesTheSlicesOfADeletedServiceImport(t *testing.T) {
 	i.define()
 	controllerManager(f, program)
 	i.make(
-		newImport(
-			pair.Service,
-			map[string]any{"slicefeed.dev/class": "default"},
-			map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)},
-		),
+		newImport(pair.Service, map[string]any{"slicefeed.dev/class": "default"},
+			map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)}),
 	)
 	f.StartAll()
 	serve := pair.AreJust(pair.Ready, e2e.Addresses(f.Join(2))...)

@@ -168,13 +168,8 @@ func TestHostnamesOfASourceResolveInCoreDNS(t *testing.T) {
 			return err == nil && slices.Equal(found, want)
 		})
 	}
-	s.PutShopSlice(
-		"web-x7k2q",
-		discoveryv1.AddressTypeIPv4,
-		80,
-		e2e.Named(e2e.Backing("web-0", a.Address, pair.Ready), "db-0"),
-		e2e.Named(e2e.Backing("web-1", b.Address, pair.Ready), "db-1"),
-	)
+	s.PutShopSlice("web-x7k2q", discoveryv1.AddressTypeIPv4, 80, e2e.Named(e2e.Backing("web-0", a.Address, pair.Ready), "db-0"),
+		e2e.Named(e2e.Backing("web-1", b.Address, pair.Ready), "db-1"))
 	s.StartAll()
 	resolves("db-0", a.Address)
 	resolves("db-1", b.Address)
@@ -193,11 +188,8 @@ func TestRecordsOfAHeadlessServiceImportInCoreDNS(t *testing.T) {
 	i := openImports(s)
 	i.define()
 	resolver := dns(s, program, clusterSetZone)
-	object := newImport(
-		"elsewhere",
-		map[string]any{"slicefeed.dev/class": "default"},
-		map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)},
-	)
+	object := newImport("elsewhere", map[string]any{"slicefeed.dev/class": "default"},
+		map[string]any{"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort)})
 	s.Must(unstructured.SetNestedField(object.Object, "Headless", "spec", "type"))
 	i.make(object)
 	s.StartAll()

@@ -212,11 +212,8 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 	})
 	s.Step("people see it beside the Service of its name", func(s *e2e.Setup) {
 		address, name := workers[0].Address.String(), "web/"+pair.Service+".serviceimport"
-		s.AwaitMetric(
-			s.Writers[0],
-			`slicefeed_writer_target_managed{namespace="web",service="`+pair.Service+`.serviceimport"}`,
-			e2e.Equals(1),
-		)
+		s.AwaitMetric(s.Writers[0], `slicefeed_writer_target_managed{namespace="web",service="`+pair.Service+`.serviceimport"}`,
+			e2e.Equals(1))
 		s.AwaitMetric(s.Writers[0], e2e.Managed, e2e.Equals(1))
 		s.Until("the status page shows it alone, with what was written for it", func() bool {
 			code, text := e2e.Run(s.T, "slicefeed-writer", nil, "status", name, "--debug-address", s.Writers[0].DebugAddress())

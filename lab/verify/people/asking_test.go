@@ -274,33 +274,11 @@ func TestAWriterReportsToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		s.Must(without.Kill()) // it would lead when the other one is restarted
 	})
 	s.Step("an operator reads what is listed, what is held back and until when", func(s *e2e.Setup) {
-		d.reports(
-			s,
-			writer,
-			personSAN,
-			shop,
-			`"LEVEL_WARNING", "reason": "ShrinkLimited"`,
-			`"leading": true`,
-			`"state": "TARGET_STATE_MANAGED"`,
-			`"ready": 2, "draining": 0, "notReady": 1, "outOfSync": 0, "held": 1`,
-			`"nextDecisionIn":`,
-		)
-		d.reports(
-			s,
-			writer,
-			personSAN,
-			shop+"/"+leaving,
-			`"reason": "ShrinkLimited"`,
-			`"address": "`+leaving+`"`,
-			`"message": "Source default takes out`,
-			`"rule": "shrink", "reason": "source default: DRAINING, probe: passing"`,
-			`"node": "`+all[0].Name+`", "state": "DRAINING"`,
-			`"result": "passing"`,
-			`"now": {`,
-			isReady,
-			`"wanted": {`,
-			isReady,
-		)
+		d.reports(s, writer, personSAN, shop, `"LEVEL_WARNING", "reason": "ShrinkLimited"`, `"leading": true`,
+			`"state": "TARGET_STATE_MANAGED"`, `"ready": 2, "draining": 0, "notReady": 1, "outOfSync": 0, "held": 1`, `"nextDecisionIn":`)
+		d.reports(s, writer, personSAN, shop+"/"+leaving, `"reason": "ShrinkLimited"`, `"address": "`+leaving+`"`,
+			`"message": "Source default takes out`, `"rule": "shrink", "reason": "source default: DRAINING, probe: passing"`,
+			`"node": "`+all[0].Name+`", "state": "DRAINING"`, `"result": "passing"`, `"now": {`, isReady, `"wanted": {`, isReady)
 		d.reports(s, writer, personSAN, shop+"/"+dead.Name, `"reason": "ProbeFailing"`, `"Its probe fails: `, `"rule": "table"`,
 			`"state": "READY"`, `"result": "failing"`, `"detail":`, `"passedAge":`)
 		d.reports(s, writer, personSAN, shop+"/10.0.1.9", `"reason": "NotReported"`)

@@ -143,13 +143,8 @@ func (e *edge) judge(t *testing.T, unheard, dying []span) {
 		if p.err != nil {
 			failed++
 			if !slices.ContainsFunc(dying, func(d span) bool { return !p.ended.Before(d.from) && !p.began.After(d.to) }) {
-				t.Errorf(
-					"%s: a request from %s to %s failed: %v",
-					e.at,
-					p.began.Format(time.StampMilli),
-					p.ended.Format(time.StampMilli),
-					p.err,
-				)
+				t.Errorf("%s: a request from %s to %s failed: %v", e.at, p.began.Format(time.StampMilli), p.ended.Format(time.StampMilli),
+					p.err)
 			}
 		}
 		for _, u := range unheard {

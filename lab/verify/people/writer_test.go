@@ -68,9 +68,7 @@ func TestWriterPeoplePreflight(t *testing.T) {
 			1,
 			"TLS_CERT_FILE="+dir+"/tls.crt",
 			"TLS_KEY_FILE="+dir+"/tls.key",
-		)(
-			s,
-		)
+		)(s)
 	})
 	s.Step("a permission is missing", func(s *e2e.Setup) {
 		withoutRole(s)

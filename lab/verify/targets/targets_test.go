@@ -19,9 +19,7 @@ func TestANewcomersServiceIsServedForItsLabelAndAsItsAnnotationsSay(t *testing.T
 	f.StartAll()
 	blue, red := f.Machine(
 		pair.WorkerOptions{Labels: map[string]string{"pool": "blue"}},
-	), f.Machine(
-		pair.WorkerOptions{Labels: map[string]string{"pool": "red"}},
-	)
+	), f.Machine(pair.WorkerOptions{Labels: map[string]string{"pool": "red"}})
 	f.Must(blue.Join(f.Ctx()))
 	f.Must(red.Join(f.Ctx()))
 	both := pair.AreJust(pair.Ready, blue.Address, red.Address)
