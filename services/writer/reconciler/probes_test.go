@@ -23,7 +23,7 @@ func TestRemovedEndpointsAreProbedWhileTheyAreListed(t *testing.T) {
 		Target: targets.Target{Configured: anyPort, ProbePort: 30080, Settings: targets.Settings{Probe: probe.Spec{Mode: probe.TCP}}},
 	}
 	off := targets.Resolution{}
-	off.Target.Settings.Probe.Mode = probe.Off
+	off.Settings.Probe.Mode = probe.Off
 	for _, tt := range []struct {
 		name    string
 		view    targets.Resolution
