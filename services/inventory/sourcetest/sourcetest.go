@@ -54,7 +54,7 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 		h.verify(roster.FullVerification)
 		h.expectMembers(two...)
 		h.verify(roster.FullVerification)
-		if update := h.source.Take(); len(update.Changed)+len(update.Removed) > 0 {
+		if update := h.Source.Take(); len(update.Changed)+len(update.Removed) > 0 {
 			t.Errorf("reported again: %+v", update)
 		}
 	})
@@ -82,7 +82,7 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 		go func() {
 			defer close(done)
 			for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification} {
-				_, _ = h.source.Verify(ctx, mode) // may succeed before it sees the canceled context
+				_, _ = h.Source.Verify(ctx, mode) // may succeed before it sees the canceled context
 			}
 		}()
 		select {
@@ -95,29 +95,29 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 	})
 	t.Run("added, changed and removed members are reported", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
-		h.require("Set", h.setMembers != nil)
+		h.require("Set", h.Set != nil)
 		h.verify(roster.FullVerification)
 		members := []Member{newMember(2, true), newMember(3, true)}
-		h.setMembers(t, members...)
+		h.Set(t, members...)
 		h.verify(roster.FullVerification)
 		h.expectMembers(members...)
 	})
 	t.Run("an empty origin is reported as empty", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
-		h.require("Set", h.setMembers != nil)
+		h.require("Set", h.Set != nil)
 		h.verify(roster.FullVerification)
-		h.setMembers(t)
+		h.Set(t)
 		h.verify(roster.FullVerification)
 		h.expectMembers()
 	})
 	t.Run("an unreadable origin fails verifications and removes nothing", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
-		h.require("Break", h.breakSource != nil)
+		h.require("Break", h.Break != nil)
 		h.verify(roster.FullVerification)
 		h.expectMembers(two...)
-		h.breakSource(t)
+		h.Break(t)
 		for _, mode := range []roster.Verification{roster.LightVerification, roster.FullVerification, roster.FullVerification} {
-			if _, err := h.source.Verify(t.Context(), mode); err == nil {
+			if _, err := h.Source.Verify(t.Context(), mode); err == nil {
 				t.Errorf("%s verification succeeded", mode)
 			}
 			h.expectMembers(two...)
@@ -125,14 +125,14 @@ func Run(t *testing.T, newFixture func(t *testing.T, members ...Member) Fixture)
 	})
 	t.Run("source recovers with its origin", func(t *testing.T) {
 		h := startHarness(t, newFixture(t, two...))
-		h.require("Break, Repair and Set", h.breakSource != nil && h.repairSource != nil && h.setMembers != nil)
+		h.require("Break, Repair and Set", h.Break != nil && h.Repair != nil && h.Set != nil)
 		h.verify(roster.FullVerification)
-		h.breakSource(t)
-		if _, err := h.source.Verify(t.Context(), roster.FullVerification); err == nil {
+		h.Break(t)
+		if _, err := h.Source.Verify(t.Context(), roster.FullVerification); err == nil {
 			t.Error("full verification succeeded")
 		}
-		h.repairSource(t)
-		h.setMembers(t, newMember(3, true))
+		h.Repair(t)
+		h.Set(t, newMember(3, true))
 		h.verify(roster.FullVerification)
 		h.expectMembers(newMember(3, true))
 	})
@@ -144,10 +144,9 @@ func newMember(n byte, ready bool) Member {
 
 // harness runs a source and collects what it reports, as the roster would.
 type harness struct {
-	t                         *testing.T
-	source                    roster.Source
-	setMembers                func(*testing.T, ...Member)
-	breakSource, repairSource func(*testing.T)
+	Fixture
+
+	t *testing.T
 
 	nodes       map[string]roster.Node
 	lastContact time.Time
@@ -170,10 +169,7 @@ func startHarness(t *testing.T, f Fixture) *harness {
 			t.Error("Run does not return after its context is canceled")
 		}
 	})
-	return &harness{
-		t: t, source: f.Source, setMembers: f.Set, breakSource: f.Break, repairSource: f.Repair,
-		nodes: map[string]roster.Node{},
-	}
+	return &harness{Fixture: f, t: t, nodes: map[string]roster.Node{}}
 }
 
 // require skips the test unless the fixture has these functions.
@@ -191,7 +187,7 @@ func (h *harness) verify(mode roster.Verification) (number uint64) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), timeout)
 	defer cancel()
 	for {
-		number, err := h.source.Verify(ctx, mode)
+		number, err := h.Source.Verify(ctx, mode)
 		if err == nil {
 			h.takeUpdate()
 			return number
@@ -205,7 +201,7 @@ func (h *harness) verify(mode roster.Verification) (number uint64) {
 // takeUpdate applies an update as the roster does, and checks its order.
 func (h *harness) takeUpdate() {
 	h.t.Helper()
-	update := h.source.Take()
+	update := h.Source.Take()
 	var changed []string
 	for _, c := range update.Changed {
 		h.nodes[c.Name] = c
@@ -235,7 +231,7 @@ func (h *harness) awaitUpdate(what string, condition func() bool) {
 	deadline := time.After(timeout)
 	for h.takeUpdate(); !condition(); h.takeUpdate() {
 		select {
-		case <-h.source.Changed():
+		case <-h.Source.Changed():
 		case <-deadline:
 			h.t.Fatalf("timed out waiting for %s", what)
 		}
