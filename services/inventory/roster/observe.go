@@ -45,12 +45,6 @@ func newObserver(cfg Config) *observer {
 	return &observer{cfg: cfg, counts: newCounts()}
 }
 
-// setCounts records how many nodes there are of each kind.
-func (o *observer) setCounts(now time.Time, counts Counts) {
-	o.counts = counts
-	o.reevaluate(now)
-}
-
 // usesCloud reports whether addresses come from listings of the cloud.
 func (o *observer) usesCloud() bool { return o.cfg.Method == ByCloud }
 

@@ -56,6 +56,7 @@ type member struct {
 	resolved resolution
 	serverID string // of the server that was found last
 	misses   misses
+	counted  kind
 }
 
 // Input is everything that arrives at once.
@@ -106,7 +107,7 @@ func (r *Roster) applySource(now time.Time, update Update) {
 		}
 	}
 	if len(update.Changed)+len(update.Removed) > 0 {
-		r.setCounts(now, r.countMembers())
+		r.reevaluate(now)
 	}
 	r.updateSource(now, update)
 }
@@ -193,10 +194,11 @@ func (r *Roster) applyListing(now time.Time, result ListingResult) {
 	for _, m := range r.members {
 		if m.isUnresolved() && !result.StartedAt.Before(m.firstSeen) && !m.resolved.isUnreadable { // invalid data confirms nothing
 			r.addMiss(&m.misses, result.StartedAt)
+			r.recount(m, m.kind())
 		}
 		r.requestListingFor(m)
 	}
-	r.setCounts(now, r.countMembers())
+	r.reevaluate(now)
 	r.completeListing(now, result.StartedAt)
 }
 
@@ -206,6 +208,7 @@ func (r *Roster) remove(now time.Time, name string) {
 	if m == nil {
 		return
 	}
+	r.recount(m, kind{})
 	r.assigner.release(m)
 	r.resolver.leave(m.serverID, now)
 	if m.IsPublished() {
@@ -246,6 +249,7 @@ func (r *Roster) decide(m *member) {
 		r.anomalies.remove(m.Name)
 	}
 	m.Node = &n
+	r.recount(m, m.kind())
 	r.dirty[m.Name] = struct{}{}
 }
 
@@ -262,32 +266,56 @@ type Counts struct {
 	unreadable  int // whose server has invalid data in the cloud
 }
 
-// Counts returns the counts, which must not be modified. Its cost does not depend on the number of nodes.
-func (r *Roster) Counts() Counts { return r.counts }
+// Counts returns the counts. Its cost does not depend on the number of nodes.
+func (r *Roster) Counts() Counts {
+	c := r.counts
+	c.States, c.Omitted = maps.Clone(c.States), maps.Clone(c.Omitted)
+	return c
+}
 
-func (r *Roster) countMembers() Counts {
-	c := newCounts()
-	for _, m := range r.members {
-		if m.Excluded == 0 {
-			c.eligible++
-		}
-		if m.IsPublished() {
-			c.published++
-			c.States[m.State]++
-		} else {
-			c.Omitted[m.Omission.Reason]++
-		}
-		if m.isUnresolved() && m.State == Ready && !m.misses.Confirmed {
-			c.unconfirmed++
-		}
-		if m.Invalid != "" && m.Excluded == 0 {
-			c.invalid++
-		}
-		if m.resolved.isUnreadable {
-			c.unreadable++
+// kind is what a member is counted as. The zero value counts as nothing.
+type kind struct {
+	isEligible, isUnconfirmed, isInvalid, isUnreadable bool
+
+	state   NodeState      // zero: it is omitted
+	omitted OmissionReason // zero: it is published
+}
+
+func (m *member) kind() kind {
+	k := kind{isEligible: m.Excluded == 0, isUnreadable: m.resolved.isUnreadable}
+	k.isInvalid = k.isEligible && m.Invalid != ""
+	k.isUnconfirmed = m.isUnresolved() && m.State == Ready && !m.misses.Confirmed
+	if m.IsPublished() {
+		k.state = m.State
+	} else {
+		k.omitted = m.Omission.Reason
+	}
+	return k
+}
+
+// recount counts a member as another kind than before.
+func (r *Roster) recount(m *member, k kind) {
+	r.counts.add(m.counted, -1)
+	r.counts.add(k, +1)
+	m.counted = k
+}
+
+func (c *Counts) add(k kind, by int) {
+	if k.state != 0 {
+		c.States[k.state] += by
+		c.published += by
+	} else if k.omitted != 0 {
+		c.Omitted[k.omitted] += by
+	}
+	addIf := func(is bool, number *int) {
+		if is {
+			*number += by
 		}
 	}
-	return c
+	addIf(k.isEligible, &c.eligible)
+	addIf(k.isUnconfirmed, &c.unconfirmed)
+	addIf(k.isInvalid, &c.invalid)
+	addIf(k.isUnreadable, &c.unreadable)
 }
 
 func newCounts() Counts {
