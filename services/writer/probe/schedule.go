@@ -52,7 +52,7 @@ func NewSchedule(limit int) *Schedule {
 		limit: limit, inFlightBySource: map[string]int{}, records: map[Key]*keyRecord{}, targets: map[string]*target{},
 		changedTargets: map[string]struct{}{}, queues: map[Share]*shareQueue{},
 		readyQueues: indexedHeap[*shareQueue]{before: turnBefore, place: func(q *shareQueue) *int { return &q.readyPlace }},
-		expiring: indexedHeap[*keyRecord]{before: expiresBefore, place: func(r *keyRecord) *int { return &r.expiryPlace }},
+		expiring:    indexedHeap[*keyRecord]{before: expiresBefore, place: func(r *keyRecord) *int { return &r.expiryPlace }},
 	}
 }
 

@@ -37,8 +37,8 @@ type shareQueue struct {
 	inFlight   int
 	startedAt  time.Time // when its last probe started
 	lastStart  uint64    // the number of that among the probes of all shares
-	readyPlace int  // in Schedule.readyQueues
-	blocked    bool // in Schedule.blockedQueues
+	readyPlace int       // in Schedule.readyQueues
+	blocked    bool      // in Schedule.blockedQueues
 }
 
 // hasCapacity reports whether a share may have one more probe in flight.
