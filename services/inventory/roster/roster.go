@@ -224,7 +224,7 @@ func (m *member) isUnresolved() bool { return m.Excluded == 0 && !m.IsPublished(
 // requestListingFor requests a listing if an eligible node has no address.
 func (r *Roster) requestListingFor(m *member) {
 	if m.isUnresolved() {
-		r.observer.requestListing(m.misses.Next)
+		r.requestListing(m.misses.Next)
 	}
 }
 
