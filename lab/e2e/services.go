@@ -71,9 +71,7 @@ func (s *Setup) CreateService(service *corev1.Service) *corev1.Service {
 // PatchService changes a Service by a merge patch.
 func (s *Setup) PatchService(service *corev1.Service, patch string) {
 	s.T.Helper()
-	_, err := s.ConsumingClient().
-		CoreV1().
-		Services(service.Namespace).
+	_, err := s.ConsumingClient().CoreV1().Services(service.Namespace).
 		Patch(s.Ctx(), service.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	s.Must(err)
 }

@@ -34,9 +34,7 @@ func (s store) Get(ctx context.Context, namespace, name string) (*discoveryv1.En
 
 // List reads those of a Service.
 func (s store) List(ctx context.Context, namespace string, with map[string]string) ([]*discoveryv1.EndpointSlice, string, error) {
-	list, err := s.DiscoveryV1().
-		EndpointSlices(namespace).
-		List(ctx, metav1.ListOptions{LabelSelector: labels.Set(with).String()})
+	list, err := s.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(with).String()})
 	if err != nil {
 		return nil, "", err
 	}

@@ -92,8 +92,7 @@ func (p *Pair) untilPolicy(ctx context.Context, user, namespace string) error {
 	tick := time.NewTicker(50 * time.Millisecond) // that a policy has begun to work is told nowhere
 	defer tick.Stop()
 	for {
-		_, err := client.DiscoveryV1().
-			EndpointSlices(namespace).
+		_, err := client.DiscoveryV1().EndpointSlices(namespace).
 			Create(ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsForbidden(err) {
 			return nil

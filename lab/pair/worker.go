@@ -150,8 +150,7 @@ func (w *Worker) patch(ctx context.Context, change map[string]any, subresources 
 	if err != nil {
 		return fmt.Errorf("change %s: %w", w.Name, err)
 	}
-	_, err = w.pair.securedClient.CoreV1().
-		Nodes().
+	_, err = w.pair.securedClient.CoreV1().Nodes().
 		Patch(ctx, w.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		return fmt.Errorf("change %s: %w", w.Name, err)

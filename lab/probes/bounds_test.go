@@ -115,8 +115,7 @@ func TestFailuresAreNoticedWithinTheBounds(t *testing.T) {
 			c.failure,
 			c.mode,
 			c.within.Seconds(),
-			figures.Percentile(c.noticed, 50).
-				Seconds(),
+			figures.Percentile(c.noticed, 50).Seconds(),
 			p99.Seconds(),
 			figures.Percentile(c.redeemed, 50).Seconds(),
 			figures.Percentile(c.redeemed, 99).Seconds(),

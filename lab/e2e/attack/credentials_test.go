@@ -108,10 +108,7 @@ func TestCredentialsChangeWhileBothComponentsRun(t *testing.T) {
 				s.T.Logf("its stream ended after %s", time.Since(begun))
 				s.AwaitMetric(inventory, `slicefeed_inventory_tls_reload_errors_total{file="ca",link="feed"}`, e2e.AtLeast(1))
 				s.ListNodes(s.OperatorConn())
-				if err := tryList(
-					s.Ctx(),
-					s.WriterConn(),
-				); status.Code(err) != codes.PermissionDenied &&
+				if err := tryList(s.Ctx(), s.WriterConn()); status.Code(err) != codes.PermissionDenied &&
 					status.Code(err) != codes.Unavailable {
 					s.T.Errorf("a client that was taken off the list gets %v", err)
 				}

@@ -223,8 +223,7 @@ func TestAttackEventsThatAreNotTheWriters(t *testing.T) {
 	}
 	patch := func(name, what string) attempt {
 		return func(ctx context.Context, as *kubernetes.Clientset, dry []string) error {
-			_, err := as.EventsV1().
-				Events(pair.Namespace).
+			_, err := as.EventsV1().Events(pair.Namespace).
 				Patch(ctx, name, types.MergePatchType, []byte(what), metav1.PatchOptions{DryRun: dry})
 			return err
 		}

@@ -140,9 +140,7 @@ func deletes(s *e2e.Setup, proxy *apifault.Proxy) *apifault.HeldWrite {
 	held := proxy.HoldNextWrite()
 	label := func(value string) {
 		patch := `{"metadata":{"labels":{"slicefeed.dev/class":` + value + `}}}`
-		_, err := s.ConsumingClient().
-			CoreV1().
-			Services(pair.Namespace).
+		_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).
 			Patch(s.Ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		s.Must(err)
 	}

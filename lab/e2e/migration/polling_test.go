@@ -131,9 +131,7 @@ func members(nodes []corev1.Node, servers []server, lan, prefix string) []netip.
 			}
 			for _, nic := range server.Entities.NICs.Items {
 				for _, ip := range nic.Properties.IPs {
-					if address, err := netip.ParseAddr(
-						ip,
-					); err == nil && strconv.Itoa(nic.Properties.LAN) == lan &&
+					if address, err := netip.ParseAddr(ip); err == nil && strconv.Itoa(nic.Properties.LAN) == lan &&
 						strings.HasPrefix(ip, prefix) {
 						all = append(all, address)
 					}

@@ -103,12 +103,8 @@ func TestHandOverToAnotherClassIsNeverEmpty(t *testing.T) {
 	t.Cleanup(func() {
 		f.Must(blue.Kill())
 		f.CheckLog(blue)
-		f.Must(
-			f.ConsumingClient().
-				CoordinationV1().
-				Leases("rival").
-				DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}),
-		)
+		f.Must(f.ConsumingClient().CoordinationV1().Leases("rival").
+			DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	})
 	cart := f.CreateService(e2e.NewLabeledService("cart", e2e.InNamespace(pair.OtherNamespace)))
 	f.StartAll()

@@ -240,12 +240,8 @@ func gatewayPods(s *e2e.Setup) {
 	)
 	s.T.Cleanup(func() {
 		now := int64(0)
-		s.Must(
-			s.SecuredClient().
-				CoreV1().
-				Pods(ingress).
-				DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}),
-		)
+		s.Must(s.SecuredClient().CoreV1().Pods(ingress).
+			DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
 	})
 }
 

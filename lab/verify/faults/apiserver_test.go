@@ -124,12 +124,8 @@ func sliceEdited(r *run) {
 
 // slicesDeleted has another client delete our slices, once.
 func slicesDeleted(r *run) {
-	r.must(
-		r.ConsumingClient().
-			DiscoveryV1().
-			EndpointSlices(pair.Namespace).
-			DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
-	)
+	r.must(r.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).
+		DeleteCollection(r.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // What webhooks reject.

@@ -119,9 +119,7 @@ func (e *env) prepare(ctx context.Context) error {
 		`{"metadata":{"annotations":{"slicefeed.dev/source":"default,second"}},"spec":{"ports":[{"port":80,"targetPort":%d}]}}`,
 		probedPort,
 	)
-	_, err = e.ConsumingClient().
-		CoreV1().
-		Services(pair.Namespace).
+	_, err = e.ConsumingClient().CoreV1().Services(pair.Namespace).
 		Patch(ctx, pair.Service, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("change the Service: %w", err)

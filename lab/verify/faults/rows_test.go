@@ -90,9 +90,7 @@ func networkRows() []row {
 			on("responses are 2 s late", toxics(api, verySlow)).while(joins).correctWithin(slowed),
 			on("each connection is reset", toxics(api, resets)).while(deleted).unwritable(takeover),
 		),
-		of(
-			"writers → backends",
-			retried,
+		of("writers → backends", retried,
 			on("all probes are refused", refused(toAllBackends)).lasting(6*time.Second).writing(panicWrites),
 			on("the probes of one backend are lost", isBlackHole(toOneBackend)).while(joins).lasting(7*time.Second).writing(2),
 			on(
@@ -110,73 +108,36 @@ func networkRows() []row {
 func processRows() []row {
 	const succeeded = takeover + undisturbed
 	return slices.Concat(
-		of(
-			"inventory process",
-			undisturbed,
+		of("inventory process", undisturbed,
 			on("killed", killed(theInventory)).while(dies).correctWithin(detected),
 			on("killed and started again, with another epoch", killedAndLaunched(theInventory)).while(deleted).correctWithin(slowed),
 			on("killed every 1.5 s", crashing(theInventory, 1500*time.Millisecond)).while(drains).lasting(5*time.Second).andAfter(retried),
-			on(
-				"frozen until the writers disconnect",
-				frozen(theInventory),
-			).while(dies).
-				lasting(16*time.Second).
-				correctWithin(detected).
+			on("frozen until the writers disconnect", frozen(theInventory)).while(dies).lasting(16*time.Second).correctWithin(detected).
 				andAfter(retried),
 			on("runs a tenth of the time", starved(theInventory)).while(replaced).correctWithin(slowed),
 		),
-		of(
-			"writer process",
-			undisturbed,
+		of("writer process", undisturbed,
 			on("leader killed", killed(theLeader)).while(replaced).correctWithin(succeeded).unwritable(0),
-			on(
-				"leader frozen until the standby leads: two leaders for a moment",
-				frozen(theLeader),
-			).while(replaced).
-				correctWithin(succeeded).
-				unwritable(0),
-			on(
-				"both killed every 2 s",
-				crashing(bothWriters, 2*time.Second),
-			).while(joins).
-				lasting(6*time.Second).
-				andAfter(succeeded).
+			on("leader frozen until the standby leads: two leaders for a moment", frozen(theLeader)).while(replaced).
+				correctWithin(succeeded).unwritable(0),
+			on("both killed every 2 s", crashing(bothWriters, 2*time.Second)).while(joins).lasting(6*time.Second).andAfter(succeeded).
 				unwritable(takeover),
-			on(
-				"all writers and inventories killed",
-				killed(these(theInventory, theReplica, theSecond, bothWriters)),
-			).while(deleted).
-				andAfter(succeeded).
-				unwritable(takeover),
+			on("all writers and inventories killed", killed(these(theInventory, theReplica, theSecond, bothWriters))).while(deleted).
+				andAfter(succeeded).unwritable(takeover),
 		),
 	)
 }
 
 func fileRows() []row {
-	return of(
-		"files",
-		undisturbed,
-		on(
-			"the inventory's certificate is truncated",
-			corrupted(theInventory, certificate, "tls.crt", truncated),
-		).while(joins).
+	return of("files", undisturbed,
+		on("the inventory's certificate is truncated", corrupted(theInventory, certificate, "tls.crt", truncated)).while(joins).
 			correctWithin(slowed),
-		on(
-			"the writers' CA of the inventory is removed",
-			corrupted(bothWriters, peerCAs, "peer-ca.crt", removed),
-		).while(joins).
+		on("the writers' CA of the inventory is removed", corrupted(bothWriters, peerCAs, "peer-ca.crt", removed)).while(joins).
 			correctWithin(slowed),
-		on(
-			"the client list is garbage",
-			corrupted(theInventory, allowedClients, "clients.yaml", garbage),
-		).while(joins).
+		on("the client list is garbage", corrupted(theInventory, allowedClients, "clients.yaml", garbage)).while(joins).
 			correctWithin(slowed),
-		on(
-			"the client list lacks the writers",
-			corrupted(theInventory, allowedClients, "clients.yaml", withoutWriters),
-		).while(dies).
-			correctWithin(detected).
-			andAfter(reloaded),
+		on("the client list lacks the writers", corrupted(theInventory, allowedClients, "clients.yaml", withoutWriters)).while(dies).
+			correctWithin(detected).andAfter(reloaded),
 		on("the IONOS token is emptied", token(emptied)).while(joins).andAfter(retried),
 		on("the records file is truncated", records(truncated)).while(secondBackendDies).lasting(6*time.Second).correctWithin(detected),
 		on("the inventory's certificate has expired", inventoryCert(expired)).while(dies).correctWithin(detected).andAfter(reloaded),
@@ -193,59 +154,26 @@ func apiServerRows() []row {
 		led      = takeover + written
 	)
 	return slices.Concat(
-		of(
-			"secured API server",
-			relisted,
+		of("secured API server", relisted,
 			on("killed and started again", apiServerKilled(secured)).while(backendDies).correctWithin(detected),
 			on("etcd compacted behind the watch (410 Gone)", compacted(secured, toSecured)).while(replaced),
-			on(
-				"each Node changes about a hundred times a second in what does not concern us",
-				unrelatedNodeChanges,
-			).while(replaced).
-				correctWithin(undisturbed+2*time.Second).
-				andAfter(undisturbed),
+			on("each Node changes about a hundred times a second in what does not concern us", unrelatedNodeChanges).while(replaced).
+				correctWithin(undisturbed+2*time.Second).andAfter(undisturbed),
 		),
-		of(
-			"consuming API server",
-			led,
+		of("consuming API server", led,
 			on("killed and started again", apiServerKilled(consuming)).while(joins).unwritable(led),
-			on(
-				"frozen for longer than the Lease",
-				programFrozen(consuming, controlplane.APIServer),
-			).while(deleted).
-				lasting(14*time.Second).
+			on("frozen for longer than the Lease", programFrozen(consuming, controlplane.APIServer)).while(deleted).lasting(14*time.Second).
 				unwritable(led),
 			on("etcd killed and started again", etcdKilled(consuming)).while(joins).lasting(4*time.Second).unwritable(led),
-			on(
-				"429 with Retry-After: 2 to each write of a slice",
-				webhookAnswers(http.StatusTooManyRequests, 2, sliceWrites),
-			).while(joins).
-				lasting(5*time.Second).
-				andAfter(written).
-				unwritable(written),
-			on(
-				"403 to each write of a slice: permission removed",
-				forbidden,
-			).while(dies).
-				lasting(4*time.Second).
-				andAfter(relisted).
+			on("429 with Retry-After: 2 to each write of a slice", webhookAnswers(http.StatusTooManyRequests, 2, sliceWrites)).while(joins).
+				lasting(5*time.Second).andAfter(written).unwritable(written),
+			on("403 to each write of a slice: permission removed", forbidden).while(dies).lasting(4*time.Second).andAfter(relisted).
 				unwritable(relisted),
 		),
-		of(
-			"other clients of the consuming API",
-			undisturbed,
-			on(
-				"one sets an endpoint to not ready four times a second",
-				sliceEdited,
-			).lasting(3*time.Second).
-				andAfter(20*time.Second).
+		of("other clients of the consuming API", undisturbed,
+			on("one sets an endpoint to not ready four times a second", sliceEdited).lasting(3*time.Second).andAfter(20*time.Second).
 				writing(12),
-			on(
-				"one deletes our slices",
-				slicesDeleted,
-			).while(joins).
-				correctWithin(undisturbed).
-				writing(2).
+			on("one deletes our slices", slicesDeleted).while(joins).correctWithin(undisturbed).writing(2).
 				losing("until the slice is created again, some milliseconds later, there is none"),
 		),
 	)
@@ -256,29 +184,14 @@ func limitRows() []row {
 		openFiles = 3 // standard input, output and error: no other one can be opened
 		restarted = 20 * time.Second
 	)
-	return of(
-		"resource limits",
-		undisturbed,
-		on(
-			"no file descriptor for the leader",
-			limited(theLeader, pair.OpenFiles, openFiles),
-		).while(deleted).
-			correctWithin(undisturbed).
+	return of("resource limits", undisturbed,
+		on("no file descriptor for the leader", limited(theLeader, pair.OpenFiles, openFiles)).while(deleted).correctWithin(undisturbed).
 			unwritable(0),
 		on("no file descriptor for the inventory", limited(theInventory, pair.OpenFiles, openFiles)).while(replaced).andAfter(restarted),
-		on(
-			"no more memory for the leader",
-			limited(theLeader, pair.AddressSpace, 1<<20),
-		).while(replaced).
-			andAfter(takeover+undisturbed).
+		on("no more memory for the leader", limited(theLeader, pair.AddressSpace, 1<<20)).while(replaced).andAfter(takeover+undisturbed).
 			unwritable(takeover),
-		on(
-			"the disk with the leader's log is full",
-			limited(theLeader, pair.FileSize, 1),
-		).while(replaced).
-			correctWithin(takeover+undisturbed).
-			andAfter(slowed).
-			unwritable(takeover),
+		on("the disk with the leader's log is full", limited(theLeader, pair.FileSize, 1)).while(replaced).
+			correctWithin(takeover+undisturbed).andAfter(slowed).unwritable(takeover),
 	)
 }
 
@@ -295,9 +208,7 @@ func backendRows() []row {
 			on("all refuse connections", allFail(backend.Refuse)).lasting(5*time.Second).writing(panicWrites),
 			on("one dies and comes back every 5 s", oneFlaps(5*time.Second)).while(joins).lasting(10*time.Second).writing(4),
 		),
-		of(
-			"IONOS API",
-			listed,
+		of("IONOS API", listed,
 			on(
 				"429 with Retry-After: 3 to everything",
 				cloudAnswers(ionosapi.Fault{Kind: ionosapi.TooManyRequestsSeconds, Wait: ionosapi.Duration(3 * time.Second)}),

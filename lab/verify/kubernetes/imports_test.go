@@ -113,9 +113,7 @@ func (i *imports) patch(name, patch string) {
 // of are the slices of a ServiceImport.
 func (i *imports) of(name string) (all []*discoveryv1.EndpointSlice) {
 	i.T.Helper()
-	list, err := i.ConsumingClient().
-		DiscoveryV1().
-		EndpointSlices(pair.Namespace).
+	list, err := i.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).
 		List(i.Ctx(), metav1.ListOptions{LabelSelector: importLabel + "=" + name})
 	i.Must(err)
 	for n := range list.Items {
@@ -234,8 +232,7 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		slice := i.of(pair.Service)[0]
 		for version, refused := range map[string]bool{"multicluster.x-k8s.io/v1alpha1": false, "example.org/v1": true} {
 			slice.OwnerReferences[0].APIVersion = version
-			_, err := writer.DiscoveryV1().
-				EndpointSlices(pair.Namespace).
+			_, err := writer.DiscoveryV1().EndpointSlices(pair.Namespace).
 				Update(s.Ctx(), slice, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 			if refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only add a Service or ServiceImport as owner")) ||
 				!refused && err != nil {

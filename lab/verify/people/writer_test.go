@@ -136,9 +136,7 @@ func withoutPolicy(s *e2e.Setup) {
 
 func patchService(s *e2e.Setup, patch string) {
 	s.T.Helper()
-	_, err := s.ConsumingClient().
-		CoreV1().
-		Services(pair.Namespace).
+	_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).
 		Patch(s.Ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	s.Must(err)
 }

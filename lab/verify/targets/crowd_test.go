@@ -87,8 +87,7 @@ func createCrowd(f *e2e.Setup, n int) []*corev1.Service {
 	f.Must(err)
 	for i := range all {
 		group.Go(func() (err error) {
-			all[i], err = client.CoreV1().
-				Services(pair.Namespace).
+			all[i], err = client.CoreV1().Services(pair.Namespace).
 				Create(ctx, e2e.NewLabeledService(fmt.Sprintf("service-%03d", i)), metav1.CreateOptions{})
 			return err
 		})

@@ -24,12 +24,8 @@ func TestTwoInstallationsOfOneClassDoNotFight(t *testing.T) {
 	t.Cleanup(func() {
 		f.Must(rival.Kill())
 		f.CheckLog(rival)
-		f.Must(
-			f.ConsumingClient().
-				CoordinationV1().
-				Leases("rival").
-				DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}),
-		)
+		f.Must(f.ConsumingClient().CoordinationV1().Leases("rival").
+			DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	})
 	cart := f.CreateService(e2e.NewLabeledService("cart", e2e.InNamespace(pair.OtherNamespace)))
 	f.StartAll()
