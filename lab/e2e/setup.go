@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -384,14 +385,8 @@ func (s *Setup) UntilCalled(what string, yes func() bool) {
 func (s *Setup) every(pause time.Duration, what string, yes func() bool) {
 	s.T.Helper()
 	ctx := s.Ctx()
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for !yes() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.T.Fatalf("waited until %s: %v", what, context.Cause(ctx))
-		}
+	if wait.PollUntilContextCancel(ctx, pause, true, func(context.Context) (bool, error) { return yes(), nil }) != nil {
+		s.T.Fatalf("waited until %s: %v", what, context.Cause(ctx))
 	}
 }
 

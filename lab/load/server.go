@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/slicefeed/slicefeed/lab/process"
 )
 
@@ -82,20 +84,11 @@ func (s *Server) Send() (time.Time, error) {
 
 // Until polls: metrics do not report when they change.
 func (s *Server) Until(ctx context.Context, what string, within time.Duration, is func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if so, err := is(); so || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("after %s it is still not so that %s: %w", within, what, ctx.Err())
-		}
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, within, true, func(context.Context) (bool, error) { return is() })
+	if err != nil {
+		return fmt.Errorf("wait %s until %s: %w", within, what, err)
 	}
+	return nil
 }
 
 // Metrics are the values of all that a server counts, by the name with its labels.

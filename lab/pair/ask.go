@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/slicefeed/slicefeed/lab/ionosapi"
 )
 
@@ -16,21 +18,17 @@ import (
 // again and again at this pace.
 const askEvery = 10 * time.Millisecond
 
-// until asks until the answer is yes. The error is about what was waited for.
-func until(ctx context.Context, what string, yes func(context.Context) (bool, error)) error {
-	tick := time.NewTicker(askEvery)
-	defer tick.Stop()
-	for {
-		ok, err := yes(ctx)
-		if ok {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
-		}
+// Until asks until the answer is yes. The error is about what was waited for, and the last that was met meanwhile.
+func Until(ctx context.Context, what string, yes func(context.Context) (bool, error)) error {
+	var last error
+	ended := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (ok bool, _ error) {
+		ok, last = yes(ctx)
+		return ok, nil
+	})
+	if ended != nil {
+		return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), last))
 	}
+	return nil
 }
 
 // Metric reads a metric without labels from the component's /metrics.
@@ -64,7 +62,7 @@ func (p *Pair) Leading(ctx context.Context) (*Component, error) {
 
 // WaitLeading waits until one of the writers says that it leads.
 func (p *Pair) WaitLeading(ctx context.Context) (leader *Component, err error) {
-	return leader, until(ctx, "a writer leads", func(ctx context.Context) (bool, error) {
+	return leader, Until(ctx, "a writer leads", func(ctx context.Context) (bool, error) {
 		var err error
 		leader, err = p.Leading(ctx)
 		return err == nil, err
@@ -73,7 +71,7 @@ func (p *Pair) WaitLeading(ctx context.Context) (leader *Component, err error) {
 
 // WaitSubscribed waits until so many writers have a stream from the inventory.
 func (p *Pair) WaitSubscribed(ctx context.Context, writers int) error {
-	return until(ctx, fmt.Sprintf("%d writers are subscribed", writers), func(ctx context.Context) (bool, error) {
+	return Until(ctx, fmt.Sprintf("%d writers are subscribed", writers), func(ctx context.Context) (bool, error) {
 		n, err := p.Inventory.Metric(ctx, "slicefeed_inventory_subscribers")
 		return err == nil && int(n) >= writers, err
 	})
@@ -86,7 +84,7 @@ func (p *Pair) WaitObservations(ctx context.Context, more int) error {
 	if err != nil {
 		return err
 	}
-	return until(ctx, fmt.Sprintf("the inventory has made %d more observations", more), func(ctx context.Context) (bool, error) {
+	return Until(ctx, fmt.Sprintf("the inventory has made %d more observations", more), func(ctx context.Context) (bool, error) {
 		now, err := p.Inventory.Metric(ctx, metric)
 		return err == nil && now >= before+float64(more), err
 	})
@@ -96,7 +94,7 @@ func (p *Pair) WaitObservations(ctx context.Context, more int) error {
 // call, and returns in how many pages the servers came.
 func (c *Cloud) WaitListing(ctx context.Context) (pages int, err error) {
 	begun := time.Now()
-	err = until(ctx, "the inventory has listed the cloud", func(context.Context) (bool, error) {
+	err = Until(ctx, "the inventory has listed the cloud", func(context.Context) (bool, error) {
 		pages = listed(c.Requests(), begun)
 		return pages > 0, nil
 	})

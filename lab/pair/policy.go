@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -87,23 +88,17 @@ func (p *Pair) untilPolicy(ctx context.Context, user, namespace string) error {
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new(string), Protocol: new(corev1.ProtocolTCP), Port: new(int32(NodePort))}},
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond) // that a policy has begun to work is told nowhere
-	defer tick.Stop()
-	for {
+	// That a policy has begun to work is told nowhere.
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyWithin, true, func(ctx context.Context) (bool, error) {
 		_, err := client.DiscoveryV1().EndpointSlices(namespace).
 			Create(ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsForbidden(err) {
-			return nil
+			return true, nil
 		}
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("wait for the admission policy: %w", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the admission policy does not begin to work: %w", context.Cause(ctx))
-		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the admission policy: %w", err)
 	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -219,25 +220,18 @@ func (j Job) awaitAPI(ctx context.Context, admin *rest.Config) error {
 
 // await calls a function every 100 ms until there is no error, and returns the last one.
 func await(ctx context.Context, within time.Duration, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	last := errors.New("it was never called")
-	for {
+	ended := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
 		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
 		if ctx.Err() == nil { // that our time is up says nothing about what is waited for
 			last = err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.Join(last, context.Cause(ctx))
-		}
+		return err == nil, nil
+	})
+	if ended != nil {
+		return errors.Join(last, ended)
 	}
+	return nil
 }
 
 // Answers returns nil if a URL answers with 200.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/slicefeed/slicefeed/lab/backend"
 	"github.com/slicefeed/slicefeed/lab/controlplane"
@@ -68,22 +69,18 @@ func after() *cobra.Command {
 		Use: "after FILE PROGRAM [ARGUMENT…]", Short: "Wait until a file exists, then become a program",
 		Args: cobra.MinimumNArgs(2), DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			tick := time.NewTicker(50 * time.Millisecond) // inotify would take more code
-			defer tick.Stop()
-			for {
+			// inotify would take more code
+			err := wait.PollUntilContextCancel(cmd.Context(), 50*time.Millisecond, true, func(context.Context) (bool, error) {
 				_, err := os.Stat(args[0])
-				if err == nil {
-					return fmt.Errorf("run %s: %w", args[1], syscall.Exec(args[1], args[1:], os.Environ()))
+				if errors.Is(err, os.ErrNotExist) {
+					return false, nil
 				}
-				if !errors.Is(err, os.ErrNotExist) {
-					return err
-				}
-				select {
-				case <-tick.C:
-				case <-cmd.Context().Done():
-					return context.Cause(cmd.Context())
-				}
+				return true, err
+			})
+			if err != nil {
+				return err
 			}
+			return fmt.Errorf("run %s: %w", args[1], syscall.Exec(args[1], args[1:], os.Environ()))
 		},
 	}
 }

@@ -2,6 +2,7 @@ package charts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slicefeed/slicefeed/lab/charts"
@@ -182,21 +184,12 @@ func (w *world) untilReady(ctx context.Context, n int) error {
 
 // poll calls a function until it succeeds. Nothing reports that a file was reloaded.
 func poll(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, perStep)
-	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := call(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
+	var last error
+	ended := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, perStep, true, func(ctx context.Context) (bool, error) {
+		last = call(ctx)
+		return last == nil, nil
+	})
+	return cmp.Or(last, ended)
 }
 
 // The files that components reload, as their logs name them.

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
@@ -193,14 +194,8 @@ func (w *world) run(script string) string {
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
 	ctx := w.ctx()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			w.t.Fatalf("waited until %s: %v", what, context.Cause(ctx))
-		}
+	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) { return is(), nil }) != nil {
+		w.t.Fatalf("waited until %s: %v", what, context.Cause(ctx))
 	}
 }
 

@@ -382,16 +382,13 @@ const observations = "slicefeed_inventory_observations_total"
 func equals(want float64) func(float64) bool { return func(is float64) bool { return is == want } }
 
 func waitMetric(ctx context.Context, component *pair.Component, name string, ok func(float64) bool) error {
-	var value float64
-	err := poll(ctx, 20*time.Millisecond, func() bool {
-		var err error
-		value, err = component.Metric(ctx, name)
-		return err == nil && ok(value)
+	return pair.Until(ctx, name+" of "+component.Name+" is as expected", func(ctx context.Context) (bool, error) {
+		value, err := component.Metric(ctx, name)
+		if err == nil && !ok(value) {
+			err = fmt.Errorf("it is %v", value)
+		}
+		return err == nil, err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for %s of %s, which is %v: %w", name, component.Name, value, err)
-	}
-	return nil
 }
 
 // eventually waits for what cannot be watched.
@@ -399,23 +396,7 @@ func eventually(ctx context.Context, what string, ok func() bool) error {
 	const timeout = 30 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not within %s", timeout))
 	defer cancel()
-	if err := poll(ctx, 50*time.Millisecond, ok); err != nil {
-		return fmt.Errorf("wait until %s: %w", what, err)
-	}
-	return nil
-}
-
-func poll(ctx context.Context, interval time.Duration, ok func() bool) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+	return pair.Until(ctx, what, func(context.Context) (bool, error) { return ok(), nil })
 }
 
 // logged counts the lines with all these texts in all that a component has ever logged.
