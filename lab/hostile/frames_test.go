@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/slicefeed/slicefeed/lab/load"
 )
 
 // floodConns is how many connections a flood of frames has, as many as its client is let have.
@@ -27,7 +29,7 @@ func flood(reads bool, frame func(*http2.Framer, uint32) error) func(context.Con
 		for range floodConns {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					if conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.address); err == nil {
+					if conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.Address()); err == nil {
 						floodOne(ctx, conn.(*tls.Conn), reads, frame)
 					}
 				}
@@ -67,15 +69,8 @@ func floodOne(ctx context.Context, conn *tls.Conn, reads bool, frame func(*http2
 func watchHeaders() []byte {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	for _, f := range [][2]string{
-		{":method", "POST"},
-		{":scheme", "https"},
-		{":path", watch},
-		{":authority", "inventory.example"},
-		{"content-type", "application/grpc"},
-		{"te", "trailers"},
-	} {
-		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	for _, f := range load.RequestHeaders {
+		encoder.WriteField(f)
 	}
 	return block.Bytes()
 }

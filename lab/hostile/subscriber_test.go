@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slicefeed/slicefeed/lab/load"
-
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -19,9 +17,9 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	"github.com/slicefeed/slicefeed/lab/figures"
+	"github.com/slicefeed/slicefeed/lab/load"
 )
-
-const watch = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
 
 // enemyBound is what all that one client does may have the inventory hold, in MB: its connections
 // with what docs/design/limits.md grants each of them, and garbage that has not been collected yet.
@@ -77,7 +75,7 @@ var attacks = []attack{
 	{name: "connections that come and go", silent: true, does: func(ctx context.Context, i *inventory, _ *rand.Rand) {
 		cfg := i.as(enemy)
 		for ctx.Err() == nil {
-			if conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.address); err == nil {
+			if conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", i.Address()); err == nil {
 				conn.Close()
 			}
 		}
@@ -100,7 +98,7 @@ var attacks = []attack{
 func call(ctx context.Context, conn *grpc.ClientConn, request any, after time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, after)
 	defer cancel()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, watch)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, inventoryv1.InventoryService_WatchNodes_FullMethodName)
 	if err != nil {
 		return
 	}
@@ -111,14 +109,17 @@ func call(ctx context.Context, conn *grpc.ClientConn, request any, after time.Du
 }
 
 func rapidResets(ctx context.Context, i *inventory, _ *rand.Rand) {
-	load.ResetRapidly(ctx, i.address, i.as(enemy), 1, 0)
+	load.ResetRapidly(ctx, i.Address(), i.as(enemy), 1, 0)
 }
 
 func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {
 	i := startInventory(t, 1000)
-	heard := i.follow(t.Context())
-	<-heard // the whole set
-	calm := i.changes(heard)
+	crowd, err := load.NewCrowd(i.Server, 1, 1000)
+	i.must(err)
+	_, err = crowd.Come(t.Context())
+	i.must(err)
+	defer func() { i.must(crowd.Leave()) }()
+	calm := i.changes(crowd)
 	for n, attack := range append(slices.Clip(attacks), frameFloods...) {
 		t.Run(attack.name, func(t *testing.T) {
 			i.t = t
@@ -129,7 +130,7 @@ func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {
 			var attacking sync.WaitGroup
 			attacking.Go(func() { attack.does(ctx, i, rand.New(rand.NewPCG(uint64(n), 1))) })
 			began, most := time.Now(), 0.0
-			during := i.changes(heard)
+			during := i.changes(crowd)
 			for most == 0 || time.Since(began) < attackLasts {
 				most = max(most, i.held())
 			}
@@ -161,22 +162,16 @@ func TestAHostileSubscriberIsFeltByItselfAlone(t *testing.T) {
 const attackLasts = 1500 * time.Millisecond
 
 // changes makes a few, and returns the median of how long it took until the honest client had them.
-func (i *inventory) changes(heard <-chan time.Time) time.Duration {
+func (i *inventory) changes(honest *load.Crowd) time.Duration {
 	i.t.Helper()
 	var took []time.Duration
 	for n := range 5 {
-		i.nodes[n].Ready = !i.nodes[n].Ready
-		at := i.write()
-		select {
-		case came, on := <-heard:
-			if !on {
-				i.t.Fatal("the honest client's stream has ended")
-			}
-			took = append(took, came.Sub(at))
-		case <-time.After(30 * time.Second):
-			i.t.Fatal("the honest client does not hear of a change")
-		}
+		a := honest.ExpectChange()
+		at, err := i.fleet.Flip(n)
+		i.must(err)
+		times, err := honest.Wait(i.t.Context(), a, at, 30*time.Second)
+		i.must(err)
+		took = append(took, times.Last())
 	}
-	slices.Sort(took)
-	return took[len(took)/2]
+	return figures.Percentile(took, 50)
 }

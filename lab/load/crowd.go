@@ -38,12 +38,12 @@ func NewCrowd(s *Server, subscribers, nodes int) (*Crowd, error) {
 	names := make([]*tls.Config, min(clients, subscribers))
 	for n := range names {
 		var err error
-		if names[n], err = s.As(subscriberName(n)); err != nil {
+		if names[n], err = s.As(SubscriberName(n)); err != nil {
 			return nil, err
 		}
 	}
 	for n := range subscribers {
-		c.all = append(c.all, &Subscriber{number: n, nodes: nodes, address: s.at.address(), tls: names[n%len(names)], onSynced: c.onSynced})
+		c.all = append(c.all, &Subscriber{number: n, nodes: nodes, address: s.Address(), tls: names[n%len(names)], onSynced: c.onSynced})
 	}
 	return c, nil
 }

@@ -12,15 +12,15 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 )
 
-const watchNodes = "/slicefeed.inventory.v1.InventoryService/WatchNodes"
-
-// requestHeaders are those of a call. After the first call HPACK has each of them in one byte.
-var requestHeaders = []hpack.HeaderField{
+// RequestHeaders are those of a call. After the first call HPACK has each of them in one byte.
+var RequestHeaders = []hpack.HeaderField{
 	{Name: ":method", Value: "POST"},
 	{Name: ":scheme", Value: "https"},
-	{Name: ":path", Value: watchNodes},
+	{Name: ":path", Value: inventoryv1.InventoryService_WatchNodes_FullMethodName},
 	{Name: ":authority", Value: "inventory.example"},
 	{Name: "content-type", Value: "application/grpc"},
 	{Name: "te", Value: "trailers"},
@@ -68,7 +68,7 @@ func sendResets(ctx context.Context, conn net.Conn) {
 	for id := uint32(1); err == nil && id < 1<<30; {
 		for range 100 {
 			block.Reset()
-			for _, f := range requestHeaders {
+			for _, f := range RequestHeaders {
 				_ = encoder.WriteField(f) // a buffer takes all
 			}
 			err = errors.Join(

@@ -119,7 +119,7 @@ func TestHonestPeersUnderAttack(t *testing.T) {
 		var attack sync.WaitGroup
 		attack.Go(func() {
 			for ctx.Err() == nil {
-				_ = occupyScrapes(ctx, loopback(s.inventory.at.admin), 50)
+				_ = occupyScrapes(ctx, loopback(s.inventory.at.Admin), 50)
 				pause(ctx, 10*time.Millisecond)
 			}
 		})

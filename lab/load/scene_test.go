@@ -42,7 +42,7 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) as(name string) *tls.Config { return must(s.inventory.As(name))(s.t) }
 
-func (s *scene) address() string { return s.inventory.at.address() }
+func (s *scene) address() string { return s.inventory.Address() }
 
 func (s *scene) memory() Memory { return must(s.inventory.Memory())(s.t) }
 

@@ -23,11 +23,11 @@ type Server struct {
 	*process.Process
 
 	site *Site
-	at   ports
+	at   Ports
 	spec process.Spec
 }
 
-func start(site *Site, at ports, spec process.Spec) (*Server, error) {
+func start(site *Site, at Ports, spec process.Spec) (*Server, error) {
 	s := &Server{site: site, at: at, spec: spec}
 	return s, s.Start(context.Background())
 }
@@ -56,9 +56,12 @@ func (s *Server) Start(ctx context.Context) error {
 // As is the TLS of a client of that name.
 func (s *Server) As(name string) (*tls.Config, error) { return s.site.as(name) }
 
-func (s *Server) admin(path string) string { return "http://" + loopback(s.at.admin) + path }
+// Address is where its service is.
+func (s *Server) Address() string { return loopback(s.at.Service) }
 
-func (s *Server) debug(path string) string { return "http://" + loopback(s.at.debug) + path }
+func (s *Server) admin(path string) string { return "http://" + loopback(s.at.Admin) + path }
+
+func (s *Server) debug(path string) string { return "http://" + loopback(s.at.Debug) + path }
 
 var web = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 

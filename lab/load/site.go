@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,8 @@ type Site struct {
 	limits                       []string // environment of the programs, for their memory
 }
 
-func subscriberName(i int) string { return fmt.Sprintf("client-%03d.example", i%clients) }
+// SubscriberName is that of a crowd's subscriber by its number.
+func SubscriberName(i int) string { return fmt.Sprintf("client-%03d.example", i%clients) }
 
 // NewSite makes the files in a directory.
 func NewSite(dir string) (*Site, error) {
@@ -46,7 +48,7 @@ func NewSite(dir string) (*Site, error) {
 	var list strings.Builder
 	list.WriteString("clients:\n")
 	for i := range clients {
-		fmt.Fprintf(&list, "- {san: %s, role: subscriber}\n", subscriberName(i))
+		fmt.Fprintf(&list, "- {san: %s, role: subscriber}\n", SubscriberName(i))
 	}
 	for _, name := range []string{visitor, sleeper, attacker} {
 		fmt.Fprintf(&list, "- {san: %s, role: operator}\n", name)
@@ -70,25 +72,27 @@ func (s *Site) as(name string) (*tls.Config, error) {
 	}, nil
 }
 
-// ports are where a server listens, in a namespace of our own.
-type ports struct{ service, admin, debug int }
+// Ports are where a server listens.
+type Ports struct{ Service, Admin, Debug int }
 
 func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
-func (p ports) address() string { return loopback(p.service) }
-
-// Inventory starts the inventory's program over a fleet, and waits until it is ready.
+// Inventory starts the inventory's program over a fleet, in a namespace of our own, and waits until it is ready.
 func (s *Site) Inventory(from *Fleet) (*Server, error) {
 	root, err := pair.Root()
 	if err != nil {
 		return nil, err
 	}
-	at := ports{9443, 8080, 6060}
+	return s.InventoryAt(Ports{9443, 8080, 6060}, from, filepath.Join(root, ".bin", "slicefeed-inventory"))
+}
+
+// InventoryAt is Inventory with a program, an environment and ports of the caller's.
+func (s *Site) InventoryAt(at Ports, from *Fleet, program string, env ...string) (*Server, error) {
 	return start(s, at, process.Spec{
-		Name: "inventory", Path: filepath.Join(root, ".bin", "slicefeed-inventory"), Args: []string{"serve"},
-		Log: filepath.Join(s.dir, "inventory.log"), Env: append(append(from.env(), s.limits...),
+		Name: "inventory", Path: program, Args: []string{"serve"},
+		Log: filepath.Join(s.dir, "inventory.log"), Env: append(slices.Concat(from.env(), s.limits, env),
 			"SECURED_SUBNET_CIDR=10.0.0.0/8",
-			"LISTEN_ADDRESS="+at.address(), "ADMIN_ADDRESS="+loopback(at.admin), "DEBUG_ADDRESS="+loopback(at.debug),
+			"LISTEN_ADDRESS="+loopback(at.Service), "ADMIN_ADDRESS="+loopback(at.Admin), "DEBUG_ADDRESS="+loopback(at.Debug),
 			"TLS_CERT_FILE="+s.cert, "TLS_KEY_FILE="+s.key, "TLS_PEER_CA_FILE="+s.callersCA, "ALLOWED_CLIENTS_FILE="+s.listed,
 		),
 	})
@@ -101,11 +105,11 @@ func (s *Site) Bare() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := ports{9444, 8081, 8081}
+	at := Ports{9444, 8081, 8081}
 	return start(s, at, process.Spec{
 		Name: "bare server", Path: self,
 		Args: []string{
-			"bare-server", "--address", at.address(), "--admin", loopback(at.admin),
+			"bare-server", "--address", loopback(at.Service), "--admin", loopback(at.Admin),
 			"--cert", s.cert, "--key", s.key, "--ca", s.callersCA,
 		},
 		Log: filepath.Join(s.dir, "bare.log"),
