@@ -40,12 +40,8 @@ type program struct{ name, path string }
 var (
 	apiServer = program{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"}
 	newest    = upstream{
-		packages: []program{
-			{"etcd", "go.etcd.io/etcd/server/v3"},
-			apiServer,
-			{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
-		},
-		also: filepath.Join(proxychoice, "main.go"),
+		packages: []program{{"etcd", "go.etcd.io/etcd/server/v3"}, apiServer, {"kubectl", "k8s.io/kubernetes/cmd/kubectl"}},
+		also:     filepath.Join(proxychoice, "main.go"),
 	}
 	proxyChoice = upstream{
 		packages: []program{{proxychoice, "./" + proxychoice}}, // kube-proxy's code with a main of ours

@@ -171,11 +171,9 @@ func (cp *ControlPlane) prepare() (err error) {
 		return err
 	}
 	cp.admin = &rest.Config{
-		Host: cp.url(),
-		TLSClientConfig: rest.TLSClientConfig{
-			CAData: cp.files.caPEM, CertData: admin.CertPEM, KeyData: admin.KeyPEM,
-		},
-		QPS: -1, // no limit of the client's own
+		Host:            cp.url(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: cp.files.caPEM, CertData: admin.CertPEM, KeyData: admin.KeyPEM},
+		QPS:             -1, // no limit of the client's own
 	}
 	cp.adminKC, err = cp.writeKubeconfig("admin", "default", credential{certPEM: admin.CertPEM, keyPEM: admin.KeyPEM})
 	return err

@@ -45,9 +45,7 @@ func (cp *ControlPlane) writeKubeconfig(user, namespace string, c credential) (s
 	config.Clusters[cp.name] = &clientcmdapi.Cluster{Server: cp.url(), CertificateAuthorityData: cp.files.caPEM}
 	// The user's name bears the cluster's, so that several files can be merged in KUBECONFIG.
 	userName := cp.name + "-" + user
-	config.AuthInfos[userName] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: c.certPEM, ClientKeyData: c.keyPEM, Token: c.token,
-	}
+	config.AuthInfos[userName] = &clientcmdapi.AuthInfo{ClientCertificateData: c.certPEM, ClientKeyData: c.keyPEM, Token: c.token}
 	config.Contexts[cp.name] = &clientcmdapi.Context{Cluster: cp.name, AuthInfo: userName, Namespace: namespace}
 	config.CurrentContext = cp.name
 	raw, err := clientcmd.Write(*config)

@@ -128,11 +128,8 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 		Class:      "default",
 		Writer:     "web",
 		Namespaces: []string{"web"},
-		Defaults: targets.Settings{
-			Probe:       probe.Spec{Mode: probe.Off},
-			ListUnready: true,
-		},
-		Sources: []sources.Source{{Name: "default", Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
+		Defaults:   targets.Settings{Probe: probe.Spec{Mode: probe.Off}, ListUnready: true},
+		Sources:    []sources.Source{{Name: "default", Ports: []sources.PortRange{{First: 1, Last: 65535}}}},
 	}, log)
 	if err != nil {
 		t.Fatal(err)

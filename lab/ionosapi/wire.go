@@ -69,10 +69,7 @@ func (r renderer) datacenter(d Datacenter) resource {
 			"features":          []string{},
 			"secAuthProtection": false,
 		},
-		Entities: object{
-			"servers": r.collection(d.ID+"/servers", 0, 0, nil),
-			"lans":    r.collection(d.ID+"/lans", 0, 0, nil),
-		},
+		Entities: object{"servers": r.collection(d.ID+"/servers", 0, 0, nil), "lans": r.collection(d.ID+"/lans", 0, 0, nil)},
 	}
 }
 

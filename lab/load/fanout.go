@@ -189,10 +189,7 @@ func (f *fanout) report() report.Report {
 		),
 		Goals: []report.Goal{
 			{Text: "CPU per message over the bare server's", Figure: ours / bare, AtMost: goalCPU, Unit: "×"},
-			{
-				Text: "most bytes to a subscriber that comes back to what it holds", Figure: float64(slices.Max(f.bytes)),
-				AtMost: goalBytes,
-			},
+			{Text: "most bytes to a subscriber that comes back to what it holds", Figure: float64(slices.Max(f.bytes)), AtMost: goalBytes},
 			{Text: "whole sets sent to those that came back", Figure: f.resets},
 			{
 				Text: "time until all are back, over the bare server's", Figure: back / bareBack, AtMost: goalTime, Unit: "×",

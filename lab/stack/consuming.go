@@ -16,10 +16,7 @@ import (
 
 // Consuming sets up the consuming side: its cluster, the Service, and the writers.
 func (j Job) Consuming(ctx context.Context) error {
-	s := side{
-		name: "consuming", keys: j.writerKeys,
-		manifests: []string{"writer-rbac.yaml", "writer-policy.yaml"}, furnish: createService,
-	}
+	s := side{name: "consuming", keys: j.writerKeys, manifests: []string{"writer-rbac.yaml", "writer-policy.yaml"}, furnish: createService}
 	s.account.namespace, s.account.name = Namespace, "slicefeed-writer"
 	return j.run(ctx, s)
 }

@@ -19,13 +19,7 @@ import (
 // commands lists the subcommands. Those that need more than a few lines live in packages
 // of their own, each with a Command function.
 func commands() []*cobra.Command {
-	return []*cobra.Command{
-		bare.Command(),
-		bench.Command(),
-		buildCommand(),
-		demo.Command(),
-		mutants.Command(),
-	}
+	return []*cobra.Command{bare.Command(), bench.Command(), buildCommand(), demo.Command(), mutants.Command()}
 }
 
 func main() {

@@ -161,10 +161,7 @@ var alterations = []alteration{
 		{"addressType":"ipv4"}, {"addressType":""}]`},
 	{"many endpoints", 2, "endpoints", manyEndpoints(99, 100, 101, 1000, 1001)},
 	{"no endpoints", 2, "endpoints", `[null, [], [{}], [{"addresses":[]}]]`},
-	{
-		"port", 7, "ports ? port",
-		`[null, 30000, 32767, 31999, 8080, 29999, 32768, 8079, 8081, 0, -1, 1, 65535, 65536, 22, 443, -30000]`,
-	},
+	{"port", 7, "ports ? port", `[null, 30000, 32767, 31999, 8080, 29999, 32768, 8079, 8081, 0, -1, 1, 65535, 65536, 22, 443, -30000]`},
 	{"further port", 3, "ports -", `[{}, {"name":"more","port":30443}, {"name":"more","protocol":"UDP","port":8080},
 		{"name":"more","protocol":"SCTP","port":30443}, {"name":"more","port":6443}, {"name":"","port":8080}, {"name":"Not A Name"}]`},
 	{"name of a port", 1, "ports ? name", `[null, "", "http", "HTTP", "*", ` + text(64) + `]`},

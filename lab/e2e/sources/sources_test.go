@@ -260,11 +260,7 @@ func TestAnAddressOfTwoSourcesIsWrittenOnce(t *testing.T) {
 	f.step("the other's report of it does not count", func(f *sources) {
 		f.ExpectNoWrites(func() {
 			f.Must(second.TellRecords(
-				pair.Record{
-					Name:    both[0].Name,
-					Address: both[0].Address,
-					Worker:  true,
-				},
+				pair.Record{Name: both[0].Name, Address: both[0].Address, Worker: true},
 				pair.Record{Name: both[1].Name, Address: both[1].Address, Worker: true},
 			))
 			f.AwaitMetric(second.Component, e2e.PartSynced("membership"), e2e.Equals(1))

@@ -177,9 +177,7 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 	i.define()
 	s.Must(s.Writers[0].Ready(s.Ctx()))
 
-	class, ports := map[string]any{
-		"slicefeed.dev/class": "default",
-	}, map[string]any{
+	class, ports := map[string]any{"slicefeed.dev/class": "default"}, map[string]any{
 		"slicefeed.dev/ports.default": fmt.Sprint(pair.NodePort),
 	}
 	object := i.make(newImport(pair.Service, class, ports))
