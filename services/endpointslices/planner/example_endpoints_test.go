@@ -17,13 +17,13 @@ import (
 func Example_endpoints() {
 	built := []corev1.EndpointSubset{ //nolint:staticcheck // that is what such a controller has
 		{
-			Addresses:         []corev1.EndpointAddress{{IP: "192.0.2.1"}, {IP: "192.0.2.2"}}, //nolint:staticcheck // see above
-			NotReadyAddresses: []corev1.EndpointAddress{{IP: "192.0.2.3"}},                    //nolint:staticcheck // see above
-			Ports:             []corev1.EndpointPort{{Name: "ldap", Port: 389}},               //nolint:staticcheck // see above
+			Addresses:         []corev1.EndpointAddress{{IP: "192.0.2.1"}, {IP: "192.0.2.2"}},
+			NotReadyAddresses: []corev1.EndpointAddress{{IP: "192.0.2.3"}},
+			Ports:             []corev1.EndpointPort{{Name: "ldap", Port: 389}},
 		},
 		{
-			Addresses: []corev1.EndpointAddress{{IP: "192.0.2.4"}},        //nolint:staticcheck // see above
-			Ports:     []corev1.EndpointPort{{Name: "ldap", Port: 10389}}, //nolint:staticcheck // see above
+			Addresses: []corev1.EndpointAddress{{IP: "192.0.2.4"}},
+			Ports:     []corev1.EndpointPort{{Name: "ldap", Port: 10389}},
 		},
 	}
 	desired := planner.Desired{
@@ -38,7 +38,7 @@ func Example_endpoints() {
 			desired.PortGroups[group] = append(desired.PortGroups[group],
 				discoveryv1.EndpointPort{Name: &port.Name, Port: &port.Port, AppProtocol: port.AppProtocol})
 		}
-		add := func(addresses []corev1.EndpointAddress, ready bool) { //nolint:staticcheck // see above
+		add := func(addresses []corev1.EndpointAddress, ready bool) {
 			for _, a := range addresses {
 				desired.Endpoints = append(desired.Endpoints, planner.Endpoint{
 					Address: netip.MustParseAddr(a.IP), Hostname: a.Hostname, TargetRef: a.TargetRef,

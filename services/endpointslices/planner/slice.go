@@ -96,7 +96,7 @@ func (d Desired) sliceLabels(s *plannedSlice) map[string]string {
 
 func (d Desired) metadataEqual(s *plannedSlice) bool {
 	_, stale := s.base.Annotations[corev1.EndpointsLastChangeTriggerTime]
-	return !(stale && d.TriggerTime.IsZero()) && containsAll(s.base.Annotations, d.Annotations) &&
+	return (!stale || !d.TriggerTime.IsZero()) && containsAll(s.base.Annotations, d.Annotations) &&
 		maps.Equal(s.base.Labels, d.sliceLabels(s)) && d.hasSliceOwners(s.base.OwnerReferences)
 }
 
@@ -144,7 +144,7 @@ type address struct {
 	fqdn string
 }
 
-func (e *Endpoint) key() address { return address{e.Address, e.FQDN} }
+func (e Endpoint) key() address { return address{e.Address, e.FQDN} }
 
 // firstAddress returns the first address of a slice's endpoint, the only one that consumers use.
 func firstAddress(slice *discoveryv1.EndpointSlice, i int) (address, bool) {
