@@ -29,8 +29,7 @@ type Request struct {
 	Status int        // 0: not answered yet, or not at all
 	Over   bool
 
-	Bytes     int64 // of the answer's body that came through
-	Bookmarks int   // among them, if it is a watch
+	Bookmarks int // that came through, if it is a watch
 }
 
 // exchange is a request as the proxy deals with it. All of it is guarded by the proxy's mu.
@@ -224,7 +223,6 @@ func (b *body) Read(into []byte) (int, error) {
 	case !free:
 		return 0, io.ErrUnexpectedEOF
 	}
-	x.seen.Bytes += int64(n)
 	if x.seen.Verb == Watch {
 		x.seen.Bookmarks += bytes.Count(into[:n], bookmark)
 	}
