@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/netip"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -9,6 +10,7 @@ import (
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
+	"github.com/slicefeed/slicefeed/lab/apifault"
 	"github.com/slicefeed/slicefeed/lab/pair"
 	"github.com/slicefeed/slicefeed/lab/pki"
 )
@@ -16,7 +18,8 @@ import (
 // Dial makes a connection to the inventory.
 func (s *Setup) Dial(certFile, keyFile, caFile string) *grpc.ClientConn {
 	s.T.Helper()
-	conn, err := pair.Dial(pair.InventoryAddress, certFile, keyFile, caFile)
+	at := netip.AddrPortFrom(pair.InventoryAddress, pair.LinkPort)
+	conn, err := pair.Dial(at, "inventory.lab.example", certFile, keyFile, caFile)
 	s.Must(err)
 	s.T.Cleanup(func() { _ = conn.Close() })
 	return conn
@@ -89,6 +92,20 @@ func (s *Setup) WriterKubeconfig() string {
 	}
 	s.T.Fatal("the writer has no kubeconfig")
 	return ""
+}
+
+// Behind has a component reach its API server through a proxy until the test ends.
+func (s *Setup) Behind(component *pair.Component) *apifault.Proxy {
+	s.T.Helper()
+	proxy, kubeconfig, err := s.Front(component)
+	s.Must(err)
+	s.T.Cleanup(func() { s.Must(proxy.Close()) })
+	setting := "TARGET_KUBECONFIG"
+	if component == s.Inventory {
+		setting = "SECURED_KUBECONFIG"
+	}
+	s.With(component, map[string]string{setting: kubeconfig})
+	return proxy
 }
 
 // Issue writes a certificate of a CA, and its key, into a directory.

@@ -95,6 +95,14 @@ func (s *Setup) CreateSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.Endpo
 	return made
 }
 
+// UpdateSlice replaces a slice as another client would.
+func (s *Setup) UpdateSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	s.T.Helper()
+	now, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(slice.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
+	s.Must(err)
+	return now
+}
+
 // NewSlice is a slice of the own Service with ready endpoints.
 func NewSlice(name, managedBy string, all ...netip.Addr) *discoveryv1.EndpointSlice {
 	yes, no, http, tcp, port := true, false, "http", corev1.ProtocolTCP, int32(pair.NodePort)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
 	inventoryv1 "github.com/slicefeed/slicefeed/gen/slicefeed/inventory/v1"
@@ -144,14 +142,9 @@ func feed(t *testing.T, messages func(func([]byte) bool)) (most, allocated uint6
 	inventoryv1.RegisterInventoryServiceServer(server, g)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	dial := func() (*grpc.ClientConn, error) {
-		return grpc.NewClient("passthrough:///inventory",
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
-	}
 	w := &writer{registry: prometheus.NewRegistry()}
 	s := subscriber.New(subscriber.Config{
-		Source: "default", Dial: dial, Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(w.registry),
+		Source: "default", Dial: dial(listener), Log: slog.New(slog.DiscardHandler), Metrics: subscriber.NewMetrics(w.registry),
 	})
 	var before, now runtime.MemStats
 	runtime.GC()

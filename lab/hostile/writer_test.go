@@ -88,6 +88,15 @@ func (w *writer) Changed() <-chan struct{} { return nil }
 // Release does nothing.
 func (w *writer) Release() func() { return func() {} }
 
+// dial connects to an inventory as the real link does.
+func dial(listener *bufconn.Listener) func() (*grpc.ClientConn, error) {
+	return func() (*grpc.ClientConn, error) {
+		return grpc.NewClient("passthrough:///inventory",
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
+	}
+}
+
 // work runs the writer against an inventory, in a bubble of its own time, while meanwhile lasts.
 func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(*writer)) {
 	t.Helper()
@@ -103,13 +112,8 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	inventory(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	dial := func() (*grpc.ClientConn, error) {
-		return grpc.NewClient("passthrough:///inventory",
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)))
-	}
 	w.sub = subscriber.New(subscriber.Config{
-		Source: "default", Dial: dial, Log: log, Metrics: subscriber.NewMetrics(w.registry), Random: func() float64 { return 0 },
+		Source: "default", Dial: dial(listener), Log: log, Metrics: subscriber.NewMetrics(w.registry), Random: func() float64 { return 0 },
 	})
 	client := fake.NewClientset(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Dial makes a connection to the inventory at an address by stock TLS, as any third-party client would.
-func Dial(address netip.Addr, certFile, keyFile, caFile string) (*grpc.ClientConn, error) {
+// Dial makes a connection to a server of that name at an address by stock TLS, as any third-party client would.
+func Dial(address netip.AddrPort, name, certFile, keyFile, caFile string) (*grpc.ClientConn, error) {
 	leaf, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func Dial(address netip.Addr, certFile, keyFile, caFile string) (*grpc.ClientCon
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	return grpc.NewClient(port(address, LinkPort), grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{leaf}, RootCAs: roots, ServerName: "inventory.lab.example", MinVersion: tls.VersionTLS13,
+	return grpc.NewClient(address.String(), grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{leaf}, RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS13,
 	})))
 }

@@ -8,27 +8,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slicefeed/slicefeed/lab/apifault"
-	"github.com/slicefeed/slicefeed/lab/controlplane"
 	"github.com/slicefeed/slicefeed/lab/pki"
 )
 
-// FrontSecured starts a proxy in front of the secured cluster's API server, and returns it
-// with a kubeconfig for the inventory that leads through it: a value for SECURED_KUBECONFIG.
-// The caller closes the proxy.
-func (p *Pair) FrontSecured() (proxy *apifault.Proxy, kubeconfig string, err error) {
-	return front(p.Secured, p.kubeconfig, p.Inventory)
-}
-
-// FrontConsuming does the same for the consuming cluster and a writer: a value for its
-// TARGET_KUBECONFIG.
-func (p *Pair) FrontConsuming(writer *Component) (proxy *apifault.Proxy, kubeconfig string, err error) {
-	return front(p.Consuming, writer.setting("TARGET_KUBECONFIG"), writer)
-}
-
-func front(cluster *controlplane.ControlPlane, kubeconfig string, component *Component) (*apifault.Proxy, string, error) {
+// Front starts a proxy in front of the API server that a component uses, and returns it with a kubeconfig for the component
+// that leads through it. The caller closes the proxy.
+func (p *Pair) Front(component *Component) (proxy *apifault.Proxy, kubeconfig string, err error) {
+	cluster, kubeconfig := p.Secured, p.kubeconfig
+	if component != p.Inventory {
+		cluster, kubeconfig = p.Consuming, component.setting("TARGET_KUBECONFIG")
+	}
 	admin := cluster.AdminConfig()
-	proxy, err := apifault.Start(apifault.Options{Upstream: admin.Host, UpstreamCA: admin.CAData})
-	if err != nil {
+	if proxy, err = apifault.Start(apifault.Options{Upstream: admin.Host, UpstreamCA: admin.CAData}); err != nil {
 		return nil, "", err
 	}
 	through, err := detour(kubeconfig, proxy, component.Dir())

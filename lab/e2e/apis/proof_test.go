@@ -51,16 +51,8 @@ var unhurried = map[string]string{"IONOS_REQUEST_BUDGET": "6000"}
 func prove(t *testing.T, sc e2e.Options) *proof {
 	t.Helper()
 	s := e2e.New(t, sc)
-	proxy, kubeconfig, err := s.FrontSecured()
-	s.Must(err)
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s.With(s.Inventory, map[string]string{"SECURED_KUBECONFIG": kubeconfig})
+	p := &proof{Setup: s, proxy: s.Behind(s.Inventory)}
 	s.StartAll()
-	p := &proof{Setup: s, proxy: proxy}
 	p.feed = p.record()
 	return p
 }

@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
 )
@@ -19,10 +16,6 @@ func TestWhatAnAttackerWroteIsTakenOutDuringAPause(t *testing.T) {
 	s.StartAll()
 	workers := s.Join(2)
 	s.Await("the workers are ready", pair.AreJust(pair.Ready, e2e.Addresses(workers)...))
-	update := func(slice *discoveryv1.EndpointSlice) {
-		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
-		s.Must(err)
-	}
 	original := s.Slice().Endpoints
 	all := e2e.Addresses(workers)
 
@@ -35,7 +28,7 @@ func TestWhatAnAttackerWroteIsTakenOutDuringAPause(t *testing.T) {
 			endpoint.Addresses = []string{foreign.String()}
 			slice.Endpoints, all = append(slice.Endpoints, endpoint), append(all, foreign)
 		}
-		update(slice)
+		s.UpdateSlice(slice)
 		s.Must(s.Writers[0].Start(s.Ctx()))
 		s.AwaitEvent("ShrinkLimited")
 		s.Await("they are still listed", pair.AreJust(pair.Ready, all...))
@@ -45,7 +38,7 @@ func TestWhatAnAttackerWroteIsTakenOutDuringAPause(t *testing.T) {
 		s.AwaitEvent("Paused")
 		slice := s.Slice().DeepCopy()
 		slice.Endpoints = original
-		update(slice)
+		s.UpdateSlice(slice)
 		s.Await("they are out", pair.AreJust(pair.Ready, e2e.Addresses(workers)...)) // the watch may tell of it later
 		since := time.Now()
 		s.Annotate(s.Service, "paused", "")

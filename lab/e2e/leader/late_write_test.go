@@ -6,10 +6,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/lab/apifault"
 	"github.com/slicefeed/slicefeed/lab/backend"
@@ -24,14 +21,7 @@ func late(t *testing.T, sc e2e.Options) (*e2e.Setup, *apifault.Proxy) {
 	sc.Writers = 2
 	s := e2e.New(t, sc)
 	s.IsolateWriters()
-	proxy, kubeconfig, err := s.FrontConsuming(s.Writers[0])
-	s.Must(err)
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s.With(s.Writers[0], map[string]string{"TARGET_KUBECONFIG": kubeconfig})
+	proxy := s.Behind(s.Writers[0])
 	s.StartAll()
 	s.AwaitMetric(s.Writers[1], e2e.SourceSynced, e2e.Equals(1))
 	return s, proxy
@@ -129,7 +119,7 @@ func TestLateWriteNeverOverwritesTheNewLeaders(t *testing.T) {
 // byLabel has the Service managed by its label, so that it can be opted out.
 var byLabel = e2e.Options{
 	Writer:  map[string]string{"TARGET_NAMESPACE": "", "TARGET_SERVICE_NAME": "", "WATCH_NAMESPACES": pair.Namespace},
-	Service: func(service *corev1.Service) { service.Labels = map[string]string{"slicefeed.dev/class": "default"} },
+	Service: e2e.InClass,
 }
 
 // deletes opts the Service out until the leader has sent the deletion of its slice, which is kept
@@ -138,19 +128,13 @@ func deletes(s *e2e.Setup, proxy *apifault.Proxy) *apifault.HeldWrite {
 	s.T.Helper()
 	s.AwaitStandby(s.Writers[1])
 	held := proxy.HoldNextWrite()
-	label := func(value string) {
-		patch := `{"metadata":{"labels":{"slicefeed.dev/class":` + value + `}}}`
-		_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).
-			Patch(s.Ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		s.Must(err)
-	}
-	label(`"none"`)
+	s.SetClass(s.Service, "none")
 	arrives(s, held)
 	if held.Method != http.MethodDelete {
 		s.T.Fatalf("it sends a %s of %v", held.Method, held.Slice)
 	}
 	s.Until("the standby has seen it", func() bool { _, err := s.Writers[1].Metric(s.Ctx(), e2e.ReadyEndpoints); return err != nil })
-	label(`"default"`)
+	s.SetClass(s.Service, "default")
 	s.AwaitStandby(s.Writers[1])
 	return held
 }

@@ -192,8 +192,7 @@ func TestAPausedServiceIsNotWritten(t *testing.T) {
 	before := f.WriteCountOf(cart)
 	slice := f.SlicesOf(cart)[0].DeepCopy()
 	slice.Endpoints = nil // by hand
-	_, err := f.ConsumingClient().DiscoveryV1().EndpointSlices(slice.Namespace).Update(f.Ctx(), slice, metav1.UpdateOptions{})
-	f.Must(err)
+	f.UpdateSlice(slice)
 	f.Must(workers[1].Leave(f.Ctx()))
 	third := f.CatchUp()
 	now := pair.AreJust(pair.Ready, workers[0].Address, third.Address)

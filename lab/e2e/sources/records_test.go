@@ -207,8 +207,7 @@ func TestHostnamesOfTheEndpointsOfAServiceAreFollowed(t *testing.T) {
 		for i := range slice.Endpoints {
 			slice.Endpoints[i].Hostname = new("db-0")
 		}
-		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(slice.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
-		s.Must(err)
+		s.UpdateSlice(slice)
 		want := map[netip.Addr]string{a.Address: "db-0", c.Address: "db-2"}
 		s.Until("they are as before", func() bool { return maps.Equal(want, hostnames(s)) })
 	})

@@ -265,8 +265,7 @@ func TestAServiceImportIsATargetLikeAService(t *testing.T) {
 		i := &imports{i.ResourceInterface, s}
 		slice := i.of(pair.Service)[0]
 		slice.Labels[discoveryv1.LabelServiceName] = pair.Service
-		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
-		s.Must(err)
+		s.UpdateSlice(slice)
 		s.Await("the Service has its own slice alone", func(all []*discoveryv1.EndpointSlice) bool {
 			return len(all) == 1 && all[0].OwnerReferences[0].Kind == "Service"
 		})

@@ -2,8 +2,6 @@ package people
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -14,11 +12,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	reportv1 "github.com/slicefeed/slicefeed/gen/slicefeed/report/v1"
 	writerv1 "github.com/slicefeed/slicefeed/gen/slicefeed/writer/v1"
@@ -89,15 +85,8 @@ func (d *doors) sub(s *e2e.Setup, name string) string {
 // dial connects to a writer's listener with the certificate and key of a directory.
 func (d *doors) dial(s *e2e.Setup, own string, writer *pair.Component) *grpc.ClientConn {
 	s.T.Helper()
-	pair, err := tls.LoadX509KeyPair(own+"/tls.crt", own+"/tls.key")
-	s.Must(err)
-	ca, err := os.ReadFile(d.dir + "/door-ca.crt")
-	s.Must(err)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	conn, err := grpc.NewClient(doorAt(writer), grpc.WithNoProxy(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: doorName, MinVersion: tls.VersionTLS13,
-	})))
+	at := netip.AddrPortFrom(writer.Address, doorPort)
+	conn, err := pair.Dial(at, doorName, own+"/tls.crt", own+"/tls.key", d.dir+"/door-ca.crt")
 	s.Must(err)
 	return conn
 }
@@ -314,7 +303,7 @@ func TestAWriterReportsToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 		d.reports(s, writer, personSAN, shop, append([]string{`"reason": "SourceNotSynced"`}, listed(isReady)...)...)
 	})
 	s.Step("a Service that is paused is reported as its slices are", func(s *e2e.Setup) {
-		patchService(s, `{"metadata":{"annotations":{"slicefeed.dev/paused":"true"}}}`)
+		s.PatchService(s.Service, `{"metadata":{"annotations":{"slicefeed.dev/paused":"true"}}}`)
 		d.reports(s, writer, personSAN, shop, append([]string{`"reason": "Paused"`, `"TARGET_STATE_PAUSED"`}, listed(isReady)...)...)
 		slice := s.Slice()
 		for i := range slice.Endpoints {
@@ -322,12 +311,11 @@ func TestAWriterReportsToThoseOnItsListWhatItListsAndWhy(t *testing.T) {
 				slice.Endpoints[i].Conditions.Ready, slice.Endpoints[i].Conditions.Terminating = new(false), new(true)
 			}
 		}
-		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
-		s.Must(err)
+		s.UpdateSlice(slice)
 		d.reports(s, writer, personSAN, shop, append([]string{`"TARGET_STATE_PAUSED"`}, listed(isDraining)...)...)
 	})
 	s.Step("so is one that is rejected", func(s *e2e.Setup) {
-		patchService(s, `{"metadata":{"annotations":{"slicefeed.dev/paused":null}},"spec":{"selector":{"app":"shop"}}}`)
+		s.PatchService(s.Service, `{"metadata":{"annotations":{"slicefeed.dev/paused":null}},"spec":{"selector":{"app":"shop"}}}`)
 		d.reports(s, writer, personSAN, shop,
 			append([]string{`"LEVEL_ERROR", "reason": "ServiceHasSelector"`, `"TARGET_STATE_REJECTED"`}, listed(isDraining)...)...)
 	})

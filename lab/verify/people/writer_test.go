@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slicefeed/slicefeed/lab/e2e"
 	"github.com/slicefeed/slicefeed/lab/pair"
@@ -134,13 +133,6 @@ func withoutPolicy(s *e2e.Setup) {
 	})
 }
 
-func patchService(s *e2e.Setup, patch string) {
-	s.T.Helper()
-	_, err := s.ConsumingClient().CoreV1().Services(pair.Namespace).
-		Patch(s.Ctx(), pair.Service, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.Must(err)
-}
-
 func TestWriterPeoplePlan(t *testing.T) {
 	s := e2e.New(t, e2e.Options{})
 	w, silent := s.Machine(pair.WorkerOptions{}), s.Machine(pair.WorkerOptions{})
@@ -178,8 +170,7 @@ func TestWriterPeoplePlan(t *testing.T) {
 		slice := s.Slice()
 		slice.Endpoints[0].Conditions.Ready, slice.Endpoints[0].Conditions.Serving = new(false), new(false)
 		slice.Labels["app"] = "mine"
-		_, err := s.ConsumingClient().DiscoveryV1().EndpointSlices(pair.Namespace).Update(s.Ctx(), slice, metav1.UpdateOptions{})
-		s.Must(err)
+		s.UpdateSlice(slice)
 		s.Await("somebody has put it out", pair.Are(pair.Out, w.Address))
 		s.ExpectNoWrites(func() {
 			code, text := asked(s, "plan")
