@@ -10,11 +10,13 @@ type target struct {
 	slices map[string]*Slice
 	ours   map[netip.Addr]held // what the writers' own writes have made, foreign edits apart
 	listed map[netip.Addr]bool // what they have ever listed
-	turns  map[netip.Addr]turn // the last change of each endpoint
-	last   *writer             // who wrote last; nil: someone else
-	past   map[netip.Addr]past // what each endpoint was before the last change
-	rests  map[string][]string // per slice, what its rest was, by our writes alone
-	edits  []edit              // by someone else, of slices that no writer has written since
+	// halfMoved is where endpoints failed that another slice lists at another port since.
+	halfMoved map[netip.AddrPort]bool
+	turns     map[netip.Addr]turn // the last change of each endpoint
+	last      *writer             // who wrote last; nil: someone else
+	past      map[netip.Addr]past // what each endpoint was before the last change
+	rests     map[string][]string // per slice, what its rest was, by our writes alone
+	edits     []edit              // by someone else, of slices that no writer has written since
 }
 
 // edit is what someone else did to a slice.
@@ -81,7 +83,7 @@ func (h held) as(listed bool) fate { return fate{h.Conditions, listed} }
 
 func newTarget() *target {
 	return &target{
-		slices: map[string]*Slice{}, ours: map[netip.Addr]held{}, listed: map[netip.Addr]bool{},
+		slices: map[string]*Slice{}, ours: map[netip.Addr]held{}, listed: map[netip.Addr]bool{}, halfMoved: map[netip.AddrPort]bool{},
 		turns: map[netip.Addr]turn{}, past: map[netip.Addr]past{}, rests: map[string][]string{},
 	}
 }

@@ -34,6 +34,7 @@ func (o *Oracle) wrote(f Wrote) {
 	}
 	p.landed++
 	p.before = before
+	t.moved(f, p)
 
 	o.sent(f, p)
 	o.needed(f, p, t, before, changes)
@@ -236,7 +237,8 @@ func (o *Oracle) left(f Wrote, p *plan, t *target, c change, after map[netip.Add
 	if p.config.follows(label) && c.to.listed {
 		at = c.port
 	}
-	failed, judged := p.failed(c.address, at) || p.failedWhereListed(c.address), p.probed(c.address, at)
+	judged := p.probed(c.address, at)
+	failed := p.failed(c.address, at) || p.failedWhereListed(c.address) || t.halfMoved[netip.AddrPortFrom(c.address, c.was.port)]
 	broke := func(rule, sentence string) {
 		o.broke("I4", rule, sentence, "%s made %s %s, which was %s; the source reports %s, the probe is %s",
 			f.Writer, c.address, c.to, c.from, says, judged)
@@ -308,6 +310,21 @@ func (p *plan) stays(a netip.Addr, h held) bool {
 	}
 	judged := p.probed(a, p.judgedAt(h))
 	return judged == Passing || judged == Unjudged && h.Ready
+}
+
+// moved notes which endpoints a write lists at another port because they fail where another slice still lists them. The
+// other half of the move may be written by a later plan, when nobody probes that port any more.
+func (t *target) moved(f Wrote, p *plan) {
+	if f.After == nil {
+		return
+	}
+	for _, e := range f.After.Endpoints {
+		for at := range p.listed {
+			if at.Addr() == e.Address && at.Port() != f.After.Port {
+				t.halfMoved[at] = p.failed(at.Addr(), at.Port()) || t.halfMoved[at] && p.listed[netip.AddrPortFrom(at.Addr(), f.After.Port)]
+			}
+		}
+	}
 }
 
 // mends reports whether a change undoes one that came late. There is no fencing token (high-availability.md): what was sent in
