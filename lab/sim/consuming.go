@@ -282,6 +282,7 @@ func (c *consuming) told(r *request, was, is *discoveryv1.EndpointSlice) {
 	}
 	c.see(oracle.Wrote{
 		Writer: r.w.name, Target: target.String(), Plan: r.plan, Sent: r.sent, Slice: r.name, Before: seen(was), After: seen(is),
+		Version: c.objects.rv + 1,
 	})
 }
 

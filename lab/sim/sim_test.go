@@ -84,6 +84,7 @@ func TestWorldsThatFoundAMistake(t *testing.T) {
 		805042: "the oracle did not see that what floor kept was let go on the observation before",
 		804129: "the oracle did not see that what somebody took corroborates a failure still",
 		902762: "the oracle did not see that the second half of a move goes by the failure of the first",
+		916526: "the oracle did not see that a writer could not know yet what one without the Lease had taken",
 		27252:  "the oracle did not see that what failed its probe came out of a budget, as no failure counted",
 	} {
 		t.Run(mistake, func(t *testing.T) { report(t, Play(t, Draw(seed), nil)) })

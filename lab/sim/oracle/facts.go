@@ -162,6 +162,7 @@ type Wrote struct {
 	Sent           time.Time // when the writer looked last whether it leads
 	Slice          string
 	Before, After  *Slice
+	Version        uint64 // of all slices then, as of Edited
 }
 
 // Edited says that someone else made, altered or deleted a slice of ours.

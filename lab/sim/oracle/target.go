@@ -16,7 +16,7 @@ type target struct {
 	last      *writer             // who wrote last; nil: someone else
 	past      map[netip.Addr]past // what each endpoint was before the last change
 	rests     map[string][]string // per slice, what its rest was, by our writes alone
-	edits     []edit              // by someone else, of slices that no writer has written since
+	edits     []edit              // by someone else, or late, of slices that no writer has written since
 }
 
 // edit is what someone else did to a slice.

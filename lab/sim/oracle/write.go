@@ -52,6 +52,9 @@ func (o *Oracle) wrote(f Wrote) {
 		o.remains(f, p, t.mine(before), after)
 	}
 	t.edits = slices.DeleteFunc(t.edits, func(e edit) bool { return e.slice == f.Slice })
+	if o.late(p) { // to who leads now it is as an edit by someone else
+		t.edits = append(t.edits, edit{f.Slice, f.Version})
+	}
 	if p.complete() && !slices.Contains(p.aim.acts, "floor") { // whom the floor keeps goes later
 		p.aim.written = p.at
 	}
