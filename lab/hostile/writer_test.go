@@ -143,8 +143,8 @@ func work(t *testing.T, empty int, inventory func(*grpc.Server), meanwhile func(
 	config := reconciler.Config{
 		Sources: []reconciler.Source{{Name: "default", Feeds: w.sub, CIDRs: []netip.Prefix{fence}}},
 		Targets: followed, Prober: probe.NewProber(log, w.registry), Lease: w,
-		Limits: verdict.Limits{ShrinkWindow: shrinkWindow, EmptyThreshold: empty, MaxStaleness: 15 * time.Minute},
-		Board:  endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
+		Limits:    verdict.Limits{ShrinkWindow: shrinkWindow, EmptyThreshold: empty, MaxStaleness: 15 * time.Minute},
+		Endpoints: endpoints.NewStore("life"), Reporter: told, Logger: log, Registerer: w.registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: store{client}, Leading: w.Leading, Hooks: hooks, Logger: log})
 		},

@@ -250,7 +250,7 @@ func TestASourceOfRefusingNodesDoesNotDelayAnotherService(t *testing.T) {
 			},
 			Targets: c, Prober: prober, Lease: alwaysLeading{}, MaxEndpoints: hostileNodes, Logger: log, Registerer: registry,
 			Limits:   verdict.Limits{MaxStaleness: 15 * time.Minute, EmptyThreshold: 3, ShrinkWindow: time.Minute},
-			Reporter: events.NewReporter(events.Config{Logger: log}), Board: endpoints.NewStore("life"),
+			Reporter: events.NewReporter(events.Config{Logger: log}), Endpoints: endpoints.NewStore("life"),
 			Applier: func() *applier.Applier {
 				return applier.New(applier.Config{Store: slicesOf{cluster: c}, Leading: func() bool { return true }, Logger: log})
 			},

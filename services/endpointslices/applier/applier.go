@@ -4,7 +4,7 @@
 // It guarantees that what it reports as current is never older than its own writes, that a new term begins with a
 // listing of its slices, that a write with an unknown outcome is looked up before the next one, and that what other
 // clients change in owned slices is repaired, with pauses if they keep changing it. It writes only while this process
-// surely leads. It does not decide what to write or when to retry.
+// leads. It does not decide what to write or when to retry.
 //
 // Kubernetes has no fencing token. Instead, updates and deletes carry the resourceVersion that they are based on
 // (deletes also the UID), creates use fixed names, requests end after 5 s, and leadership is checked just before each:
@@ -48,7 +48,7 @@ type Config struct {
 	Store Store
 	// FieldManager is the one of the Store. Whoever else modified a slice is named.
 	FieldManager string
-	// Leading reports whether this process surely leads at this moment. Nil: always, as in a program without replicas.
+	// Leading reports whether this process leads at this moment. Nil: always, as in a program without replicas.
 	Leading func() bool
 	// Confirm reads from the API server who leads: nil if it is this process, else Apply returns its error. Nil: Leading
 	// suffices, as in a dry run.

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrNotLeader is returned when nothing was written because this process does not surely lead.
+// ErrNotLeader is returned when nothing was written because this process may not lead.
 var ErrNotLeader = errors.New("not the leader")
 
 // StaleError says that a slice is not as the plan expected, and that the slices were read again: call Observed and

@@ -16,7 +16,7 @@ import (
 // they are not what the caller decided on, it returns a StaleError.
 //
 // A new leader needs this although its cache is synced: the last leader may have written what the cache does not show
-// yet. Whoever believes that a slice still lists what it listed may remove the rest of the Service's endpoints, since no
+// yet. A plan from an old view may remove the rest of the Service's endpoints, since no
 // resourceVersion protects a slice that a plan leaves alone. One listing per Service suffices, but only the slices
 // whose outcome is unknown lose what is known of them: half of a plan may have been written.
 func (a *Applier) resolveUnsure(ctx context.Context, m *memory, order *Order) error {

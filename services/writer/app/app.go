@@ -121,8 +121,8 @@ func buildWriter(cfg *Config, version string, log *slog.Logger) (*writer, error)
 	}
 	w.reconcilerConfig = reconciler.Config{
 		Prober: w.prober, Zones: map[string]string{}, MaxEndpoints: cfg.MaxEndpoints,
-		Limits: verdict.Limits{MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold, ShrinkWindow: cfg.ShrinkWindow},
-		Board:  endpointStore, Logger: log, Registerer: registerer,
+		Limits:    verdict.Limits{MaxStaleness: cfg.MaxStaleness, EmptyThreshold: cfg.EmptyThreshold, ShrinkWindow: cfg.ShrinkWindow},
+		Endpoints: endpointStore, Logger: log, Registerer: registerer,
 	}
 	for _, src := range openedSources {
 		w.reconcilerConfig.Sources = append(w.reconcilerConfig.Sources, src.Source)

@@ -210,7 +210,7 @@ func startWriter(t *testing.T, settings command.LogSettings, out *logBuffer, dia
 		Targets:    watched,
 		Prober:     probe.NewProber(log, registry),
 		Lease:      dryRunLease{time.Now()},
-		Board:      endpoints.NewStore("epoch"),
+		Endpoints:  endpoints.NewStore("epoch"),
 		Reporter:   reporter,
 		Logger:     log,
 		Registerer: registry,

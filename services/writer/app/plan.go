@@ -146,7 +146,7 @@ func (d *dryRun) synced(cfg reconciler.Config) (all []writerreport.Preview, err 
 	if err := cfg.Targets.Synced(); err != nil {
 		return nil, err
 	}
-	if decided, _ := cfg.Board.SyncState(); !decided {
+	if decided, _ := cfg.Endpoints.SyncState(); !decided {
 		return nil, errors.New("no decision about every Service")
 	}
 	d.mu.Lock()

@@ -89,7 +89,7 @@ func planReport(t *testing.T, fixture planFixture, objects ...runtime.Object) (r
 
 func newBuilder(config reconciler.Config) *writerreport.Builder {
 	return &writerreport.Builder{
-		Store: config.Board, Sources: func() []subscriber.Snapshot { return nil }, Leading: func() bool { return true },
+		Store: config.Endpoints, Sources: func() []subscriber.Snapshot { return nil }, Leading: func() bool { return true },
 		Synced: config.Targets.Synced, ImportsServed: func() error { return nil },
 	}
 }
@@ -117,7 +117,7 @@ func withConfig(t *testing.T, fixture planFixture, objects []runtime.Object, use
 	source := reconciler.Source{Feeds: fixture.feed, Name: "default", CIDRs: []netip.Prefix{netip.MustParsePrefix(fixture.cidr)}}
 	config := reconciler.Config{
 		Sources: []reconciler.Source{source}, Targets: watched, Prober: probe.NewProber(log, registry),
-		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Lease: dryRunLease{time.Now()}, Board: endpoints.NewStore("epoch"),
+		Limits: verdict.Limits{ShrinkWindow: fixture.window}, Lease: dryRunLease{time.Now()}, Endpoints: endpoints.NewStore("epoch"),
 		Reporter: events.NewReporter(events.Config{Logger: log}), Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{Store: applier.Kubernetes(client, ""), Leading: func() bool { return true }, Logger: log})

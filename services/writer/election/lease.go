@@ -160,7 +160,7 @@ func (l *Lease) Release() (handOver func()) {
 	return l.endTerm // of this candidacy: if the Lease is lost before, the next candidacy goes on
 }
 
-// isLeading reports whether this process surely holds the Lease: by its own clock, counted from before
+// isLeading reports whether this process certainly holds the Lease: by its own clock, counted from before
 // the last renewal was sent, the renew deadline has not passed. No standby takes the Lease before that.
 func (l *Lease) isLeading() bool {
 	return l.runCtx != nil && l.runCtx.Err() == nil && !l.released && time.Now().Before(l.validUntil)

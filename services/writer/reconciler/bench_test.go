@@ -205,7 +205,7 @@ func newShop(b testing.TB, mode probe.Mode, nodes int) *shop {
 		Reporter:   reporter,
 		Logger:     log,
 		Registerer: registry,
-		Board:      endpoints.NewStore("life"),
+		Endpoints:  endpoints.NewStore("life"),
 		Applier: func() *applier.Applier {
 			return applier.New(applier.Config{
 				Store: api, Leading: func() bool { return true }, Hooks: hooks, Logger: log,

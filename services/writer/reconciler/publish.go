@@ -34,12 +34,12 @@ func (r *Reconciler) publish(s *state, now time.Time) (wake time.Time) {
 	switch {
 	case view.State == targets.Gone || view.State == targets.Leaving && !view.Settings.Paused: // its slices go
 		s.health = endpoints.Health{}
-		r.Board.Remove(key.Namespace, key.TargetName())
+		r.Endpoints.Remove(key.Namespace, key.TargetName())
 	case len(key.Name) <= validation.DNS1123LabelMaxLength: // else a ServiceImport, rejected for it: the API has no room for it
-		r.Board.Put(t)
+		r.Endpoints.Put(t)
 	}
 	if r.startup.done(key) {
-		r.Board.MarkSynced()
+		r.Endpoints.MarkSynced()
 	}
 	wake = r.Reporter.SetActive(view.Reference(), events.Current{
 		Problems: t.Problems, Managed: view.State == targets.Managed, Leading: !s.leadingSince.IsZero(),

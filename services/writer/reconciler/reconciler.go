@@ -31,15 +31,15 @@ import (
 
 // Config has the stages that a Reconciler calls. The caller runs them.
 type Config struct {
-	Sources  []Source
-	Targets  Targets
-	Prober   Prober
-	Lease    Lease
-	Limits   verdict.Limits    // of all targets: what their settings cannot change
-	Zones    map[string]string // from zones of the secured clusters to zones here; others are not written
-	Reporter *events.Reporter
-	Board    *endpoints.Store        // nil: decisions are not published
-	Applier  func() *applier.Applier // returns a new one, for a target
+	Sources   []Source
+	Targets   Targets
+	Prober    Prober
+	Lease     Lease
+	Limits    verdict.Limits    // of all targets: what their settings cannot change
+	Zones     map[string]string // from zones of the secured clusters to zones here; others are not written
+	Reporter  *events.Reporter
+	Endpoints *endpoints.Store        // nil: decisions are not published
+	Applier   func() *applier.Applier // returns a new one, for a target
 
 	DryRun func(report.Preview) // takes each decision, which is that of a leader, instead of a write; nil: it is written
 

@@ -60,7 +60,7 @@ func newFixture(view targets.Resolution) *fixture {
 		Prober:     f.prober,
 		Lease:      f.lease,
 		Reporter:   reporter,
-		Board:      endpoints.NewStore("epoch"),
+		Endpoints:  endpoints.NewStore("epoch"),
 		Logger:     log,
 		Registerer: registry,
 		Applier: func() *applier.Applier {
@@ -314,7 +314,7 @@ func TestTermThatEndedUnseenIsOver(t *testing.T) {
 
 func TestWriteIsQueuedBeforeTheDecisionIsPublished(t *testing.T) {
 	f := newFixture(managed())
-	published := func() int { all, _ := f.Board.Views(nil); return len(all) }
+	published := func() int { all, _ := f.Endpoints.Views(nil); return len(all) }
 	f.written.onAdd = func() {
 		if published() != 0 {
 			t.Error("the decision was published before its write was queued")
@@ -337,7 +337,7 @@ func TestSlicesOfARejectedServiceAreNotRewritten(t *testing.T) {
 		if f.written.added != 1 || (f.store.updated == nil) != rejected {
 			t.Errorf("rejected: %t: %d orders, written is %v", rejected, f.written.added, f.store.updated)
 		}
-		if views, _ := f.Board.Views(nil); len(views) != 1 || (views[0].State == endpoints.Rejected) != rejected {
+		if views, _ := f.Endpoints.Views(nil); len(views) != 1 || (views[0].State == endpoints.Rejected) != rejected {
 			t.Errorf("rejected: %t: published is %+v", rejected, views)
 		}
 	}
@@ -556,7 +556,7 @@ func TestDryRunOrdersNoWrite(t *testing.T) {
 			f.DryRun = func(p report.Preview) { previews = append(previews, p) }
 		}
 		f.Decide(fixtureKey, time.Now())
-		if all, status := f.Board.Views(nil); len(all) != 1 || status.Leading == dry {
+		if all, status := f.Endpoints.Views(nil); len(all) != 1 || status.Leading == dry {
 			t.Errorf("dry run: %t: %d targets, leading: %t", dry, len(all), status.Leading)
 		}
 		if ordered, _ := f.written.take(); (ordered == 0) != dry || (len(previews) == 1) != dry {
@@ -683,7 +683,7 @@ func TestKeptEndpointsHaveThePortsOfTheEarlierService(t *testing.T) {
 					t.Errorf("%s is probed at %d, want %d", request.Key.Address, request.Key.Port, want)
 				}
 			}
-			published, _ := f.Board.Views(nil)
+			published, _ := f.Endpoints.Views(nil)
 			if published[0].Held == 0 || len(s.probed) != 2 {
 				t.Errorf("%d endpoints are held and %d probed; want one that shrink holds, and two", published[0].Held, len(s.probed))
 			}
@@ -725,7 +725,7 @@ func TestARejectedTargetShowsNoSource(t *testing.T) {
 	f := newFixture(view)
 	f.sources["blue"] = Source{Name: "blue", Feeds: newServiceFeeds()}
 	sources := func() (names []string) {
-		_, status := f.Board.Views(nil)
+		_, status := f.Endpoints.Views(nil)
 		for _, s := range status.Sources {
 			names = append(names, s.Name)
 		}

@@ -97,7 +97,7 @@ func (r *Reconciler) decideChanged() {
 		r.decisions.Add(key)
 	}
 	if r.startup.done() { // there may be none
-		r.Board.MarkSynced()
+		r.Endpoints.MarkSynced()
 	}
 }
 

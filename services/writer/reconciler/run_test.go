@@ -60,7 +60,7 @@ func newCluster(t *testing.T, lease Lease, objects ...runtime.Object) *cluster {
 	return &cluster{New(Config{
 		Sources: []Source{{Name: "default", Feeds: silentFeeds{}}},
 		Targets: watched, Prober: probe.NewProber(log, registry), Lease: lease,
-		Board: board, Reporter: reporter, Logger: log, Registerer: registry,
+		Endpoints: board, Reporter: reporter, Logger: log, Registerer: registry,
 		Applier: func() *applier.Applier {
 			leading := func() bool { return !lease.LeadingSince().IsZero() }
 			return applier.New(
@@ -95,7 +95,7 @@ func (c *cluster) start(t *testing.T) {
 
 // published returns the names of the targets on the board.
 func (c *cluster) published() (names []string) {
-	all, _ := c.Board.Views(nil)
+	all, _ := c.Endpoints.Views(nil)
 	for _, one := range all {
 		names = append(names, one.Service)
 	}
@@ -134,11 +134,11 @@ func TestEachServiceIsDecidedWhileItIsATarget(t *testing.T) {
 			service("red", "default"),
 			service("other", "elsewhere"),
 		)
-		if _, status := c.Board.Views(nil); status.Synced {
+		if _, status := c.Endpoints.Views(nil); status.Synced {
 			t.Error("the board is synced before anything was read")
 		}
 		c.start(t)
-		if _, status := c.Board.Views(nil); !status.Synced {
+		if _, status := c.Endpoints.Views(nil); !status.Synced {
 			t.Error("the board is not synced though there was a decision about each target")
 		}
 		for _, step := range []struct {
@@ -163,7 +163,7 @@ func TestBoardIsSyncedWithoutAnyTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, &fakeLease{since: time.Now()})
 		c.start(t)
-		if _, status := c.Board.Views(nil); !status.Synced {
+		if _, status := c.Endpoints.Views(nil); !status.Synced {
 			t.Error("the board is not synced")
 		}
 	})
