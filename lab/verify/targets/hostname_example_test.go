@@ -14,7 +14,7 @@ import (
 	"github.com/slicefeed/slicefeed/lab/process"
 )
 
-// startHostnameExample starts the program of services/endpointslices/planner/README.md. The host is an address, which resolves to itself.
+// startHostnameExample starts the program of services/endpointslices/README.md. The host is an address, which resolves to itself.
 func startHostnameExample(s *e2e.Setup, host netip.Addr) *process.Process {
 	s.T.Helper()
 	root, err := pair.Root()
