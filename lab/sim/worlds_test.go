@@ -48,9 +48,9 @@ func (k *soak) note(r Result, took time.Duration) {
 	k.slowest = max(k.slowest, took)
 	if kind := r.kind(); kind != "" {
 		k.bad++
+		fmt.Fprintf(os.Stdout, "seed %d: %s\n", r.Script.Seed, r.Violations[0])
 		if _, known := k.failures[kind]; !known {
 			k.failures[kind] = r.Script
-			fmt.Fprintf(os.Stdout, "seed %d: %s\n", r.Script.Seed, r.Violations[0])
 		}
 	}
 }
