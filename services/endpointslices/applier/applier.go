@@ -1,5 +1,5 @@
-// Package applier writes the EndpointSlices of a Service as the planner wants them. In the writer it is the only package
-// that changes them. Together they are a library for controllers of EndpointSlices.
+// Package applier writes the EndpointSlices of a Service as the planner wants them. Together they are a library for
+// controllers of EndpointSlices.
 //
 // It guarantees that what it reports as current is never older than its own writes, that a new term begins with a
 // listing of its slices, that a write with an unknown outcome is looked up before the next one, and that what other

@@ -1,6 +1,5 @@
 // Package planner computes the fewest writes that make existing EndpointSlices list the desired
-// endpoints. It is a pure library for endpoints that are not Pods, and imports only k8s.io/api,
-// apimachinery's metadata types and the standard library. It guarantees that an endpoint that stays is
+// endpoints. It is a pure library for endpoints of any kind, and imports no client. It guarantees that an endpoint that stays is
 // never absent between two writes of a plan. It does not change slices without the managed-by label of
 // this installation.
 package planner
